@@ -1,0 +1,57 @@
+"""Prompts are Jinja templates under `kgqa/prompts/<method>/<name>.j2`.
+
+A chat template has the blocks `user` and, if it likes, `system` and `prefill`; a completion template has
+the one block `completion`. Blocks, not markers in the text, so that no passage can forge a message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from typing import TYPE_CHECKING
+
+from kgqa.types import Message, Prompt
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+
+
+def render(name: str, /, **values: object) -> Prompt:
+    """Render the template `name`, e.g. "trace/select".
+
+    Blank lines at the ends of each block are dropped; a value the template uses and is not given is an error.
+    """
+    template = _environment().get_template(f"{name}.j2")
+    if "completion" in template.blocks:
+        return Prompt(name, (Message("user", _block(template, "completion", values)),), form="completion")
+    messages = [Message("user", _block(template, "user", values))]
+    if "system" in template.blocks:
+        messages.insert(0, Message("system", _block(template, "system", values)))
+    prefill = _block(template, "prefill", values) if "prefill" in template.blocks else ""
+    return Prompt(name, tuple(messages), prefill)
+
+
+def template_hash(name: str) -> str:
+    """Hash of a template's source, for the manifest."""
+    environment = _environment()
+    assert environment.loader is not None
+    source, _, _ = environment.loader.get_source(environment, f"{name}.j2")
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def _block(template: Template, block: str, values: dict[str, object]) -> str:
+    return "".join(template.blocks[block](template.new_context(dict(values)))).strip("\n")
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("kgqa", "prompts"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
+        autoescape=False,
+    )

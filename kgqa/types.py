@@ -1,0 +1,117 @@
+"""The nouns of the project. Frozen, standard library only, importable from everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Json = Any  # whatever `json.dumps` takes
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A titled paragraph. Equal title and text give an equal id, whichever file it was read from."""
+
+    id: str
+    title: str
+    text: str
+    sentences: tuple[str, ...] = ()  # the dataset's own split; empty where it has none
+
+    @classmethod
+    def of(cls, title: str, text: str, sentences: tuple[str, ...] = ()) -> Passage:
+        return cls(hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:12], title, text, sentences)
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """One fact read in one passage."""
+
+    head: str
+    relation: str
+    tail: str
+    passage_id: str = ""
+
+    def __str__(self) -> str:
+        return f"<{self.head}; {self.relation}; {self.tail}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One step of a question's gold decomposition (MuSiQue, 2Wiki evidences)."""
+
+    question: str
+    answer: str
+    passage_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with its gold answers and the passages its dataset came with, in file order."""
+
+    id: str
+    text: str
+    answers: tuple[str, ...]  # the gold answer first, then its aliases
+    passages: tuple[Passage, ...] = ()
+    support: frozenset[str] = frozenset()  # ids of the gold passages
+    hops: int | None = None  # None: the dataset does not say
+    type: str = ""
+    decomposition: tuple[Hop, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a method says, and what it rests on."""
+
+    text: str
+    evidence: tuple[str, ...] = ()  # passage ids, best first
+    context_tokens: int | None = None  # tokens of the reader's context, the papers' "# Tok"
+    flags: Mapping[str, int] = field(default_factory=dict)  # counted oddities, e.g. {"empty_answer": 1}
+    notes: Mapping[str, Json] = field(default_factory=dict)  # for the trace: chains, thoughts, …
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What to ask a model; the engine turns it into the model's own text.
+
+    `chat` prompts go through the model's chat template, and `prefill` starts the assistant's reply.
+    `completion` prompts are the single message's content as it stands.
+    """
+
+    name: str  # the template it was rendered from, e.g. "trace/select"
+    messages: tuple[Message, ...]
+    prefill: str = ""
+    form: Literal["chat", "completion"] = "chat"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one model call cost. A reply from the cache keeps the usage of the call that made it."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0  # of the prompt, found in the engine's prefix cache
+    output_tokens: int = 0
+    seconds: float = 0.0  # service time, queueing excluded; a batch's time is shared equally
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    text: str
+    finish: Literal["stop", "length"] = "stop"
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Natural-log probabilities over the options of a `Choose`, normalised over those options."""
+
+    logprobs: tuple[float, ...]
+    mass: float | None = None  # probability of all options together before normalising; None: not known
+    usage: Usage = Usage()
