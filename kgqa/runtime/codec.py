@@ -1,0 +1,106 @@
+"""Calls and replies as JSON: for cache keys, cached values and traces."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kgqa.calls import Call, Choose, CountTokens, Generate, Rank, Search, Triples
+from kgqa.types import Choice, Completion, Json, Passage, Prompt, Triple, Usage
+
+
+def call_key(identity: Mapping[str, Json], call: Call[Any]) -> str:
+    """Hash of everything that can change the reply.
+
+    The prompt enters before the chat template is applied: `identity` holds the hash of the weights the template
+    comes with, so the pair determines the rendered text, and a replay needs neither tokeniser nor weights.
+    """
+    asked = call_json(call)
+    asked.pop("role", None)
+    asked.pop("scorer", None)
+    if "prompt" in asked:
+        asked["prompt"].pop("template")
+    canonical = json.dumps([identity, asked], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def call_json(call: Call[Any]) -> dict[str, Json]:
+    match call:
+        case Generate():
+            return {
+                "call": "generate",
+                "role": call.role,
+                "prompt": _prompt_json(call.prompt),
+                "max_tokens": call.max_tokens,
+                "stop": list(call.stop),
+                "temperature": call.temperature,
+                "top_p": call.top_p,
+                "seed": call.seed,
+            }
+        case Choose():
+            return {
+                "call": "choose",
+                "role": call.role,
+                "prompt": _prompt_json(call.prompt),
+                "options": list(call.options),
+            }
+        case CountTokens():
+            return {"call": "count_tokens", "role": call.role, "text": call.text}
+        case Rank():
+            return {"call": "rank", "scorer": call.scorer, "query": call.query, "texts": list(call.texts)}
+        case Search():
+            return {"call": "search", "query": call.query, "k": call.k}
+        case Triples():
+            return {"call": "triples", "passage_id": call.passage.id}
+    raise TypeError(f"no JSON form for {type(call).__name__}")
+
+
+def reply_json(reply: object) -> Json:
+    match reply:
+        case Completion():
+            return {"text": reply.text, "finish": reply.finish, "usage": _usage_json(reply.usage)}
+        case Choice():
+            return {"logprobs": list(reply.logprobs), "mass": reply.mass, "usage": _usage_json(reply.usage)}
+        case Exception():
+            return {"error": type(reply).__name__, "message": str(reply)}
+        case tuple():
+            return [_item_json(item) for item in reply]
+    return reply
+
+
+def reply_from_json(call: Call[Any], value: Json) -> object:
+    """The reply a cached value stands for; the call says of what kind it is."""
+    match call:
+        case Generate():
+            return Completion(value["text"], value["finish"], Usage(*value["usage"]))
+        case Choose():
+            return Choice(tuple(value["logprobs"]), value["mass"], Usage(*value["usage"]))
+        case Rank():
+            return tuple(value)
+        case Search():
+            return tuple(Passage(**passage) for passage in value)
+    return value
+
+
+def _prompt_json(prompt: Prompt) -> dict[str, Json]:
+    return {
+        "template": prompt.name,
+        "messages": [[message.role, message.content] for message in prompt.messages],
+        "prefill": prompt.prefill,
+        "form": prompt.form,
+    }
+
+
+def _usage_json(usage: Usage) -> list[float]:
+    return [usage.prompt_tokens, usage.cached_tokens, usage.output_tokens, round(usage.seconds, 6)]
+
+
+def _item_json(item: object) -> Json:
+    match item:
+        case Triple():
+            return [item.head, item.relation, item.tail]
+        case Passage():
+            return {"id": item.id, "title": item.title, "text": item.text}
+    return item

@@ -1,0 +1,196 @@
+"""A run's folder: what is in it, who may write it, and what makes two runs the same."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kgqa.errors import ConfigError, DataError, KgqaError, StorageError
+from kgqa.runtime.codec import call_json, reply_json
+from kgqa.runtime.scheduler import Record
+from kgqa.types import Answer, Json, Question
+
+IDENTITY = "identity.json"
+
+
+class RunFolder:
+    """One run's files. Opening it claims it: for this configuration, and against other processes.
+
+    Raises:
+        ConfigError: the folder belongs to another configuration, or another process is writing it.
+        StorageError: it cannot be created or written.
+    """
+
+    def __init__(self, path: Path, identity: Mapping[str, Json]) -> None:
+        self.path = path
+        with storing(path):
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = (path / ".lock").open("a+")
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                self._lock.close()
+                raise ConfigError(
+                    f"{path}: another kgqa process is writing this run; wait for it or give name="
+                ) from error
+            try:
+                self._claim(identity)
+            except KgqaError:
+                self._lock.close()
+                raise
+            self._trace = (path / "trace.partial.jsonl.zst").open("wb")
+            self._partial = (path / "predictions.partial.jsonl").open(
+                "w",
+                encoding="utf-8",
+                errors="backslashreplace",  # a lone surrogate becomes JSON's own escape
+            )
+
+    def record(self, question: Question, answer: Answer | Exception, records: Iterable[Record]) -> None:
+        """Keep one finished question: its prediction, and every call it made as a zstd frame of its own."""
+        import zstandard
+
+        line = json.dumps(prediction_json(question, answer), ensure_ascii=False)
+        traced = json.dumps(_trace_json(question, answer, records), ensure_ascii=False)
+        frame = zstandard.ZstdCompressor(level=3).compress(f"{traced}\n".encode("utf-8", "backslashreplace"))
+        with storing(self.path):
+            self._partial.write(f"{line}\n")
+            self._partial.flush()
+            self._trace.write(frame)
+            self._trace.flush()
+
+    def write(self, name: str, text: str) -> Path:
+        """Replace a file of the folder as a whole."""
+        target = self.path / name
+        with storing(target):
+            fresh = target.with_name(f"{name}.new")
+            fresh.write_text(text, encoding="utf-8", errors="backslashreplace")
+            fresh.replace(target)
+        return target
+
+    def write_json(self, name: str, value: Json) -> Path:
+        return self.write(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+    def finish(self, predictions: Iterable[Mapping[str, Json]]) -> None:
+        """Write `predictions.jsonl` in the order given; only now the files of an earlier run give way."""
+        self.write("predictions.jsonl", "".join(json.dumps(p, ensure_ascii=False) + "\n" for p in predictions))
+        with storing(self.path):
+            (self.path / "trace.partial.jsonl.zst").replace(self.path / "trace.jsonl.zst")
+            (self.path / "predictions.partial.jsonl").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        for file in (self._trace, self._partial, self._lock):
+            file.close()
+
+    def _claim(self, identity: Mapping[str, Json]) -> None:
+        target = self.path / IDENTITY
+        if target.exists():
+            differing = _differences(_read_identity(target), identity)
+            if differing:
+                raise ConfigError(
+                    f"{self.path} belongs to another configuration; it differs in {', '.join(differing)}; "
+                    f"give another name= or out=, or remove the folder"
+                )
+        else:
+            target.write_text(json.dumps(identity, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def run_name(identity: Mapping[str, Json]) -> str:
+    """8 hex digits of everything that can change an answer."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def prediction_json(question: Question, answer: Answer | Exception) -> dict[str, Json]:
+    """A line of `predictions.jsonl`. It holds no times, so that equal runs give equal bytes."""
+    if isinstance(answer, Exception):
+        error = f"{type(answer).__name__}: {answer}"
+        return {"question_id": question.id, "answer": None, "error": error, "evidence": []}
+    return {
+        "question_id": question.id,
+        "answer": answer.text,
+        "error": None,
+        "evidence": list(answer.evidence),
+        "context_tokens": answer.context_tokens,
+        "flags": dict(answer.flags),
+    }
+
+
+def read_trace(folder: Path) -> Iterator[dict[str, Json]]:
+    """The questions of a run's trace, in the order they finished.
+
+    Raises:
+        DataError: there is no trace, or it is damaged. A last frame cut short by an interruption is left out.
+    """
+    import zstandard
+
+    whole, partial = folder / "trace.jsonl.zst", folder / "trace.partial.jsonl.zst"
+    path = whole if whole.is_file() else partial
+    if not path.is_file():
+        raise DataError(
+            f"{folder}: not the folder of a run (no trace.jsonl.zst); give the folder that kgqa run printed"
+        )
+    with path.open("rb") as file:
+        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        lines = io.TextIOWrapper(reader, encoding="utf-8")
+        try:
+            for line in lines:
+                if line.endswith("\n"):
+                    yield json.loads(line)
+        except (zstandard.ZstdError, ValueError) as error:
+            raise DataError(f"{path}: damaged trace ({error}); run the same command again to rewrite it") from error
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Turn the disk's refusals into one line that says which file and what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise StorageError(f"{path}: {reason}; make room or give out=DIR, then run the same command again") from error
+
+
+def _trace_json(question: Question, answer: Answer | Exception, records: Iterable[Record]) -> dict[str, Json]:
+    return {
+        "question": {
+            "id": question.id,
+            "text": question.text,
+            "answers": list(question.answers),
+            "hops": question.hops,
+            "type": question.type,
+            "support": sorted(question.support),
+            "passages": [{"id": p.id, "title": p.title, "text": p.text} for p in question.passages],
+        },
+        **prediction_json(question, answer),
+        "notes": {} if isinstance(answer, Exception) else dict(answer.notes),
+        "calls": [
+            {"path": list(r.path), **call_json(r.call), "reply": reply_json(r.reply), "cached": r.cached}
+            for r in records
+        ],
+    }
+
+
+def _read_identity(path: Path) -> Mapping[str, Json]:
+    try:
+        value: Any = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: not readable ({error}); remove the folder or give another name=") from error
+    return value if isinstance(value, dict) else {}
+
+
+def _differences(old: Mapping[str, Json], new: Mapping[str, Json], prefix: str = "") -> list[str]:
+    """`key: old → new` for every key that differs, nested keys joined by dots."""
+    found = []
+    for key in sorted({*old, *new}):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            found += _differences(before, after, f"{prefix}{key}.")
+        elif before != after:
+            found.append(f"{prefix}{key} ({before} → {after})")
+    return found

@@ -1,0 +1,200 @@
+"""Drives many programs at once and has their calls answered in full batches or as a stream.
+
+One trampoline, one `waiting` table by ticket, one queue on which every service puts its replies. A batch engine is
+flushed when no program can go on. Where all engines work in batches it also waits until nothing else is outstanding:
+then its batches are a pure function of the replies, and an interrupted run resumes to the same bytes. Beside a
+streaming engine, whose timing is its own, a batch engine is flushed as soon as it is free, so that neither waits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from kgqa.calls import Call, Gather, Generate, Program
+from kgqa.errors import EngineDied, UsageError
+from kgqa.runtime.services import Done, Reply, Request, Service
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One answered call. `path` places it in its program: the n-th await, then (after a gather) slot and n-th await."""
+
+    path: tuple[int, ...]
+    call: Call[Any]
+    reply: Any
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Generic[T]):
+    """A program's end: its result or the exception that ended it, and every call it made, by path."""
+
+    key: str
+    result: T | Exception
+    records: tuple[Record, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Root:
+    key: str
+    place: int  # among all programs of the run
+    records: list[Record] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    program: Program[Any]
+    root: _Root
+    path: tuple[int, ...] = ()
+    parent: _Task | None = None
+    slot: int = 0  # which of its parent's results this task computes
+    asked: int = 0  # awaits so far
+    results: list[Any] = field(default_factory=list)
+    missing: int = 0  # children still running
+
+
+class Scheduler:
+    """Runs programs over services.
+
+    route: the service that answers a call. width: programs alive at once; memory grows with it, not with the number
+    of programs. seed: of sampled calls, together with the program's key and the call's place in it.
+    """
+
+    def __init__(self, route: Callable[[Call[Any]], Service], done: Done, *, width: int, seed: int = 0) -> None:
+        self._route, self._done, self._width, self._seed = route, done, width, seed
+        self._services: list[Service] = []  # in the order they were first asked
+        self._ready: deque[tuple[_Task, Any]] = deque()
+        self._waiting: dict[int, tuple[_Task, tuple[int, ...], Call[Any]]] = {}
+        self._live: set[_Task] = set()
+        self._tickets = self._places = self._roots = 0
+        self.on_record: Callable[[Record], None] | None = None
+
+    def run(
+        self, programs: Iterable[tuple[str, Program[T]]], *, streaming: bool = False
+    ) -> Generator[Finished[T], None, None]:
+        """Run programs to their end; yield each as it finishes.
+
+        Programs are taken from the iterable when there is room for them. `streaming` says that some engine streams.
+        Leaving early (an exception, Ctrl-C, closing the iterator) closes every live program.
+
+        Raises:
+            EngineDied: an engine answers no call any more.
+            UsageError: an artefact is missing or the disk refuses; neither can be one question's own error.
+        """
+        todo = iter(programs)
+        try:
+            while True:
+                self._admit(todo)
+                while self._ready:
+                    finished = self._advance(*self._ready.popleft())
+                    if finished is not None:
+                        yield finished
+                        self._admit(todo)
+                if not self._waiting:
+                    return
+                self._flush(streaming)
+                self._collect()
+        finally:
+            for task in self._live:
+                task.program.close()
+            self._live.clear()
+
+    def stop(self, timeout: float = 10) -> None:
+        """Let running batches end within `timeout` seconds and drop everything else."""
+        for service in self._services:
+            service.stop(timeout)
+
+    def _admit(self, todo: Iterator[tuple[str, Program[Any]]]) -> None:
+        while self._roots < self._width and (item := next(todo, None)) is not None:
+            key, program = item
+            self._roots += 1
+            self._start(_Task(program, _Root(key, self._places)))
+            self._places += 1
+
+    def _start(self, task: _Task) -> None:
+        self._live.add(task)
+        self._ready.append((task, None))
+
+    def _advance(self, task: _Task, reply: Any) -> Finished[Any] | None:
+        """Resume a program with a reply, up to its next call or its end."""
+        try:
+            resume = task.program.throw if isinstance(reply, Exception) else task.program.send
+            call = resume(reply)
+            while not isinstance(call, Call):
+                call = task.program.throw(TypeError(f"a method may await kgqa calls only, not {call!r}"))
+        except StopIteration as stop:
+            return self._end(task, stop.value)
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a program's failure is its result; the other questions go on
+            return self._end(task, error)
+        path = (*task.path, task.asked)
+        task.asked += 1
+        if isinstance(call, Gather):
+            self._spawn(task, path, call)
+        else:
+            self._ask(task, path, call)
+        return None
+
+    def _ask(self, task: _Task, path: tuple[int, ...], call: Call[Any]) -> None:
+        if isinstance(call, Generate) and call.temperature > 0 and call.seed is None:
+            place = f"{self._seed}/{task.root.key}/{path}"
+            call = replace(call, seed=int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big") >> 1)
+        service = self._route(call)
+        if service not in self._services:
+            self._services.append(service)
+        self._tickets += 1
+        self._waiting[self._tickets] = (task, path, call)
+        service.submit(Request((task.root.place, *path), self._tickets, call))
+
+    def _spawn(self, task: _Task, path: tuple[int, ...], call: Gather) -> None:
+        task.results, task.missing = [None] * len(call.programs), len(call.programs)
+        for slot, program in enumerate(call.programs):
+            self._start(_Task(program, task.root, (*path, slot), task, slot))
+        if not call.programs:
+            self._ready.append((task, []))
+
+    def _end(self, task: _Task, outcome: Any) -> Finished[Any] | None:
+        self._live.discard(task)
+        parent = task.parent
+        if parent is None:
+            self._roots -= 1
+            records = sorted(task.root.records, key=lambda record: record.path)
+            return Finished(task.root.key, outcome, tuple(records))
+        parent.results[task.slot] = outcome
+        parent.missing -= 1
+        if not parent.missing:
+            self._ready.append((parent, parent.results))
+        return None
+
+    def _flush(self, streaming: bool) -> None:
+        """Start batch engines, see the module's docstring; in the fixed order in which they were first asked."""
+        held = sum(service.held for service in self._services)
+        if streaming:
+            for service in self._services:
+                if service.held and not service.busy:
+                    service.flush()
+        elif held == len(self._waiting):
+            next(service for service in self._services if service.held).flush()
+
+    def _collect(self) -> None:
+        """Wait for at least one reply and take all there are."""
+        self._receive(self._done.get())
+        while not self._done.empty():
+            self._receive(self._done.get())
+
+    def _receive(self, reply: Reply) -> None:
+        task, path, call = self._waiting.pop(reply.ticket)
+        if isinstance(reply.value, (EngineDied, UsageError)):
+            raise reply.value
+        record = Record(path, call, reply.value, reply.cached)
+        task.root.records.append(record)
+        if self.on_record:
+            self.on_record(record)
+        self._ready.append((task, reply.value))

@@ -1,0 +1,294 @@
+"""Services answer one kind of call for one engine, from the call cache first.
+
+A streaming service takes every call at once and hands back replies as they come (servers, search, ranking). A wave
+service keeps its calls until the scheduler flushes it, and looks them up in the cache only then: so a wave holds the
+same calls whether or not a part of them is cached, and an interrupted run resumes in the same batches.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, NamedTuple, Protocol
+
+from kgqa.calls import Generate, ModelCall
+from kgqa.errors import EngineDied, EngineError, KgqaError
+from kgqa.protocols import BatchEngine, Ranker, StreamingEngine
+from kgqa.runtime.cache import CallCache
+from kgqa.runtime.codec import call_key, reply_from_json, reply_json
+from kgqa.types import Json
+
+
+class Request(NamedTuple):
+    """A call on its way. Requests sort by the question's place and the call's place in its program."""
+
+    order: tuple[int, ...]
+    ticket: int
+    call: Any  # a Call; each service knows its own kind
+
+
+class Reply(NamedTuple):
+    ticket: int
+    value: Any  # an exception is raised in the program
+    cached: bool  # nothing was paid for it: found in the cache, or asked by another program at the same time
+
+
+Done = SimpleQueue[Reply]
+
+
+class Service(Protocol):
+    """What the scheduler sees."""
+
+    held: int  # calls waiting for `flush`; always 0 for a service that needs none
+    busy: int  # calls being answered
+
+    def submit(self, request: Request) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def stop(self, timeout: float) -> None:
+        """Take no more, drop what waits, let what runs end within `timeout` seconds."""
+        ...
+
+
+class Instant:
+    """Answers inside `submit`; for look-ups that cost nothing, so they are not cached."""
+
+    held = busy = 0
+
+    def __init__(self, done: Done, answer: Callable[[Any], Any]) -> None:
+        self._done, self._answer = done, answer
+
+    def submit(self, request: Request) -> None:
+        try:
+            value = self._answer(request.call)
+        except KgqaError as error:
+            value = error
+        self._done.put(Reply(request.ticket, value, cached=False))
+
+    def flush(self) -> None:
+        """Nothing is ever held."""
+
+    def stop(self, timeout: float) -> None:
+        """Nothing ever runs."""
+
+
+class _Asked:
+    """Cache look-ups, and the calls in flight: identical ones are asked once."""
+
+    def __init__(self, done: Done, cache: CallCache, identity: Mapping[str, Json]) -> None:
+        self._done, self._cache, self._identity = done, cache, identity
+        self._lock = threading.Lock()
+        self._flight: dict[str, list[Request]] = {}
+        self._keys: dict[int, str] = {}
+
+    def begin(self, request: Request) -> bool:
+        """Answer from the cache or join an identical call; True when the call has to be made."""
+        key = call_key(self._identity, request.call)
+        with self._lock:
+            if key in self._flight:
+                self._flight[key].append(request)
+                return False
+            value = self._cache.get(key)
+            if value is None:
+                self._flight[key], self._keys[request.ticket] = [request], key
+                return True
+        self._done.put(Reply(request.ticket, reply_from_json(request.call, value), cached=True))
+        return False
+
+    def finish(self, answered: Sequence[tuple[Request, Any]]) -> None:
+        """Commit replies, then hand them on. Errors are handed on and not kept."""
+        try:
+            self._cache.put(
+                (self._keys[request.ticket], reply_json(reply))
+                for request, reply in answered
+                if not isinstance(reply, Exception)
+            )
+        except KgqaError as error:  # a reply that cannot be kept must stop the run, not vanish
+            answered = [(request, error) for request, _ in answered]
+        for request, reply in answered:
+            with self._lock:
+                waiting = self._flight.pop(self._keys.pop(request.ticket))
+            for position, asker in enumerate(waiting):
+                self._done.put(Reply(asker.ticket, reply, cached=position > 0))
+
+
+class Waves:
+    """A batch engine: calls are held, then answered batch after batch in one worker thread."""
+
+    def __init__(self, done: Done, cache: CallCache, engine: BatchEngine) -> None:
+        self.held = self.busy = 0
+        self._engine = engine
+        self._asked = _Asked(done, cache, engine.identity())
+        self._wave: list[Request] = []
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-waves")
+        self._answer = _Bisecting(engine.answer)
+        self._stopped = False
+
+    def submit(self, request: Request) -> None:
+        self._wave.append(request)
+        self.held += 1
+
+    def flush(self) -> None:
+        wave, self._wave, self.held = self._wave, [], 0
+        asked = [request for request in sorted(wave) if self._asked.begin(request)]
+        for batch in batches(asked, self._engine.batch_size):
+            self.busy += len(batch)
+            self._worker.submit(self._work, batch)
+
+    def stop(self, timeout: float) -> None:
+        self._stopped = True
+        self._worker.shutdown(wait=False, cancel_futures=True)
+        for thread in tuple(self._worker._threads):
+            thread.join(timeout)
+
+    def _work(self, batch: Sequence[Request]) -> None:
+        if not self._stopped:
+            replies = self._answer([request.call for request in batch])
+            self.busy -= len(batch)
+            self._asked.finish(list(zip(batch, replies, strict=True)))
+
+
+class _Bisecting:
+    """Answers a batch; one that fails as a whole is halved until the bad call stands alone."""
+
+    def __init__(self, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        self._answer = answer
+        self._failures = 0  # calls in a row that failed without an error of their own
+
+    def __call__(self, calls: Sequence[Any]) -> list[Any]:
+        try:
+            replies = list(self._answer(calls))
+        except KgqaError as error:
+            return [error] * len(calls)
+        except Exception as error:  # noqa: BLE001 - whatever third-party code throws becomes an error of ours
+            if len(calls) == 1:
+                self._failures += 1
+                died = self._failures >= 3  # alone, three times running: it is the engine
+                reason = f"{type(error).__name__}: {error}"
+                return [EngineDied(f"the engine died: {reason}") if died else EngineError(reason)]
+            middle = len(calls) // 2
+            return [*self(calls[:middle]), *self(calls[middle:])]
+        self._failures = 0
+        return replies
+
+
+def batches(requests: Sequence[Request], size: int) -> list[Sequence[Request]]:
+    """Cut a wave into batches: generations by length, so that a batch pads little; choices as they stand,
+    so that the chains of one question share their prefix."""
+    writing = [request for request in requests if isinstance(request.call, Generate)]
+    writing.sort(key=lambda request: (request.call.max_tokens, _length(request.call), request.order))
+    choosing = [request for request in requests if not isinstance(request.call, Generate)]
+    return [kind[start : start + size] for kind in (choosing, writing) for start in range(0, len(kind), max(1, size))]
+
+
+def _length(call: ModelCall) -> int:
+    return sum(len(message.content) for message in call.prompt.messages) + len(call.prompt.prefill)
+
+
+class Streams:
+    """A streaming engine: up to `concurrency` calls at once, earlier questions first, so that a question's calls
+    stay near each other and find its prefix in the engine's cache."""
+
+    held = 0
+
+    def __init__(self, done: Done, cache: CallCache, engine: StreamingEngine) -> None:
+        self.busy = 0
+        self._engine = engine
+        self._asked = _Asked(done, cache, engine.identity())
+        self._lock = threading.Lock()
+        self._waiting: list[Request] = []
+        self._stopped = False
+
+    def submit(self, request: Request) -> None:
+        if self._asked.begin(request):
+            with self._lock:
+                heapq.heappush(self._waiting, request)
+            self._start()
+
+    def flush(self) -> None:
+        """Nothing is ever held."""
+
+    def stop(self, timeout: float) -> None:  # noqa: ARG002 - cancelling a stream takes no time
+        with self._lock:
+            self._stopped = True
+            self._waiting.clear()
+        self._engine.close()
+
+    def _start(self) -> None:
+        while True:
+            with self._lock:
+                if self._stopped or not self._waiting or self.busy >= self._engine.concurrency:
+                    return
+                request = heapq.heappop(self._waiting)
+                self.busy += 1
+            self._engine.submit(request.call, _Deliver(self, request))
+
+    def delivered(self, request: Request, reply: Any) -> None:
+        with self._lock:
+            self.busy -= 1
+        self._start()  # before the commit: the engine never waits for the disk
+        self._asked.finish([(request, reply)])
+
+
+@dataclass(frozen=True)
+class _Deliver:
+    service: Streams
+    request: Request
+
+    def __call__(self, reply: Any) -> None:
+        self.service.delivered(self.request, reply)
+
+
+class Worker:
+    """CPU-bound work (ranking, search) in one thread: what waits when it is free is answered together, up to a limit
+    that lets the first replies go on while the rest is worked on."""
+
+    held = 0
+    _together = 32
+
+    def __init__(
+        self,
+        done: Done,
+        cache: CallCache,
+        identity: Mapping[str, Json],
+        answer: Callable[[Sequence[Any]], Sequence[Any]],
+    ) -> None:
+        self.busy = 0
+        self._answer = _Bisecting(answer)
+        self._asked = _Asked(done, cache, identity)
+        self._lock = threading.Lock()
+        self._waiting: list[Request] = []
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-worker")
+
+    @classmethod
+    def ranker(cls, done: Done, cache: CallCache, ranker: Ranker) -> Worker:
+        return cls(done, cache, ranker.identity(), ranker.score)
+
+    def submit(self, request: Request) -> None:
+        if self._asked.begin(request):
+            with self._lock:
+                self._waiting.append(request)
+            self._worker.submit(self._work)
+
+    def flush(self) -> None:
+        """Nothing is ever held."""
+
+    def stop(self, timeout: float) -> None:
+        self._worker.shutdown(wait=False, cancel_futures=True)
+        for thread in tuple(self._worker._threads):
+            thread.join(timeout)
+
+    def _work(self) -> None:
+        with self._lock:
+            taken, self._waiting = self._waiting[: self._together], self._waiting[self._together :]
+        if not taken:
+            return
+        self.busy = len(taken)
+        replies = self._answer([request.call for request in taken])
+        self.busy = 0
+        self._asked.finish(list(zip(taken, replies, strict=True)))

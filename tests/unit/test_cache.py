@@ -1,0 +1,96 @@
+"""The call cache: nothing that was committed is lost, nothing damaged is believed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from kgqa.errors import DataError, StorageError
+from kgqa.runtime.cache import CallCache
+
+
+def test_a_reply_comes_back_as_it_went_in(cache: CallCache) -> None:
+    cache.put([("a", {"text": "naïve \ud800 <x>"}), ("b", [1.5, -0.25]), ("c", 7)])
+    assert cache.get("a") == {"text": "naïve \ud800 <x>"}
+    assert cache.get("b") == [1.5, -0.25]
+    assert cache.get("missing") is None
+    assert len(cache) == 3
+
+
+def test_the_first_reply_of_a_key_stays(cache: CallCache) -> None:
+    cache.put([("a", "first")])
+    cache.put([("a", "second")])
+    assert cache.get("a") == "first"
+
+
+def test_two_processes_may_share_a_cache(tmp_path: Path) -> None:
+    script = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from kgqa.runtime.cache import CallCache
+        cache = CallCache(Path(sys.argv[1]))
+        for n in range(200):
+            cache.put([(f"{sys.argv[2]}-{n}", n)])
+    """)
+    writers = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path), name]) for name in "ab"]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    opened = CallCache(tmp_path)
+    assert len(opened) == 400
+    opened.close()
+
+
+def test_what_was_committed_survives_kill_9(tmp_path: Path) -> None:
+    script = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from kgqa.runtime.cache import CallCache
+        cache = CallCache(Path(sys.argv[1]))
+        n = 0
+        while True:
+            cache.put([(str(n), n)])
+            print(n, flush=True)
+            n += 1
+    """)
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        committed = [next(writer.stdout) for _ in range(50)]
+        os.kill(writer.pid, signal.SIGKILL)
+        committed += list(writer.stdout)
+    opened = CallCache(tmp_path)
+    assert all(opened.get(line.strip()) == int(line) for line in committed if line.endswith("\n"))
+    opened.close()
+
+
+def test_a_file_that_is_no_cache_is_named(tmp_path: Path) -> None:
+    (tmp_path / "calls.sqlite").write_bytes(b"this is not a database at all" * 100)
+    with pytest.raises(DataError, match=r"calls\.sqlite: damaged call cache .*move it away"):
+        CallCache(tmp_path)
+
+
+def test_an_unreadable_value_is_named(cache: CallCache) -> None:
+    with sqlite3.connect(cache.path) as other:
+        other.execute("INSERT INTO calls VALUES ('k', '{broken')")
+    with pytest.raises(DataError, match="unreadable value"):
+        cache.get("k")
+
+
+def test_a_full_disk_is_a_storage_error(cache: CallCache) -> None:
+    cache._connection.execute("PRAGMA max_page_count = 8")  # SQLite's own way to run full
+    with pytest.raises(StorageError, match=r"full.*make room"):
+        cache.put((str(n), "x" * 1000) for n in range(1000))
+    cache.put([("small", 1)])
+    assert cache.get("small") == 1
+    assert cache.get("0") is None  # the transaction that failed left nothing
+
+
+def test_a_folder_that_cannot_be_created_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="KGQA_CACHE"):
+        CallCache(tmp_path / "file" / "cache")

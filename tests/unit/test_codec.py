@@ -1,0 +1,56 @@
+"""Cache keys hold what can change a reply, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kgqa.calls import Call, Choose, CountTokens, Generate, Rank, Search
+from kgqa.runtime.codec import call_key, reply_from_json, reply_json
+from kgqa.types import Choice, Completion, Message, Passage, Prompt, Usage
+
+PROMPT = Prompt("trace/select", (Message("system", "s"), Message("user", "u")), prefill="p")
+CALL = Generate(PROMPT, max_tokens=10, stop=("\n",), temperature=0.0, top_p=1.0, seed=None, role="reader")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(CALL, max_tokens=11),
+        replace(CALL, stop=()),
+        replace(CALL, temperature=0.5),
+        replace(CALL, top_p=0.9),
+        replace(CALL, seed=1),
+        replace(CALL, prompt=replace(PROMPT, prefill="")),
+        replace(CALL, prompt=replace(PROMPT, form="completion")),
+        replace(CALL, prompt=replace(PROMPT, messages=(Message("user", "s"), Message("user", "u")))),
+        replace(CALL, prompt=replace(PROMPT, messages=(Message("system", "su"), Message("user", "")))),
+        Choose(PROMPT, ("A", "B")),
+    ],
+)
+def test_whatever_changes_a_reply_changes_the_key(changed: Call[object]) -> None:
+    assert call_key({"engine": "e"}, changed) != call_key({"engine": "e"}, CALL)
+
+
+def test_the_engine_is_part_of_the_key() -> None:
+    assert call_key({"engine": "e", "dtype": "bfloat16"}, CALL) != call_key({"engine": "e", "dtype": "float32"}, CALL)
+
+
+def test_the_role_and_the_name_of_the_template_are_not() -> None:
+    other = replace(CALL, role="judge", prompt=replace(PROMPT, name="judge/verdict"))
+    assert call_key({}, other) == call_key({}, CALL)
+
+
+@pytest.mark.parametrize(
+    ("call", "reply"),
+    [
+        (CALL, Completion("text\n", "length", Usage(3, 1, 2, 0.5))),
+        (Choose(PROMPT, ("A", "B")), Choice((-0.1, -2.5), 0.9, Usage(3, 0, 1, 0.25))),
+        (Rank("q", ("a", "b")), (0.5, -1.0)),
+        (CountTokens("a b"), 2),
+        (Search("q", 1), (Passage.of("title", "text"),)),
+    ],
+)
+def test_a_reply_survives_the_cache(call: Call[object], reply: object) -> None:
+    assert reply_from_json(call, reply_json(reply)) == reply

@@ -1,0 +1,119 @@
+"""A run's folder belongs to one configuration and one process, and gives up nothing it had."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from kgqa.errors import ConfigError, DataError
+from kgqa.runtime.folder import RunFolder, prediction_json, read_trace, run_name
+from kgqa.runtime.scheduler import Record
+from kgqa.types import Answer, Completion, Passage, Question
+from tests.engines_for_tests import ask
+
+QUESTION = Question("q1", "Who?", ("Ann",), (Passage.of("T", "Ann did."),))
+ANSWER = Answer("Ann", (QUESTION.passages[0].id,), 3, {"odd": 1}, {"chains": []})
+
+
+def test_another_configuration_is_refused_with_the_keys_that_differ(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "run", {"method": {"beam": 5}, "seed": 0}).close()
+    with pytest.raises(ConfigError, match=r"differs in method\.beam \(5 → 3\), seed \(0 → 1\)"):
+        RunFolder(tmp_path / "run", {"method": {"beam": 3}, "seed": 1})
+
+
+def test_the_same_configuration_goes_on(tmp_path: Path) -> None:
+    for _ in range(2):
+        RunFolder(tmp_path / "run", {"seed": 0}).close()
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run", {})
+    with pytest.raises(ConfigError, match="another kgqa process"):
+        RunFolder(tmp_path / "run", {})
+    folder.close()
+
+
+def test_an_unreadable_identity_is_named(tmp_path: Path) -> None:
+    (tmp_path / "identity.json").write_text("{")
+    with pytest.raises(DataError, match=r"identity\.json: not readable"):
+        RunFolder(tmp_path, {})
+
+
+def test_predictions_are_in_the_order_given_and_hold_no_times(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, {})
+    failed = Question("q2", "When?", ("1900",))
+    folder.record(failed, ValueError("no"), [])
+    folder.record(QUESTION, ANSWER, [])
+    folder.finish([prediction_json(QUESTION, ANSWER), prediction_json(failed, ValueError("no"))])
+    folder.close()
+    lines = [json.loads(line) for line in (tmp_path / "predictions.jsonl").read_text().splitlines()]
+    assert [line["question_id"] for line in lines] == ["q1", "q2"]
+    assert lines[1] == {"question_id": "q2", "answer": None, "error": "ValueError: no", "evidence": []}
+    assert not (tmp_path / "predictions.partial.jsonl").exists()
+
+
+def test_an_interrupted_rerun_leaves_the_earlier_predictions_and_trace(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, {})
+    folder.record(QUESTION, ANSWER, [])
+    folder.finish([prediction_json(QUESTION, ANSWER)])
+    folder.close()
+    RunFolder(tmp_path, {}).close()  # opened again and stopped before anything was answered
+    assert (tmp_path / "predictions.jsonl").read_text().count("\n") == 1
+    assert [traced["question"]["id"] for traced in read_trace(tmp_path)] == ["q1"]
+
+
+def test_the_trace_holds_every_call_and_survives_a_cut(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, {})
+    record = Record((0,), ask("say"), Completion("said"), cached=True)
+    for _ in range(3):
+        folder.record(QUESTION, ANSWER, [record])
+    folder.finish([])
+    folder.close()
+    traced = list(read_trace(tmp_path))
+    assert len(traced) == 3
+    assert traced[0]["calls"][0]["reply"]["text"] == "said"
+    assert traced[0]["calls"][0]["cached"] is True
+    trace = tmp_path / "trace.jsonl.zst"
+    trace.write_bytes(trace.read_bytes()[:-10])
+    assert len(list(read_trace(tmp_path))) == 2
+
+
+def test_a_folder_without_a_trace_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not the folder of a run"):
+        list(read_trace(tmp_path))
+
+
+def test_run_names_change_with_any_key_and_not_with_their_order() -> None:
+    assert run_name({"a": 1, "b": 2}) == run_name({"b": 2, "a": 1})
+    assert run_name({"a": 1, "b": 2}) != run_name({"a": 1, "b": 3})
+    assert len(run_name({})) == 8
+
+
+def test_a_disk_that_refuses_is_one_line_with_the_file(tmp_path: Path) -> None:
+    """The limit on file size is the kernel's own refusal, as a full disk is."""
+    script = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from kgqa.errors import StorageError
+        from kgqa.runtime.folder import RunFolder
+        folder = RunFolder(Path(sys.argv[1]), {})
+        try:
+            folder.write("metrics.json", "x" * 100_000)
+        except StorageError as error:
+            print(error)
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "run")],
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
+    )
+    assert "metrics.json: File too large; make room" in done.stdout
+    assert not (tmp_path / "run" / "metrics.json").exists()
