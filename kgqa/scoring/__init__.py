@@ -1,0 +1,1 @@
+"""From answers to figures: EM and F1, supporting passages, intervals, and a run's `metrics.json`."""

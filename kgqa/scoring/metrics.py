@@ -1,0 +1,124 @@
+"""Exact match and F1 of an answer, as each benchmark's official scorer computes them.
+
+"F1" is not one metric: the profiles differ in the golds they look at, in how they treat yes/no and empty answers, and
+DROP's in everything. Each is reproduced as released, so that a figure can stand beside a published one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from kgqa.errors import ConfigError, nearest
+from kgqa.scoring.drop import drop_scores
+from kgqa.scoring.normalisation import normalise
+
+Score = dict[str, float]  # {"em": 0..1, "f1": 0..1}
+
+_CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
+
+
+def score(prediction: str | None, golds: Sequence[str], profile: str) -> Score:
+    """EM and F1 in 0..1 under `profile`; `golds` is the gold answer followed by its aliases.
+
+    A prediction of None (the question failed, or was never answered) scores 0. An empty answer is an answer.
+    EM 1 with F1 0 is possible where the released scorer is so: see `hotpotqa_f1` and `trace_profile`.
+
+    Raises:
+        ConfigError: no such profile.
+        ValueError: no gold answer.
+        TypeError: `golds` is a string, whose characters would be taken for golds.
+    """
+    formula = profile_formula(profile)
+    if isinstance(golds, str):
+        raise TypeError(f"golds={golds!r}: a list of gold answers is wanted, not one string")
+    if not golds:
+        raise ValueError("a question without gold answers cannot be scored")
+    return {"em": 0.0, "f1": 0.0} if prediction is None else formula(prediction, golds)
+
+
+def profile_formula(profile: str) -> Callable[[str, Sequence[str]], Score]:
+    """The function behind a profile's name.
+
+    Raises:
+        ConfigError: no such profile.
+    """
+    if profile not in PROFILES:
+        raise ConfigError(f"scoring profile {profile!r} is unknown: {nearest(profile, PROFILES)}")
+    return PROFILES[profile]
+
+
+def exact_match(prediction: str, gold: str) -> float:
+    """1 if both are equal once normalised, two empty ones included (SQuAD; Rajpurkar et al., EMNLP 2016)."""
+    return float(normalise(prediction) == normalise(gold))
+
+
+def token_f1(prediction: str, gold: str) -> float:
+    """Harmonic mean of token precision and recall, repeated tokens counted as often as both sides have them.
+
+    0 without a shared token, so also for two empty answers (SQuAD; Rajpurkar et al., EMNLP 2016).
+    """
+    mine, theirs = normalise(prediction).split(), normalise(gold).split()
+    shared = sum((Counter(mine) & Counter(theirs)).values())
+    if not shared:
+        return 0.0
+    precision, recall = shared / len(mine), shared / len(theirs)
+    return 2 * precision * recall / (precision + recall)
+
+
+def hotpotqa_f1(prediction: str, gold: str) -> float:
+    """`token_f1`, but 0 where one side is yes, no or noanswer and the other differs (Yang et al., EMNLP 2018).
+
+    Two empty answers are an exact match with F1 0, as in the released scorer.
+    """
+    mine, theirs = normalise(prediction), normalise(gold)
+    if mine != theirs and _CLOSED_ANSWERS & {mine, theirs}:
+        return 0.0
+    return token_f1(prediction, gold)
+
+
+def musique_f1(prediction: str, gold: str) -> float:
+    """`token_f1` without a yes/no rule; two empty answers agree: 1 (Trivedi et al., TACL 2022)."""
+    return 1.0 if not normalise(prediction) and not normalise(gold) else token_f1(prediction, gold)
+
+
+def hotpotqa_profile(prediction: str, golds: Sequence[str]) -> Score:
+    """HotpotQA's scorer (Yang et al., EMNLP 2018): the first gold answer only, it knows no aliases."""
+    return {"em": exact_match(prediction, golds[0]), "f1": hotpotqa_f1(prediction, golds[0])}
+
+
+def twowiki_profile(prediction: str, golds: Sequence[str]) -> Score:
+    """2WikiMultiHopQA's scorer v1.1 (Ho et al., COLING 2020): HotpotQA's formulas, best over answer and aliases."""
+    return {"em": _best(exact_match, prediction, golds), "f1": _best(hotpotqa_f1, prediction, golds)}
+
+
+def musique_profile(prediction: str, golds: Sequence[str]) -> Score:
+    """MuSiQue's scorer (Trivedi et al., TACL 2022): best over answer and aliases."""
+    return {"em": _best(exact_match, prediction, golds), "f1": _best(musique_f1, prediction, golds)}
+
+
+def drop_profile(prediction: str, golds: Sequence[str]) -> Score:
+    """DROP's scorer (Dua et al., NAACL 2019) as IRCoT uses it: each gold is one span, best over golds."""
+    exact, f1 = max(drop_scores([prediction], [gold]) for gold in golds)  # no F1 beats an exact match's
+    return {"em": exact, "f1": f1}
+
+
+def trace_profile(prediction: str, golds: Sequence[str]) -> Score:
+    """TRACE's released scorer (Fang et al., 2024): EM over all golds, HotpotQA's F1 on the first gold only.
+
+    An answer that equals an alias can therefore have EM 1 and F1 0.
+    """
+    return {"em": _best(exact_match, prediction, golds), "f1": hotpotqa_f1(prediction, golds[0])}
+
+
+def _best(formula: Callable[[str, str], float], prediction: str, golds: Sequence[str]) -> float:
+    return max(formula(prediction, gold) for gold in golds)
+
+
+PROFILES: Mapping[str, Callable[[str, Sequence[str]], Score]] = {
+    "hotpotqa": hotpotqa_profile,
+    "2wiki": twowiki_profile,
+    "musique": musique_profile,
+    "drop": drop_profile,
+    "trace": trace_profile,
+}

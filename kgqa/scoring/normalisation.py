@@ -1,0 +1,55 @@
+"""What the benchmarks' scorers ignore in an answer. The only place where answers are normalised.
+
+The steps are SQuAD's (Rajpurkar et al., EMNLP 2016), which HotpotQA, 2WikiMultiHopQA, MuSiQue and TRACE took over.
+Punctuation is ASCII punctuation: a typographic quote or an en dash stays in the answer, as in the official scorers.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from functools import lru_cache
+
+_ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_DROP_SEPARATORS = re.compile("[ -]")
+
+
+@lru_cache(maxsize=65_536)  # one run scores the same few strings under five profiles
+def normalise(text: str) -> str:
+    """Lower case, no ASCII punctuation, no English articles, single blanks. "" for an answer of articles alone."""
+    return _without_articles(_without_punctuation(text.lower()))
+
+
+@lru_cache(maxsize=65_536)
+def normalise_for_drop(text: str) -> str:
+    """Like `normalise`, but token by token with numbers in one notation: "1,000" and "1000.0" become "1000.0".
+
+    Hyphens separate tokens here and nowhere else, so "-5" loses its sign and "four-year" is two words.
+    After DROP's scorer (Dua et al., NAACL 2019).
+    """
+    tokens = (_normalise_drop_token(token) for token in _DROP_SEPARATORS.split(text.lower()))
+    return " ".join(token for token in tokens if token)
+
+
+def is_number(token: str) -> bool:
+    """Whether Python reads the token as a float, DROP's definition: "inf", "nan" and "1e5" are numbers."""
+    try:
+        float(token)
+    except ValueError:
+        return False
+    return True
+
+
+def _normalise_drop_token(token: str) -> str:
+    # A decimal point is punctuation to the other profiles; it is kept only where the token already is a number.
+    bare = token if is_number(token) else _without_punctuation(token)
+    return str(float(bare)) if is_number(bare) else _without_articles(bare)
+
+
+def _without_punctuation(text: str) -> str:
+    return text.translate(_ASCII_PUNCTUATION)
+
+
+def _without_articles(text: str) -> str:
+    return " ".join(_ARTICLES.sub(" ", text).split())

@@ -1,0 +1,131 @@
+"""The scores of a whole run: what `metrics.json` says, apart from its cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from kgqa.scoring.intervals import interval
+from kgqa.scoring.metrics import PROFILES, Score, profile_formula, score
+from kgqa.scoring.support import SupportScores, support
+from kgqa.types import Json
+
+_UNKNOWN = "unknown"  # the group of questions whose hops or type the dataset does not say
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredQuestion:
+    """One prediction beside what it is measured against."""
+
+    question_id: str
+    answer: str | None  # None: there is no answer
+    error: str | None  # why the question failed; an answer beside an error is not scored
+    golds: tuple[str, ...]
+    profile: str
+    evidence: tuple[str, ...]
+    support: frozenset[str]
+    given: tuple[str, ...]
+    context_tokens: int | None
+    hops: int | None
+    type: str
+    flags: Mapping[str, int]
+
+    @property
+    def prediction(self) -> str | None:
+        """What may be scored: None for a failed question."""
+        return self.answer if self.error is None else None
+
+
+def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> dict[str, Json]:
+    """Means in percent with 95 % bootstrap intervals, ready for `json.dumps`.
+
+    A failed question counts 0 in EM, F1, support recall and support F1, and is left out of support precision
+    and error rate. Every score is over the questions that define it, `n` of them; with n = 0 its figures are
+    None. `context_tokens` is the mean over the questions that report it. `given` is how the passages the
+    questions came with would score if all were read (TRACE Table 5).
+
+    Raises:
+        ValueError: no rows, rows of several profiles, or a question without gold answers.
+        ConfigError: no such profile.
+    """
+    if not rows:
+        raise ValueError("no questions to summarise")
+    profiles = {row.profile for row in rows}
+    if len(profiles) > 1:
+        raise ValueError(f"one run is scored by one profile, not by {', '.join(sorted(profiles))}")
+    profile = rows[0].profile
+    profile_formula(profile)  # an unknown one is refused before any work
+    by_profile = {name: [score(row.prediction, row.golds, name) for row in rows] for name in PROFILES}
+    answers = by_profile[profile]
+    supports = [_support_of(row) for row in rows]
+    return {
+        "questions": len(rows),
+        "failed": sum(row.prediction is None for row in rows),
+        "answerless": sum(row.prediction is not None and not row.prediction.strip() for row in rows),
+        "profile": profile,
+        "scores": {
+            "em": _estimate([answer["em"] for answer in answers], seed),
+            "f1": _estimate([answer["f1"] for answer in answers], seed),
+            "support_recall": _estimate([each.recall for each in supports], seed),
+            "support_precision": _estimate([each.precision for each in supports], seed),
+            "support_f1": _estimate([each.f1 for each in supports], seed),
+            "support_error_rate": _estimate([each.error_rate for each in supports], seed),
+        },
+        "given": {
+            "support_recall": _percent([each.given_recall for each in supports]),
+            "support_error_rate": _percent([each.given_error_rate for each in supports]),
+        },
+        "context_tokens": _mean([row.context_tokens for row in rows]),
+        "flags": _sum_flags(rows),
+        "by_hops": _breakdown(rows, answers, lambda row: _UNKNOWN if row.hops is None else str(row.hops)),
+        "by_type": _breakdown(rows, answers, lambda row: row.type or _UNKNOWN),
+        "profiles": {name: _mean_scores(scores) for name, scores in by_profile.items()},
+    }
+
+
+def _support_of(row: ScoredQuestion) -> SupportScores:
+    evidence = () if row.prediction is None else row.evidence  # a failed question has used nothing
+    return support(evidence, row.support, row.given)
+
+
+def _estimate(values: Sequence[float | None], seed: int) -> dict[str, Json]:
+    known = [100 * value for value in values if value is not None]
+    if not known:
+        return {"mean": None, "low": None, "high": None, "n": 0}
+    low, high = interval(known, seed=seed)
+    return {"mean": fsum(known) / len(known), "low": low, "high": high, "n": len(known)}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fsum(known) / len(known) if known else None
+
+
+def _percent(values: Sequence[float | None]) -> float | None:
+    return _mean([None if value is None else 100 * value for value in values])
+
+
+def _mean_scores(scores: Sequence[Score]) -> dict[str, float | None]:
+    return {"em": _percent([each["em"] for each in scores]), "f1": _percent([each["f1"] for each in scores])}
+
+
+def _breakdown(
+    rows: Sequence[ScoredQuestion], scores: Sequence[Score], group_of: Callable[[ScoredQuestion], str]
+) -> dict[str, Json]:
+    """Mean scores per group, groups by name; {} where the dataset names no group at all."""
+    groups: dict[str, list[Score]] = {}
+    for row, each in zip(rows, scores, strict=True):
+        groups.setdefault(group_of(row), []).append(each)
+    if set(groups) == {_UNKNOWN}:
+        return {}
+    in_order = sorted(groups, key=lambda name: (name == _UNKNOWN, name))
+    return {name: {"n": len(groups[name]), **_mean_scores(groups[name])} for name in in_order}
+
+
+def _sum_flags(rows: Sequence[ScoredQuestion]) -> dict[str, int]:
+    totals: Counter[str] = Counter()
+    for row in rows:
+        totals.update(row.flags)
+    return dict(sorted(totals.items()))

@@ -1,0 +1,61 @@
+"""The profiles give what the official scorers gave on 300 real predictions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgqa.scoring.metrics import score
+
+FIXTURE = Path("questions") / "metric_fixture_musique_probtree_300.jsonl.gz"
+REFERENCES = {
+    "hotpotqa": "hotpot_v1_first_gold",
+    "2wiki": "2wiki_v1.1_all_golds",
+    "musique": "musique_all_golds",
+    "drop": "drop_ircot_all_golds",
+}
+
+
+def read_fixture() -> list[dict[str, Any]]:
+    beside = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+    folders = [Path(os.environ["KGQA_DATA"]), beside] if os.environ.get("KGQA_DATA") else [beside]
+    for folder in folders:
+        if (folder / FIXTURE).is_file():
+            with gzip.open(folder / FIXTURE, "rt", encoding="utf-8") as lines:
+                return [json.loads(line) for line in lines]
+    pytest.skip(f"no {FIXTURE} under KGQA_DATA or ../shared/data")
+
+
+def test_every_row_of_the_fixture_is_matched_by_every_profile() -> None:
+    rows = read_fixture()
+    differing = []
+    for row in rows:
+        for profile, reference in REFERENCES.items():
+            official = row["reference"][reference]
+            ours = score(row["prediction"], row["golds"], profile)
+            if (ours["em"], round(ours["f1"], 6)) != (official["em"], official["f1"]):  # written with 6 digits
+                differing.append((row["id"], profile, ours, official))
+    assert len(rows) == 300
+    assert not differing, f"{len(differing)} of {len(rows) * len(REFERENCES)} scores differ: {differing[:5]}"
+
+
+def test_traces_scores_are_musiques_exact_match_and_hotpotqas_f1() -> None:
+    rows = read_fixture()
+    differing = []
+    for row in rows:
+        ours = score(row["prediction"], row["golds"], "trace")
+        expected = row["reference"]["musique_all_golds"]["em"], row["reference"]["hotpot_v1_first_gold"]["f1"]
+        if (ours["em"], round(ours["f1"], 6)) != expected:
+            differing.append((row["id"], ours, expected))
+    assert not differing, f"{len(differing)} of {len(rows)} rows differ: {differing[:5]}"
+
+
+def test_a_failed_question_scores_zero_on_every_row_and_profile() -> None:
+    for row in read_fixture():
+        for profile in (*REFERENCES, "trace"):
+            assert score(None, row["golds"], profile) == {"em": 0.0, "f1": 0.0}

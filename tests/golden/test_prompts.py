@@ -1,0 +1,89 @@
+"""Whole prompts, as the models are given them, compared with texts under `tests/golden/prompts/`.
+
+After an intended change, write the texts anew with `KGQA_UPDATE_GOLDEN=1 pytest tests/golden/test_prompts.py` and
+read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kgqa.demonstrations import ChainDemonstration, DocumentDemonstration, Selection
+from kgqa.methods.reader import passages_text
+from kgqa.methods.trace import Case, Chain, Trace, Unit
+from kgqa.prompting import render
+from kgqa.types import Passage, Prompt
+
+FOLDER = Path(__file__).parent / "prompts"
+QUESTION = "In which town was the composer of The Herring Queen born?"
+PASSAGES = (
+    Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt."),
+    Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauskenes."),
+)
+COMPOSER = "<The Herring Queen; composer; Asbjarne Lyngholt>"
+BIRTHPLACE = "<Asbjarne Lyngholt; place of birth; Fauskenes>"
+DOCUMENT = DocumentDemonstration(
+    "Low Tide with Nets",
+    "Low Tide with Nets is a painting of 1881 by Oddny Tveråskar.",
+    ("<Low Tide with Nets; year; 1881>", "<Low Tide with Nets; painter; Oddny Tveråskar>"),
+)
+CHAIN = ChainDemonstration(
+    "When was the painter of Low Tide with Nets born?",
+    (
+        Selection(("<Low Tide with Nets; year; 1881>", "<Low Tide with Nets; painter; Oddny Tveråskar>"), 1),
+        Selection(("<Oddny Tveråskar; date of birth; 17 June 1859>", "<Low Tide with Nets; year; 1881>"), 0),
+        Selection(("<Oddny Tveråskar; date of death; 1933>", "<Low Tide with Nets; year; 1881>"), None),
+    ),
+)
+
+
+def selection_prompt(steps: int, may_stop: bool = True, chosen: str = COMPOSER) -> Prompt:
+    method = Trace(
+        context="triples", units="triples", candidates=2, ranker=True, selector=True, top=None, max_length=4,
+        beam=5, branch=5, chains=5, min_probability=0.0, adaptive_termination=may_stop, query_order="question_first",
+        demonstrations="fixed", demonstration_count=1, demonstrations_from=(CHAIN,), max_answer_tokens=25,
+    )  # fmt: skip
+    offered = BIRTHPLACE if chosen == COMPOSER else COMPOSER
+    units = [Unit(text, (text,), "p") for text in (chosen, offered)]
+    return method.selection_prompt(Case(QUESTION, tuple(units), (CHAIN,)), Chain(tuple(units[:steps])), units[steps:])
+
+
+PROMPTS = {
+    "reader_documents": render("reader/answer", question=QUESTION, context=passages_text(PASSAGES)),
+    "reader_triples": render("reader/answer", question=QUESTION, context=f"{COMPOSER}\n{BIRTHPLACE}"),
+    "reader_no_context": render("reader/answer", question=QUESTION, context=""),
+    "trace_extract": render(
+        "trace/extract", demonstrations=(DOCUMENT,), title=PASSAGES[0].title, text=PASSAGES[0].text
+    ),
+    "trace_extract_no_demonstrations": render(
+        "trace/extract", demonstrations=(), title=PASSAGES[0].title, text=PASSAGES[0].text
+    ),
+    "trace_select_first": selection_prompt(0),
+    "trace_select_second": selection_prompt(1),
+    "trace_select_fixed_length": selection_prompt(1, may_stop=False),
+}
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_a_prompt_is_the_golden_text(name: str) -> None:
+    prompt = PROMPTS[name]
+    shown = "".join(f"=== {message.role}\n{message.content}\n" for message in prompt.messages)
+    shown += f"=== prefill\n{prompt.prefill}\n"
+    file = FOLDER / f"{name}.txt"
+    if os.environ.get("KGQA_UPDATE_GOLDEN"):
+        file.write_text(shown, encoding="utf-8")
+    assert shown == file.read_text(encoding="utf-8")
+
+
+def test_no_golden_text_is_left_over() -> None:
+    assert {file.stem for file in FOLDER.glob("*.txt")} == set(PROMPTS)
+
+
+def test_a_selection_prompt_changes_within_a_step_only_after_the_question() -> None:
+    prompts = [selection_prompt(1, chosen=chosen).messages[0].content for chosen in (COMPOSER, BIRTHPLACE)]
+    stable = [prompt[: prompt.rindex("Chain so far: <")] for prompt in prompts]
+    assert stable[0] == stable[1]
+    assert stable[0].endswith(f"Question: {QUESTION}\n")

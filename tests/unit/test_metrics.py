@@ -1,0 +1,225 @@
+"""EM and F1 under the five profiles, against values computed by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kgqa.errors import ConfigError
+from kgqa.scoring.drop import best_alignment, drop_scores
+from kgqa.scoring.metrics import PROFILES, score
+from kgqa.scoring.normalisation import normalise, normalise_for_drop
+
+ANSWERS = st.text() | st.sampled_from(["yes", "no", "the", "", "1,000", "nan", "-5", "Paris, France", "the Paris"])
+SYMMETRIC_PROFILES = sorted(set(PROFILES) - {"drop"})  # DROP asks for the gold side's numbers only
+
+
+def em_and_f1(prediction: str | None, golds: list[str], profile: str) -> tuple[float, float]:
+    scores = score(prediction, golds, profile)
+    assert set(scores) == {"em", "f1"}
+    return scores["em"], scores["f1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The  Beatles!", "beatles"),
+        ("a man, an apple and the sea", "man apple and sea"),
+        ("another theme", "another theme"),
+        ("U.S.A.", "usa"),
+        ("four-year", "fouryear"),
+        ("The", ""),
+        ("“Paris”", "“paris”"),
+        ("1939–1945", "1939–1945"),
+        ("São\u00a0Paulo", "são paulo"),
+    ],
+)
+def test_normalisation_drops_case_ascii_punctuation_articles_and_blanks(text: str, expected: str) -> None:
+    assert normalise(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1,000 men", "1000.0 men"),
+        ("1000.0", "1000.0"),
+        ("$3.50", "350.0"),  # the "$" makes it no number, so its point goes with the punctuation
+        ("3.50", "3.5"),
+        ("-5", "5.0"),
+        ("the four-year term", "four year term"),
+        ("8th", "8th"),
+    ],
+)
+def test_drop_puts_numbers_in_one_notation_and_splits_at_hyphens(text: str, expected: str) -> None:
+    assert normalise_for_drop(text) == expected
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_an_equal_answer_scores_one_under_every_profile(profile: str) -> None:
+    assert em_and_f1("The Eiffel Tower.", ["eiffel tower"], profile) == (1, 1)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_missing_prediction_scores_zero_even_where_the_gold_answer_is_empty(profile: str) -> None:
+    assert em_and_f1(None, ["Paris"], profile) == (0, 0)
+    assert em_and_f1(None, [""], profile) == (0, 0)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_an_empty_answer_scores_zero(profile: str) -> None:
+    assert em_and_f1("", ["Paris"], profile) == (0, 0)
+
+
+@pytest.mark.parametrize("profile", ["hotpotqa", "2wiki", "trace"])
+def test_yes_or_no_inside_a_longer_answer_earns_nothing_where_the_yes_no_rule_holds(profile: str) -> None:
+    assert em_and_f1("Yes, both", ["yes"], profile) == (0, 0)
+    assert em_and_f1("no", ["no one"], profile) == (0, 0)
+    assert em_and_f1("noanswer", ["noanswer given"], profile) == (0, 0)
+    assert em_and_f1("YES.", ["yes"], profile) == (1, 1)
+
+
+@pytest.mark.parametrize("profile", ["musique", "drop"])
+def test_yes_or_no_is_a_word_like_any_other_without_the_rule(profile: str) -> None:
+    # precision 1/2, recall 1; DROP rounds 2/3 to two digits
+    assert em_and_f1("Yes, both", ["yes"], profile) == (0, 0.67 if profile == "drop" else 2 / 3)
+
+
+@pytest.mark.parametrize(("profile", "f1"), [("hotpotqa", 0), ("2wiki", 0), ("trace", 0), ("musique", 1), ("drop", 1)])
+def test_two_answers_of_articles_only_match_exactly_and_share_tokens_where_the_scorer_says_so(
+    profile: str, f1: float
+) -> None:
+    assert em_and_f1("the", [""], profile) == (1, f1)
+
+
+@pytest.mark.parametrize("profile", ["hotpotqa", "2wiki", "musique", "trace"])
+def test_a_repeated_token_counts_as_often_as_both_sides_have_it(profile: str) -> None:
+    # shared: york once of two, new twice; precision 3/4, recall 3/3
+    assert em_and_f1("new york new york", ["New New York"], profile) == pytest.approx((0, 6 / 7))
+
+
+def test_drop_compares_sets_of_words_so_repetition_is_free() -> None:
+    assert em_and_f1("new york new york", ["New New York"], "drop") == (0, 1)
+
+
+def test_typographic_quotes_are_part_of_a_word_as_in_the_official_scorers() -> None:
+    assert em_and_f1("“Paris”", ["Paris"], "musique") == (0, 0)
+    assert em_and_f1('"Paris"', ["Paris"], "musique") == (1, 1)
+
+
+def test_aliases_count_where_the_benchmark_counts_them() -> None:
+    golds = ["International Business Machines", "IBM"]
+    assert em_and_f1("IBM", golds, "hotpotqa") == (0, 0)
+    assert em_and_f1("IBM", golds, "2wiki") == (1, 1)
+    assert em_and_f1("IBM", golds, "musique") == (1, 1)
+    assert em_and_f1("IBM", golds, "drop") == (1, 1)
+    assert em_and_f1("IBM", golds, "trace") == (1, 0)  # EM over all golds, F1 on the first
+
+
+def test_the_best_gold_for_em_and_for_f1_need_not_be_the_same() -> None:
+    # shares 1 of 3 tokens with the first gold, 2 of 3 with the second
+    assert em_and_f1("James Howard Meredith", ["James Brown", "James Meredith"], "musique") == pytest.approx((0, 0.8))
+
+
+def test_a_number_the_prediction_lacks_closes_the_number_gate() -> None:
+    assert em_and_f1("16 January 1959", ["1 January 1986"], "drop") == (0, 0)
+    assert em_and_f1("January 1986", ["1 January 1986"], "drop") == (0, 0.8)
+    assert em_and_f1("January 1986", ["January"], "drop") == (0, 0.67)  # the gate asks for the gold's numbers only
+
+
+def test_drop_rounds_each_questions_f1_to_two_digits() -> None:
+    # precision 1/3, recall 1/4: F1 2/7 = 0.2857…
+    assert score("alpha beta gamma", ["alpha delta epsilon zeta"], "drop")["f1"] == 0.29
+
+
+def test_drop_pairs_spans_one_to_one_whatever_their_order() -> None:
+    assert drop_scores(["Bob Hope", "Ann"], ["Ann", "Bob Hope"]) == (1, 1)
+
+
+def test_drop_charges_for_spans_too_many_and_too_few() -> None:
+    assert drop_scores(["Ann", "Bob"], ["Ann"]) == (0, 0.5)
+    assert drop_scores(["Ann"], ["Ann", "Bob", "Cy"]) == (0, 0.33)
+
+
+def test_drop_does_not_take_a_repeated_span_for_two_different_ones() -> None:
+    assert drop_scores(["Ann", "Ann"], ["Ann", "Bob"]) == (0, 0.5)
+    assert drop_scores(["Ann", "Ann"], ["Ann"]) == (0, 0.5)
+
+
+def test_the_alignment_is_the_best_overall_and_not_greedy() -> None:
+    # greedy would take 0.9 and then 0
+    assert best_alignment([[0.9, 0.8], [0.8, 0.0]]) == pytest.approx(1.6)
+
+
+def test_drop_needs_a_span_on_both_sides() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        drop_scores(["Ann"], [])
+
+
+def test_a_question_without_gold_answers_is_refused() -> None:
+    with pytest.raises(ValueError, match="without gold answers"):
+        score("Paris", [], "musique")
+    with pytest.raises(ValueError, match="without gold answers"):
+        score(None, [], "musique")
+
+
+def test_one_string_in_place_of_a_list_of_golds_is_refused() -> None:
+    with pytest.raises(TypeError, match="list of gold answers"):
+        score("Paris", "Paris", "musique")
+
+
+def test_an_unknown_profile_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match=r"'hotpot' is unknown: did you mean hotpotqa\?"):
+        score("Paris", ["Paris"], "hotpot")
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(prediction=ANSWERS, golds=st.lists(ANSWERS, min_size=1, max_size=3), profile=st.sampled_from(sorted(PROFILES)))
+def test_any_text_scores_between_zero_and_one(prediction: str, golds: list[str], profile: str) -> None:
+    scores = score(prediction, golds, profile)
+    assert 0 <= scores["em"] <= 1
+    assert 0 <= scores["f1"] <= 1
+
+
+@settings(deadline=None)
+@given(one=ANSWERS, other=ANSWERS, profile=st.sampled_from(SYMMETRIC_PROFILES))
+def test_answer_and_single_gold_can_change_places(one: str, other: str, profile: str) -> None:
+    assert score(one, [other], profile) == pytest.approx(score(other, [one], profile))
+
+
+@settings(deadline=None)
+@given(gold=ANSWERS.filter(normalise), profile=st.sampled_from(sorted(PROFILES)))
+def test_an_exact_match_of_something_has_full_f1(gold: str, profile: str) -> None:
+    assert score(f"The {gold.upper().lower()} ", [gold.upper().lower()], profile) == {"em": 1, "f1": 1}
+
+
+@settings(deadline=None)
+@given(
+    prediction=ANSWERS, golds=st.lists(ANSWERS, min_size=1, max_size=3), profile=st.sampled_from(["musique", "drop"])
+)
+def test_exact_match_implies_full_f1_where_empty_answers_agree(prediction: str, golds: list[str], profile: str) -> None:
+    scores = score(prediction, golds, profile)
+    assert scores["em"] == 0 or scores["f1"] == 1
+
+
+@settings(deadline=None)
+@given(prediction=ANSWERS, golds=st.lists(ANSWERS, min_size=1, max_size=3), alias=ANSWERS)
+def test_one_more_alias_never_lowers_a_score_taken_over_all_golds(
+    prediction: str, golds: list[str], alias: str
+) -> None:
+    for profile in ("2wiki", "musique", "drop"):
+        before, after = score(prediction, golds, profile), score(prediction, [*golds, alias], profile)
+        assert after["em"] >= before["em"]
+        assert after["f1"] >= before["f1"]
+
+
+def test_scoring_is_imported_without_third_party_packages() -> None:
+    script = (
+        "import sys, kgqa.scoring.metrics, kgqa.scoring.support, kgqa.scoring.intervals, kgqa.scoring.summary;"
+        "print(*({'numpy', 'scipy', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -1,0 +1,158 @@
+"""What `metrics.json` says about a run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from kgqa.errors import ConfigError
+from kgqa.scoring.metrics import PROFILES
+from kgqa.scoring.summary import ScoredQuestion, summarise
+
+RIGHT = ScoredQuestion(
+    question_id="q1",
+    answer="Paris",
+    error=None,
+    golds=("Paris", "City of Light"),
+    profile="musique",
+    evidence=("a", "b"),
+    support=frozenset({"a", "b"}),
+    given=tuple("abcdefghij"),
+    context_tokens=100,
+    hops=2,
+    type="bridge",
+    flags={"malformed_triple": 2},
+)
+HALF = replace(
+    RIGHT,
+    question_id="q2",
+    answer="Lake Geneva",  # F1 against "Geneva": precision 1/2, recall 1
+    golds=("Geneva",),
+    evidence=("a", "x", "y", "z"),
+    context_tokens=300,
+    hops=3,
+    type="comparison",
+    flags={"malformed_triple": 1, "empty_chain": 1},
+)
+FAILED = replace(
+    RIGHT, question_id="q3", answer=None, error="prompt too long", evidence=(), context_tokens=None, hops=3, flags={}
+)
+EMPTY = replace(RIGHT, question_id="q4", answer=" ", evidence=(), context_tokens=0, hops=4, flags={})
+
+
+def test_questions_failures_and_empty_answers_are_counted_apart() -> None:
+    metrics = summarise([RIGHT, HALF, FAILED, EMPTY])
+    assert metrics["questions"] == 4
+    assert metrics["failed"] == 1
+    assert metrics["answerless"] == 1
+    assert metrics["profile"] == "musique"
+
+
+def test_scores_are_percentages_with_failed_questions_as_zero() -> None:
+    scores = summarise([RIGHT, HALF, FAILED, EMPTY])["scores"]
+    assert scores["em"]["mean"] == pytest.approx(25)
+    assert scores["f1"]["mean"] == pytest.approx(100 * (1 + 2 / 3) / 4)
+    assert scores["em"]["n"] == scores["f1"]["n"] == 4
+    assert 0 <= scores["f1"]["low"] < scores["f1"]["mean"] < scores["f1"]["high"] <= 100
+
+
+def test_support_figures_are_means_over_the_questions_that_define_them() -> None:
+    scores = summarise([RIGHT, HALF, FAILED, EMPTY])["scores"]
+    assert scores["support_recall"]["mean"] == pytest.approx(100 * (1 + 0.5 + 0 + 0) / 4)
+    assert scores["support_recall"]["n"] == 4
+    assert scores["support_precision"]["mean"] == pytest.approx(100 * (1 + 0.25) / 2)
+    assert scores["support_precision"]["n"] == 2
+    assert scores["support_error_rate"]["mean"] == pytest.approx(100 * (0 + 0.75) / 2)
+    assert scores["support_error_rate"]["n"] == 2
+    assert scores["support_f1"]["mean"] == pytest.approx(100 * (1 + 1 / 3) / 4)
+
+
+def test_a_failed_question_without_known_support_does_not_enter_recall() -> None:
+    scores = summarise([RIGHT, replace(FAILED, support=frozenset())])["scores"]
+    assert scores["support_recall"] == {"mean": 100.0, "low": 100.0, "high": 100.0, "n": 1}
+
+
+def test_a_score_no_question_defines_is_null_and_not_zero() -> None:
+    scores = summarise([replace(RIGHT, support=frozenset())])["scores"]
+    assert scores["support_recall"] == {"mean": None, "low": None, "high": None, "n": 0}
+
+
+def test_a_text_left_beside_an_error_is_not_an_answer() -> None:
+    metrics = summarise([replace(RIGHT, error="the engine gave up")])
+    assert metrics["failed"] == 1
+    assert metrics["scores"]["em"]["mean"] == 0
+    assert metrics["scores"]["support_recall"]["mean"] == 0
+    assert metrics["scores"]["support_precision"]["n"] == 0
+
+
+def test_a_row_with_neither_answer_nor_error_counts_as_failed() -> None:
+    assert summarise([replace(RIGHT, answer=None)])["failed"] == 1
+
+
+def test_the_given_passages_are_scored_as_if_all_were_read() -> None:
+    assert summarise([RIGHT, replace(HALF, support=frozenset({"a", "missing:Lyon"}))])["given"] == {
+        "support_recall": pytest.approx(75),
+        "support_error_rate": pytest.approx(85),
+    }
+
+
+def test_context_tokens_are_averaged_over_the_questions_that_report_them() -> None:
+    assert summarise([RIGHT, HALF, FAILED])["context_tokens"] == pytest.approx(200)
+    assert summarise([FAILED])["context_tokens"] is None
+
+
+def test_flags_are_summed_by_name() -> None:
+    assert summarise([RIGHT, HALF, FAILED])["flags"] == {"empty_chain": 1, "malformed_triple": 3}
+
+
+def test_scores_are_broken_down_by_hops_and_by_type() -> None:
+    metrics = summarise([HALF, FAILED, RIGHT, replace(EMPTY, hops=None)])
+    assert list(metrics["by_hops"]) == ["2", "3", "unknown"]
+    assert metrics["by_hops"]["2"] == {"n": 1, "em": 100, "f1": 100}
+    assert metrics["by_hops"]["3"] == {"n": 2, "em": 0, "f1": pytest.approx(100 / 3)}
+    assert metrics["by_type"]["bridge"]["n"] == 3
+    assert metrics["by_type"]["comparison"] == {"n": 1, "em": 0, "f1": pytest.approx(200 / 3)}
+
+
+def test_a_dataset_without_hops_or_types_has_no_breakdown() -> None:
+    metrics = summarise([replace(RIGHT, hops=None, type="")])
+    assert metrics["by_hops"] == {}
+    assert metrics["by_type"] == {}
+
+
+def test_all_profiles_stand_side_by_side() -> None:
+    profiles = summarise([replace(RIGHT, answer="City of Light")])["profiles"]
+    assert set(profiles) == set(PROFILES)
+    assert profiles["musique"] == {"em": 100, "f1": 100}
+    assert profiles["hotpotqa"] == {"em": 0, "f1": 0}
+    assert profiles["trace"] == {"em": 100, "f1": 0}
+
+
+def test_the_headline_is_the_profile_of_the_dataset() -> None:
+    metrics = summarise([replace(RIGHT, answer="City of Light", profile="hotpotqa")])
+    assert metrics["profile"] == "hotpotqa"
+    assert metrics["scores"]["em"]["mean"] == 0
+
+
+def test_the_summary_is_json_without_nan_and_the_same_for_any_order() -> None:
+    rows = [RIGHT, HALF, FAILED, EMPTY]
+    written = json.dumps(summarise(rows), allow_nan=False, sort_keys=True)
+    assert json.dumps(summarise(rows[::-1]), allow_nan=False, sort_keys=True) == written
+    json.dumps(summarise([FAILED]), allow_nan=False)
+
+
+def test_a_run_without_questions_is_refused() -> None:
+    with pytest.raises(ValueError, match="no questions"):
+        summarise([])
+
+
+def test_rows_of_two_profiles_are_refused() -> None:
+    with pytest.raises(ValueError, match="2wiki, musique"):
+        summarise([RIGHT, replace(HALF, profile="2wiki")])
+
+
+def test_an_unknown_profile_is_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean musique"):
+        summarise([replace(RIGHT, profile="musiqe")])
