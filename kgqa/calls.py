@@ -100,7 +100,7 @@ class Gather(Call[list[Any]]):
 
 async def settle(*awaitables: Awaitable[T]) -> list[T | Exception]:
     """Run side by side, so that the calls share batches; failures are returned, not raised."""
-    return await Gather(*(_program(awaitable) for awaitable in awaitables))
+    return await Gather(*(a if isinstance(a, Coroutine) else _program(a) for a in awaitables))
 
 
 async def gather(*awaitables: Awaitable[T]) -> list[T]:

@@ -85,7 +85,7 @@ class Scheduler:
 
         Raises:
             EngineDied: an engine answers no call any more.
-            UsageError: an artefact is missing or the disk refuses; neither can be one question's own error.
+            UsageError: a service lacks an artefact or the disk refuses; neither can be one question's own error.
         """
         todo = iter(programs)
         try:
@@ -130,8 +130,6 @@ class Scheduler:
                 call = task.program.throw(TypeError(f"a method may await kgqa calls only, not {call!r}"))
         except StopIteration as stop:
             return self._end(task, stop.value)
-        except UsageError:
-            raise
         except Exception as error:  # noqa: BLE001 - a program's failure is its result; the other questions go on
             return self._end(task, error)
         path = (*task.path, task.asked)

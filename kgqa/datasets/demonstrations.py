@@ -1,0 +1,96 @@
+"""Reads files of demonstrations; used as `_target_` in a config, so that methods receive parsed records."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import TypeVar
+
+from kgqa.demonstrations import (
+    ChainDemonstration,
+    DocumentDemonstration,
+    parse_chain,
+    parse_document,
+    parse_released_chain,
+)
+from kgqa.errors import DataError
+from kgqa.types import Json
+
+T = TypeVar("T")
+DOCUMENTS, CHAINS = "TRIPLE_EXAMPLARS_", "GENERATING_CHAIN_EXAMPLARS_"  # keys of the authors' file, spelt as there
+
+
+def load_documents(path: str) -> tuple[DocumentDemonstration, ...]:
+    """Labelled documents of a JSONL file, or of the authors' file: `FILE#HOTPOTQA`.
+
+    A bare name is looked up among the files shipped in `kgqa/demos` first. Files may be gzipped.
+
+    Raises:
+        DataError: the file is missing or broken, naming file:line.
+    """
+    if "#" in path:
+        return _load(_released(path, DOCUMENTS), parse_document, path)
+    return _load(_lines(_find(path)), parse_document, path)
+
+
+def load_chains(path: str) -> tuple[ChainDemonstration, ...]:
+    """Labelled chains; see `load_documents`."""
+    if "#" in path:
+        return _load(_released(path, CHAINS), parse_released_chain, path)
+    return _load(_lines(_find(path)), parse_chain, path)
+
+
+def _load(records: Iterator[tuple[str, Json]], parse: Callable[[Json, str], T], path: str) -> tuple[T, ...]:
+    demonstrations = tuple(parse(record, where) for where, record in records)
+    if not demonstrations:
+        raise DataError(f"{path}: no demonstrations in this file")
+    return demonstrations
+
+
+def _find(path: str) -> Path:
+    shipped = Path(str(files("kgqa"))) / "demos"
+    for candidate in (shipped / path, Path(path).expanduser()):
+        if candidate.is_file():
+            return candidate
+    names = ", ".join(sorted(file.name for file in shipped.glob("*.jsonl")))
+    raise DataError(f"{path}: no such file of demonstrations; shipped ones: {names}")
+
+
+def _read(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+        return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}") from None
+    except (OSError, EOFError) as error:  # gzip reports broken files as OSError or EOFError
+        raise DataError(f"{path}: cannot be read: {error}") from None
+
+
+def _lines(path: Path) -> Iterator[tuple[str, Json]]:
+    if ".json" in path.suffixes:
+        raise DataError(f"{path}: a released file holds several data sets; name one, e.g. {path}#HOTPOTQA")
+    for number, line in enumerate(_read(path).split("\n"), start=1):
+        if line.strip():
+            yield f"{path}:{number}", _parsed(line, f"{path}:{number}")
+
+
+def _released(path: str, prefix: str) -> Iterator[tuple[str, Json]]:
+    name, _, section = path.rpartition("#")
+    file = _find(name)
+    sections = _parsed(_read(file), str(file))
+    key = prefix + section.upper()
+    if not isinstance(sections, dict) or not isinstance(sections.get(key), list):
+        known = ", ".join(k.removeprefix(prefix) for k in sections if k.startswith(prefix)) or "none"
+        raise DataError(f"{file}: no list {key!r}; data sets in this file: {known}")
+    for number, record in enumerate(sections[key], start=1):
+        yield f"{file}: {key}[{number - 1}]", record
+
+
+def _parsed(text: str, where: str) -> Json:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{where}: not JSON: {error.msg} at character {error.pos + 1}") from None

@@ -1,0 +1,78 @@
+"""TRACE's KG generator (§3.2): one call per passage writes its triples, whatever the question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kgqa.calls import CountTokens, Generate
+from kgqa.demonstrations import DocumentDemonstration, Mode, choose_demonstrations
+from kgqa.errors import ConfigError
+from kgqa.kg.parsing import Extraction
+from kgqa.prompting import render
+from kgqa.types import Passage, Prompt
+
+ROLE = "extractor"
+STOP = ("\nTitle:",)  # a model that runs on starts the next document
+
+
+@dataclass(frozen=True)
+class TripleExtractor:
+    max_tokens: int
+    max_prompt_tokens: int
+    demonstrations: Mode
+    demonstration_count: int
+    demonstrations_from: tuple[DocumentDemonstration, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("max_tokens", "max_prompt_tokens", "demonstration_count"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"kg.{name}={getattr(self, name)}: must be at least 1")
+        if self.demonstrations != "none" and self.demonstration_count > len(self.demonstrations_from):
+            count, available = self.demonstration_count, len(self.demonstrations_from)
+            raise ConfigError(f"kg.demonstration_count={count}: the file holds only {available} documents")
+
+    async def extract(self, passage: Passage) -> Extraction:
+        """Flags: `passage_cut` where the text was shortened, `truncated_extraction` where the reply was.
+
+        Raises:
+            ConfigError: instruction and demonstrations alone exceed `max_prompt_tokens`.
+        """
+        shown = await choose_demonstrations(
+            self.demonstrations_from, self.demonstrations, self.demonstration_count, f"{passage.title}: {passage.text}"
+        )
+        text = await self._fitting_text(passage, shown)
+        prompt = render("trace/extract", demonstrations=shown, title=passage.title, text=text)
+        reply = await Generate(prompt, self.max_tokens, stop=STOP, role=ROLE)
+        flags = {"passage_cut": text != passage.text, "truncated_extraction": reply.finish == "length"}
+        return Extraction(
+            passage.id,
+            passage.title,
+            reply.text,
+            reply.usage.prompt_tokens,
+            reply.usage.output_tokens,
+            {flag: 1 for flag, is_set in flags.items() if is_set},
+        )
+
+    async def _fitting_text(self, passage: Passage, shown: tuple[DocumentDemonstration, ...]) -> str:
+        """The passage's text, shortened from its end until the prompt fits; the chat template is not counted."""
+        text = passage.text
+        while True:
+            prompt = render("trace/extract", demonstrations=shown, title=passage.title, text=text)
+            surplus = await self._surplus_tokens(prompt)
+            if surplus <= 0:
+                return text
+            if not text:
+                limit = self.max_prompt_tokens
+                raise ConfigError(
+                    f"kg.max_prompt_tokens={limit}: instruction and demonstrations alone take {limit + surplus} "
+                    f"(passage {passage.id}); raise it or lower kg.demonstration_count={self.demonstration_count}"
+                )
+            tokens = max(1, await CountTokens(text, ROLE))
+            kept = int(len(text) * max(0.0, 1 - surplus / tokens))  # in proportion; at least one character goes
+            text = text[: min(kept, len(text) - 1)].rstrip()
+
+    async def _surplus_tokens(self, prompt: Prompt) -> int:
+        text = "\n".join([*(message.content for message in prompt.messages), prompt.prefill])
+        if len(text.encode()) <= self.max_prompt_tokens:  # a token is at least one byte
+            return 0
+        return await CountTokens(text, ROLE) - self.max_prompt_tokens

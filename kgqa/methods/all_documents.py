@@ -1,0 +1,21 @@
+"""Baseline: every passage of the question in its original order ("w. all documents", TRACE §C.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kgqa.methods.reader import passages_text, read
+from kgqa.types import Answer, Question
+
+
+@dataclass(frozen=True)
+class AllDocuments:
+    max_answer_tokens: int
+
+    needs_triples: ClassVar[bool] = False
+
+    async def answer(self, question: Question) -> Answer:
+        """Repeated passages are shown each time, as the data set has them, but count once as evidence."""
+        evidence = tuple(dict.fromkeys(passage.id for passage in question.passages))
+        return await read(question, passages_text(question.passages), evidence, self.max_answer_tokens)

@@ -1,0 +1,19 @@
+"""Baseline: the question alone ("w/o documents" in TRACE, "None" in KGP, "NoR" in IRCoT)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kgqa.methods.reader import read
+from kgqa.types import Answer, Question
+
+
+@dataclass(frozen=True)
+class NoContext:
+    max_answer_tokens: int
+
+    needs_triples: ClassVar[bool] = False
+
+    async def answer(self, question: Question) -> Answer:
+        return await read(question, "", (), self.max_answer_tokens)

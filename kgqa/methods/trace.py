@@ -1,0 +1,270 @@
+"""TRACE (Fang et al., Findings of EMNLP 2024): beam search for chains of triples, which the reader is given.
+
+§3.3 and Algorithm 1: at every step a ranker cuts the question's knowledge graph down to K candidates and a selector,
+asked a multiple-choice question, gives a distribution over them and the option to stop.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kgqa.calls import Choose, Rank, Triples, gather, labels
+from kgqa.demonstrations import ChainDemonstration, Mode, choose_demonstrations
+from kgqa.errors import ConfigError, DataError
+from kgqa.methods.reader import passages_text, read
+from kgqa.prompting import render
+from kgqa.types import Answer, Json, Passage, Prompt, Question
+
+MAX_CANDIDATES = 727  # labels there are, less one for the option to stop
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?![a-z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What chains are made of: a triple, a sentence or a document."""
+
+    text: str  # as prompts show it
+    parts: tuple[str, ...]  # head, relation and tail; one part otherwise
+    passage_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    units: tuple[Unit, ...] = ()
+    score: float = 0.0  # log of the product of its choices' probabilities, the choice to stop included
+    ended: bool = False  # the selector stopped it, or nothing was left to add
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(unit.text for unit in self.units)
+
+    def then(self, unit: Unit | None, logprob: float) -> Chain:
+        """This chain after one more choice; None is the choice to stop."""
+        if unit is None:
+            return Chain(self.units, self.score + logprob, ended=True)
+        return Chain((*self.units, unit), self.score + logprob)
+
+    def note(self) -> Json:
+        triples = [[*unit.parts, unit.passage_id] for unit in self.units]
+        return {"score": self.score, "ended": self.ended, "triples": triples}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What stays the same while the chains of one question grow."""
+
+    question: str
+    pool: tuple[Unit, ...]  # the knowledge graph, in the passages' order
+    demonstrations: tuple[ChainDemonstration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One step of a labelled chain as the prompt shows it."""
+
+    question: str
+    chain: tuple[str, ...]
+    so_far: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+    letter: str
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Fields as in conf/method/trace.yaml, which cites the source of each value."""
+
+    context: Literal["triples", "documents"]
+    units: Literal["triples", "sentences", "documents"]
+    candidates: int
+    ranker: bool
+    selector: bool
+    top: int | None
+    max_length: int
+    beam: int
+    branch: int
+    chains: int
+    min_probability: float
+    adaptive_termination: bool
+    query_order: Literal["question_first", "triples_first"]
+    demonstrations: Mode
+    demonstration_count: int
+    demonstrations_from: tuple[ChainDemonstration, ...]
+    max_answer_tokens: int
+
+    def __post_init__(self) -> None:
+        counts = ("candidates", "max_length", "beam", "branch", "chains", "demonstration_count", "max_answer_tokens")
+        for name in (*counts, *(["top"] if self.top is not None else [])):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
+        if self.candidates > MAX_CANDIDATES:
+            raise ConfigError(f"method.candidates={self.candidates}: at most {MAX_CANDIDATES} can be labelled")
+        if self.chains > self.beam:
+            raise ConfigError(f"method.chains={self.chains}: cannot exceed method.beam={self.beam}")
+        if not 0 <= self.min_probability < 1:
+            raise ConfigError(f"method.min_probability={self.min_probability}: must be in [0, 1)")
+        if not self.ranker and (self.top is not None or not self.selector):
+            raise ConfigError("method.ranker=false: method.top and method.selector=false need the ranker")
+        if self.demonstrations != "none" and self.demonstration_count > len(self.demonstrations_from):
+            count, available = self.demonstration_count, len(self.demonstrations_from)
+            raise ConfigError(f"method.demonstration_count={count}: the file holds only {available} chains")
+
+    @property
+    def needs_triples(self) -> bool:
+        return self.units == "triples"
+
+    async def answer(self, question: Question) -> Answer:
+        """Evidence: the passages of the read chains, most votes first. Notes: those chains, best first.
+
+        Flag `no_chain`: no read chain holds a unit (nothing was extracted, or the selector stopped at once); the
+        reader then answers without context.
+        """
+        passages = {passage.id: passage for passage in question.passages}.values()
+        pool = tuple(unit for units in await gather(*map(self.units_of, passages)) for unit in units)
+        case = Case(question.text, pool)
+        if not pool:
+            chains = [Chain()]
+        elif self.top is not None:  # Table 2, "w. Top-T Triples": the ranking is read as one chain
+            chains = [Chain(tuple(unit for unit, _ in (await self.rank(case, Chain()))[: self.top]))]
+        else:
+            chains = await self.construct(case)
+        return await self.read_chains(question, chains[: self.chains])
+
+    async def units_of(self, passage: Passage) -> list[Unit]:
+        """Sentences: the data set's own, else a split at full stops, which abbreviations mislead."""
+        if self.units == "triples":
+            triples = await Triples(passage)
+            return [Unit(str(t), (t.head, t.relation, t.tail), passage.id) for t in triples]
+        if self.units == "documents":
+            texts = [f"{passage.title}: {passage.text}"]
+        else:
+            texts = list(passage.sentences or SENTENCE_END.split(passage.text))
+        folded = [" ".join(text.split()) for text in texts]  # an option is one line
+        return [Unit(text, (text,), passage.id) for text in folded if text]
+
+    async def construct(self, case: Case) -> list[Chain]:
+        """Algorithm 1, Part II, with adaptive termination: the final beam, best first."""
+        if self.selector:
+            shown = await choose_demonstrations(
+                self.demonstrations_from, self.demonstrations, self.demonstration_count, case.question
+            )
+            case = replace(case, demonstrations=shown)
+        beam = [Chain()]
+        for _ in range(self.max_length):
+            if all(chain.ended for chain in beam):
+                break
+            extended = await gather(*(self.extend(case, chain) for chain in beam))
+            beam = best_chains([chain for chains in extended for chain in chains], self.beam)
+        return beam
+
+    async def extend(self, case: Case, chain: Chain) -> list[Chain]:
+        """The chain after each of its `branch` likeliest choices; an ended chain as it is, without a call.
+
+        A chain also ends where nothing is left to add, or where every choice is less likely than `min_probability`.
+        """
+        if chain.ended:
+            return [chain]
+        candidates = await self.rank(case, chain)
+        if not candidates:
+            return [replace(chain, ended=True)]
+        if self.selector:
+            options = await self.select(case, chain, [unit for unit, _ in candidates])
+        else:
+            options = log_softmax(candidates)
+        likeliest = sorted(options, key=lambda option: -option[1])[: self.branch]
+        floor = math.log(self.min_probability) if self.min_probability else -math.inf
+        grown = [chain.then(unit, logprob) for unit, logprob in likeliest if logprob >= floor]
+        return grown or [replace(chain, ended=True)]
+
+    async def rank(self, case: Case, chain: Chain) -> list[tuple[Unit, float]]:
+        """Candidates with their relevance, best first, ties in the passages' order; used texts are masked.
+
+        Without the ranker, the whole knowledge graph in the passages' order, every relevance 0.
+        """
+        used = set(chain.texts)
+        unused = [unit.text not in used for unit in case.pool]
+        if not any(unused):
+            return []
+        if not self.ranker:
+            if len(case.pool) > MAX_CANDIDATES:
+                raise DataError(f"method.ranker=false: {len(case.pool)} candidates, {MAX_CANDIDATES} can be labelled")
+            return [(unit, 0.0) for unit, is_unused in zip(case.pool, unused, strict=True) if is_unused]
+        question_first = self.query_order == "question_first"
+        query = " ".join((case.question, *chain.texts) if question_first else (*chain.texts, case.question))
+        scores = await Rank(query, tuple(unit.text for unit in case.pool))
+        scored = [
+            pair for pair, is_unused in zip(zip(case.pool, scores, strict=True), unused, strict=True) if is_unused
+        ]
+        kept = self.candidates if self.top is None else self.top
+        return sorted(scored, key=lambda pair: -pair[1])[:kept]
+
+    async def select(self, case: Case, chain: Chain, candidates: list[Unit]) -> list[tuple[Unit | None, float]]:
+        """Log-probability of each candidate and, where chains may stop, of None, the first option."""
+        options = [None, *candidates] if self.adaptive_termination else [*candidates]
+        choice = await Choose(self.selection_prompt(case, chain, candidates), labels(len(options)))
+        return list(zip(options, choice.logprobs, strict=True))
+
+    def selection_prompt(self, case: Case, chain: Chain, candidates: list[Unit]) -> Prompt:
+        """Demonstrations are always of triples, also where chains are of sentences or documents (not in the paper)."""
+        step = len(chain.units)
+        return render(
+            "trace/select",
+            unit=self.units.removesuffix("s"),
+            may_stop=self.adaptive_termination,
+            examples=[self.example(demonstration, step) for demonstration in case.demonstrations],
+            question=case.question,
+            so_far=chain.texts,
+            options=self.lettered([unit.text for unit in candidates]),
+        )
+
+    def example(self, demonstration: ChainDemonstration, step: int) -> Example:
+        """The demonstration's selection at this step (from 0), or its last one, if its chain is shorter.
+
+        Where chains may not stop, steps that stop are left out.
+        """
+        may_stop = self.adaptive_termination
+        selections = [s for s in demonstration.selections if may_stop or s.choice is not None]
+        step = min(step, len(selections) - 1)
+        selection = selections[step]
+        options = self.lettered(selection.candidates)
+        letter = "A" if selection.choice is None else options[selection.choice][0]
+        return Example(demonstration.question, demonstration.chain, demonstration.chain[:step], options, letter)
+
+    def lettered(self, candidates: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        """Candidates with their labels; A is kept for the option to stop, where there is one."""
+        first = 1 if self.adaptive_termination else 0
+        return tuple(zip(labels(len(candidates) + first)[first:], candidates, strict=True))
+
+    async def read_chains(self, question: Question, chains: list[Chain]) -> Answer:
+        """§3.4: the chains' texts in chain order (TRACE-Triple), or their passages by votes (TRACE-Doc)."""
+        votes = Counter(unit.passage_id for chain in chains for unit in chain.units)
+        evidence = tuple(passage_id for passage_id, _ in votes.most_common())  # ties: first seen first
+        if self.context == "triples":
+            context = "\n".join(dict.fromkeys(text for chain in chains for text in chain.texts))
+        else:
+            passages = {passage.id: passage for passage in question.passages}
+            context = passages_text(passages[passage_id] for passage_id in evidence)
+        answer = await read(question, context, evidence, self.max_answer_tokens)
+        flags = answer.flags if evidence else {**answer.flags, "no_chain": 1}
+        return replace(answer, flags=flags, notes={"chains": [chain.note() for chain in chains]})
+
+
+def best_chains(chains: list[Chain], count: int) -> list[Chain]:
+    """The likeliest chains, ties in the given order; of two with the same texts only the likelier stays.
+
+    Two passages may state the same triple, so equal chains can be reached twice.
+    """
+    distinct: dict[tuple[tuple[str, ...], bool], Chain] = {}
+    for chain in sorted(chains, key=lambda chain: -chain.score):
+        distinct.setdefault((chain.texts, chain.ended), chain)
+    return list(distinct.values())[:count]
+
+
+def log_softmax(candidates: list[tuple[Unit, float]]) -> list[tuple[Unit | None, float]]:
+    """The ranker's scores as log-probabilities: chains without the selector need a score (not in the paper)."""
+    highest = max(score for _, score in candidates)
+    log_total = highest + math.log(sum(math.exp(score - highest) for _, score in candidates))
+    return [(unit, score - log_total) for unit, score in candidates]

@@ -1,0 +1,139 @@
+"""The program that writes a passage's triples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kgqa.calls import Call, CountTokens, Generate, Rank
+from kgqa.demonstrations import DocumentDemonstration
+from kgqa.errors import ConfigError, EngineError
+from kgqa.kg.extraction import TripleExtractor
+from kgqa.types import Completion, Passage, Usage
+from tests.driver import drive
+
+DEMONSTRATIONS = tuple(DocumentDemonstration(f"Title {i}", f"text {i}", (f"<Title {i}; is; text>",)) for i in range(4))
+EXTRACTOR = TripleExtractor(
+    max_tokens=512, max_prompt_tokens=2048, demonstrations="adaptive", demonstration_count=3,
+    demonstrations_from=DEMONSTRATIONS,
+)  # fmt: skip
+PASSAGE = Passage.of("Low Tide", "Low Tide is a painting.")
+
+
+class World:
+    """Ranks the demonstrations 1, 3, 0, 2 and counts one token a word."""
+
+    def __init__(self, reply: Completion | Exception | None = None) -> None:
+        self.reply = reply or Completion("<Low Tide; type; painting>", usage=Usage(70, 0, 9))
+        self.calls: list[Call[Any]] = []
+
+    def __call__(self, call: Call[Any]) -> Any:
+        self.calls.append(call)
+        if isinstance(call, Rank):
+            return (0.2, 0.9, 0.1, 0.5)
+        if isinstance(call, CountTokens):
+            return len(call.text.split())
+        assert isinstance(call, Generate)
+        return self.reply
+
+    def prompt(self) -> str:
+        [call] = [call for call in self.calls if isinstance(call, Generate)]
+        return call.prompt.messages[0].content
+
+
+def shown_titles(prompt: str) -> list[str]:
+    return [line.removeprefix("Title: ") for line in prompt.splitlines() if line.startswith("Title: ")]
+
+
+def test_an_extraction_keeps_the_raw_completion_and_its_cost() -> None:
+    extraction = drive(EXTRACTOR.extract(PASSAGE), World())
+    assert (extraction.passage_id, extraction.title) == (PASSAGE.id, "Low Tide")
+    assert extraction.completion == "<Low Tide; type; painting>"
+    assert (extraction.prompt_tokens, extraction.output_tokens) == (70, 9)
+    assert not extraction.flags
+    assert extraction.error is None
+
+
+def test_the_call_is_greedy_and_goes_to_the_extractor() -> None:
+    world = World()
+    drive(EXTRACTOR.extract(PASSAGE), world)
+    call = world.calls[-1]
+    assert isinstance(call, Generate)
+    assert (call.role, call.max_tokens, call.temperature) == ("extractor", 512, 0.0)
+    assert call.prompt.messages[0].content.endswith("Text: Low Tide is a painting.")
+    assert call.prompt.prefill == "Triples:"
+
+
+def test_the_nearest_demonstrations_are_shown_the_nearest_last() -> None:
+    world = World()
+    drive(EXTRACTOR.extract(PASSAGE), world)
+    rank = world.calls[0]
+    assert isinstance(rank, Rank)
+    assert rank.query == "Low Tide: Low Tide is a painting."
+    assert rank.texts[0] == "Title 0: text 0"
+    assert shown_titles(world.prompt()) == ["Title 0", "Title 3", "Title 1", "Low Tide"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "titles"), [("fixed", ["Title 0", "Title 1", "Title 2", "Low Tide"]), ("none", ["Low Tide"])]
+)
+def test_fixed_and_no_demonstrations_need_no_ranking(mode: Any, titles: list[str]) -> None:
+    world = World()
+    drive(replace(EXTRACTOR, demonstrations=mode).extract(PASSAGE), world)
+    assert not [call for call in world.calls if isinstance(call, Rank)]
+    assert shown_titles(world.prompt()) == titles
+
+
+def test_a_short_prompt_is_not_counted() -> None:
+    world = World()
+    drive(EXTRACTOR.extract(PASSAGE), world)
+    assert not [call for call in world.calls if isinstance(call, CountTokens)]
+
+
+def test_a_long_passage_is_cut_at_its_end_and_flagged() -> None:
+    world = World()
+    words = [f"word{i}" for i in range(3000)]
+    extraction = drive(replace(EXTRACTOR, max_prompt_tokens=400).extract(Passage.of("Long", " ".join(words))), world)
+    assert extraction.flags == {"passage_cut": 1}
+    assert len(f"{world.prompt()} Triples:".split()) <= 400
+    kept = world.prompt().rpartition("Text: ")[2].split()
+    assert kept[:-1] == words[: len(kept) - 1]  # the last word may be cut in two
+    assert len(kept) > 250
+
+
+def test_an_uneven_text_is_cut_until_it_fits() -> None:
+    text = "x" * 3000 + " y" * 300  # the surplus lies in the last characters
+    world = World()
+    extraction = drive(replace(EXTRACTOR, max_prompt_tokens=150).extract(Passage.of("Uneven", text)), world)
+    assert extraction.flags == {"passage_cut": 1}
+    assert len(f"{world.prompt()} Triples:".split()) <= 150
+
+
+def test_demonstrations_that_leave_no_room_are_a_config_error() -> None:
+    with pytest.raises(ConfigError, match=r"kg.max_prompt_tokens=20: .* lower kg.demonstration_count=3"):
+        drive(replace(EXTRACTOR, max_prompt_tokens=20).extract(PASSAGE), World())
+
+
+def test_a_reply_that_reaches_the_limit_is_flagged() -> None:
+    extraction = drive(EXTRACTOR.extract(PASSAGE), World(Completion("<Low Tide; ty", "length")))
+    assert extraction.flags == {"truncated_extraction": 1}
+
+
+def test_an_engine_error_ends_the_program() -> None:
+    with pytest.raises(EngineError, match="gone"):
+        drive(EXTRACTOR.extract(PASSAGE), World(EngineError("gone")))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda e: replace(e, max_tokens=0), r"kg.max_tokens=0"),
+        (lambda e: replace(e, demonstration_count=5), r"kg.demonstration_count=5: the file holds only 4"),
+    ],
+)
+def test_values_out_of_range_are_refused(change: Callable[[TripleExtractor], Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        change(EXTRACTOR)

@@ -1,0 +1,188 @@
+"""Triples on disk: resumed, shared, broken."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from kgqa.errors import DataError, StorageError
+from kgqa.kg.parsing import Extraction
+from kgqa.kg.store import TripleStore, store_folder
+from kgqa.types import Passage, Triple
+
+PASSAGES = tuple(Passage.of(f"T{i}", f"text {i}") for i in range(3))
+BUILT_WITH = {"model": "tiny", "max_tokens": 512}
+
+
+def extraction(passage: Passage, tail: str = "x", error: str | None = None) -> Extraction:
+    completion = "" if error else f"<{passage.title}; is; {tail}>"
+    return Extraction(passage.id, passage.title, completion, 10, 5, {"passage_cut": 1}, error)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return store_folder(tmp_path / "kg", "demo", BUILT_WITH)
+
+
+def opened(folder: Path) -> TripleStore:
+    return TripleStore(folder, BUILT_WITH)
+
+
+def test_what_was_added_is_read_by_the_next_process(folder: Path) -> None:
+    opened(folder).add(extraction(PASSAGES[0]))
+    assert opened(folder).triples(PASSAGES[0]) == (Triple("T0", "is", "x", PASSAGES[0].id),)
+    assert json.loads((folder / "manifest.json").read_text()) == BUILT_WITH
+
+
+def test_a_passage_never_extracted_names_the_command(folder: Path) -> None:
+    with pytest.raises(
+        DataError, match=f"no triples for passage {PASSAGES[0].id} in .*; run: kgqa kg build dataset=demo"
+    ):
+        opened(folder).triples(PASSAGES[0])
+
+
+def test_missing_passages_are_listed_once_in_order(folder: Path) -> None:
+    store = opened(folder)
+    store.add(extraction(PASSAGES[1]))
+    assert store.missing([PASSAGES[2], PASSAGES[1], PASSAGES[0], PASSAGES[2]]) == [PASSAGES[2], PASSAGES[0]]
+
+
+def test_a_failed_passage_has_no_triples_and_is_not_missing(folder: Path) -> None:
+    store = opened(folder)
+    store.add(extraction(PASSAGES[0], error="prompt too long"))
+    assert store.triples(PASSAGES[0]) == ()
+    assert store.missing(PASSAGES[:1]) == []
+    assert opened(folder).extraction(PASSAGES[0]).error == "prompt too long"
+
+
+def test_the_first_of_two_extractions_wins(folder: Path) -> None:
+    opened(folder).add(extraction(PASSAGES[0], "first"))
+    opened(folder).add(extraction(PASSAGES[0], "second"))
+    assert opened(folder).triples(PASSAGES[0])[0].tail == "first"
+
+
+def test_a_store_sees_what_another_adds_later(folder: Path) -> None:
+    store, other = opened(folder), opened(folder)
+    assert store.missing(PASSAGES) == list(PASSAGES)
+    other.add(extraction(PASSAGES[2]))
+    assert store.triples(PASSAGES[2])
+
+
+@pytest.mark.parametrize("kept", [1, 40])
+def test_a_line_cut_short_by_a_kill_is_ignored_and_replaced(folder: Path, kept: int) -> None:
+    store = opened(folder)
+    store.add(extraction(PASSAGES[0]))
+    whole = store.file.read_bytes()
+    store.file.write_bytes(whole + whole[:kept])
+    again = opened(folder)
+    assert again.missing(PASSAGES) == list(PASSAGES[1:])
+    again.add(extraction(PASSAGES[1]))
+    assert opened(folder).missing(PASSAGES) == [PASSAGES[2]]
+    assert opened(folder).file.read_bytes().count(b"\n") == 2
+
+
+def test_a_file_that_holds_only_half_a_line_is_as_good_as_empty(folder: Path) -> None:
+    store = opened(folder)
+    store.add(extraction(PASSAGES[0]))
+    store.file.write_bytes(store.file.read_bytes()[:30])
+    again = opened(folder)
+    again.add(extraction(PASSAGES[1]))
+    assert opened(folder).missing(PASSAGES) == [PASSAGES[0], PASSAGES[2]]
+
+
+@pytest.mark.parametrize("broken", [b"{]", b"\xff\xfe", b'{"passage_id": "p"}', b"[1]"])
+def test_a_corrupt_line_in_the_middle_is_named(folder: Path, broken: bytes) -> None:
+    store = opened(folder)
+    for passage in PASSAGES:
+        store.add(extraction(passage))
+    first, _, third = store.file.read_bytes().splitlines(keepends=True)
+    store.file.write_bytes(first + broken + b"\n" + third)
+    again = opened(folder)
+    for _ in range(2):  # the second try names the same line
+        with pytest.raises(DataError, match=r"extractions.jsonl:2: not an extraction"):
+            again.triples(PASSAGES[2])
+
+
+def test_another_configuration_in_the_folder_is_refused_by_key(folder: Path) -> None:
+    opened(folder).add(extraction(PASSAGES[0]))
+    with pytest.raises(DataError, match=r"manifest.json: built with other settings \(model, seed\)"):
+        TripleStore(folder, {"model": "large", "max_tokens": 512, "seed": 1}).triples(PASSAGES[0])
+
+
+def test_a_broken_manifest_is_named(folder: Path) -> None:
+    opened(folder).add(extraction(PASSAGES[0]))
+    (folder / "manifest.json").write_text("{")
+    with pytest.raises(DataError, match=r"manifest.json: not JSON"):
+        opened(folder).triples(PASSAGES[0])
+
+
+def test_the_folder_depends_on_every_setting(tmp_path: Path) -> None:
+    assert store_folder(tmp_path, "demo", {"b": 1, "a": 2}) == store_folder(tmp_path, "demo", {"a": 2, "b": 1})
+    assert store_folder(tmp_path, "demo", {"a": 2}) != store_folder(tmp_path, "demo", {"a": 3})
+    assert store_folder(tmp_path, "demo", {}).parent == tmp_path / "demo"
+
+
+def test_any_completion_survives_the_disk(folder: Path) -> None:
+    odd = "line\nbreak \u2028 \udc80 \x00 ⟨T0; is; é⟩"
+    opened(folder).add(Extraction(PASSAGES[0].id, "T0", odd))
+    assert opened(folder).extraction(PASSAGES[0]).completion == odd
+
+
+def test_a_full_disk_is_a_storage_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, line: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(StorageError, match=r"extractions.jsonl: No space left on device"):
+        opened(folder).add(extraction(PASSAGES[0]))
+
+
+def test_a_line_the_disk_took_only_half_of_is_a_storage_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:20]))
+    with pytest.raises(StorageError, match="the disk is full"):
+        opened(folder).add(extraction(PASSAGES[0]))
+    monkeypatch.undo()
+    opened(folder).add(extraction(PASSAGES[1]))
+    assert opened(folder).missing(PASSAGES[:2]) == [PASSAGES[0]]
+
+
+def test_counts_are_sums_over_distinct_passages(folder: Path) -> None:
+    store = opened(folder)
+    store.add(extraction(PASSAGES[0]))
+    store.add(extraction(PASSAGES[1], error="gone"))
+    store.add(Extraction(PASSAGES[2].id, "T2", "<a; b>\n<T2; is; y>\n<T2; was; z>"))
+    assert store.counts([*PASSAGES, PASSAGES[0]]) == {
+        "passages": 3, "failed": 1, "empty": 1, "triples": 3, "malformed": 1,
+        "prompt_tokens": 20, "output_tokens": 10, "passage_cut": 2,
+    }  # fmt: skip
+
+
+def test_statistics_and_exports_are_written(folder: Path, tmp_path: Path) -> None:
+    store = opened(folder)
+    store.add(extraction(PASSAGES[0]))
+    assert json.loads(store.write_statistics({"triples": 1}).read_text()) == {"triples": 1}
+    store.export([PASSAGES[0], PASSAGES[0]], tmp_path / "triples.jsonl")
+    [line] = (tmp_path / "triples.jsonl").read_text().splitlines()
+    assert json.loads(line)["triples"] == [["T0", "is", "x"]]
+
+
+def add_many(folder: Path, writer: int) -> None:
+    store = opened(folder)
+    for number in range(100):
+        passage = Passage.of(f"{writer}-{number}", "text")
+        store.add(extraction(passage, "x" * 5000))
+
+
+def test_two_processes_can_add_at_once(folder: Path) -> None:
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        list(pool.map(add_many, [folder, folder], [1, 2]))
+    passages = [Passage.of(f"{writer}-{number}", "text") for writer in (1, 2) for number in range(100)]
+    assert opened(folder).missing(passages) == []
+    assert opened(folder).counts(passages)["triples"] == 200
