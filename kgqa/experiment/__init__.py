@@ -1,0 +1,1 @@
+"""Where configuration meets code: the only place that knows Hydra and OmegaConf."""

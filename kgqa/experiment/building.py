@@ -1,0 +1,62 @@
+"""Turn a configuration node into the object its `_target_` names, checking every key and value on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Mapping
+from typing import Any, get_type_hints
+
+from kgqa.errors import ConfigError, nearest
+
+
+def build(node: Mapping[str, Any], key: str, **given: Any) -> Any:
+    """Call the `_target_` with the node's values; nested nodes are built first, `given` adds built objects.
+
+    Only targets inside kgqa are allowed: a configuration is data, not a way to run other code.
+
+    Raises:
+        ConfigError: naming the key, the value and what was expected.
+    """
+    target = _target(node, key)
+    expected = _parameters(target)
+    values = {name: value for name, value in node.items() if name != "_target_"}
+    for name in values:
+        if name not in expected or name in given:
+            raise ConfigError(f"{key}.{name}={values[name]}: unknown key; {nearest(name, set(expected) - set(given))}")
+    missing = sorted(set(expected) - set(values) - set(given))
+    if missing:
+        raise ConfigError(f"{key}: missing {', '.join(missing)}")
+    checked = {name: _value(f"{key}.{name}", value, expected[name]) for name, value in values.items()}
+    return target(**checked, **given)
+
+
+def _target(node: Mapping[str, Any], key: str) -> Any:
+    path = str(node.get("_target_", ""))
+    module, _, name = path.rpartition(".")
+    if not module.startswith("kgqa."):
+        raise ConfigError(f"{key}._target_={path}: only classes and functions of kgqa can be built")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{key}._target_={path}: cannot be imported ({error})") from error
+
+
+def _parameters(target: Any) -> dict[str, Any]:
+    hints = get_type_hints(target)
+    if dataclasses.is_dataclass(target):
+        return {field.name: hints[field.name] for field in dataclasses.fields(target)}
+    return {name: hints.get(name, Any) for name in inspect.signature(target).parameters}
+
+
+def _value(key: str, value: Any, expected: Any) -> Any:
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    if isinstance(value, Mapping) and "_target_" in value:
+        return build(value, key)
+    try:
+        adapter = TypeAdapter(expected, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True))
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        raise ConfigError(f"{key}={value}: {error.errors()[0]['msg'].lower()}") from error

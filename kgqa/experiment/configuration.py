@@ -1,0 +1,130 @@
+"""Compose a configuration from `conf/` and the command line, and say in one line what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kgqa
+from kgqa.errors import ConfigError, nearest
+
+Config = Mapping[str, Any]
+
+
+def conf_folder() -> Path:
+    """`conf/` of the installed package, or of the checkout the package is installed from."""
+    packaged = Path(kgqa.__file__).parent / "conf"
+    return packaged if packaged.is_dir() else Path(kgqa.__file__).parents[1] / "conf"
+
+
+def groups() -> dict[str, list[str]]:
+    """The names that can be chosen in each group, e.g. `{"method": ["all_documents", …], …}`."""
+    folders = sorted(folder for folder in conf_folder().iterdir() if folder.is_dir())
+    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
+
+
+def compose(overrides: Sequence[str]) -> dict[str, Any]:
+    """The resolved configuration as plain dictionaries; `choices` names what was chosen in each group.
+
+    Raises:
+        ConfigError: an unknown name, key or value, with the nearest ones that exist.
+    """
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    for override in overrides:
+        _check_form(override)
+        _check_choice(override)
+    try:
+        with initialize_config_dir(str(conf_folder().resolve()), version_base="1.3"):
+            composed = hydra_compose("config", overrides=list(overrides), return_hydra_config=True)
+            choices = OmegaConf.to_container(composed.hydra.runtime.choices)
+            del composed.hydra
+            resolved: Any = OmegaConf.to_container(composed, resolve=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _explained(error, overrides) from error
+    assert isinstance(choices, dict)
+    return {**resolved, "choices": {group: choices.get(group) for group in groups()}}
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`{"method.beam": 5, …}`; lists are leaves."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def sources(config: Config) -> dict[str, str]:
+    """The comment beside each key in the YAML it comes from: where its value is from."""
+    found: dict[str, str] = {}
+    for group, name in config["choices"].items():
+        if name:
+            found |= {f"{group}.{key}": text for key, text in _comments(group, name).items()}
+    return found
+
+
+@cache
+def _comments(group: str, name: str) -> dict[str, str]:
+    text = (conf_folder() / group / f"{name}.yaml").read_text(encoding="utf-8")
+    pairs = re.findall(r"^(\w+):[^#\n]*#\s*(.+?)\s*$", text, flags=re.MULTILINE)
+    return {key: comment for key, comment in pairs if key != "_target_"}
+
+
+def _check_form(override: str) -> None:
+    if "=" not in override and not override.startswith("~"):
+        raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10; see kgqa run --help")
+
+
+def _check_choice(override: str) -> None:
+    key, _, value = override.lstrip("+").partition("=")
+    choices = groups().get(key)
+    if choices is not None and value not in (*choices, "null", ""):
+        raise ConfigError(f"{key}={value}: no such {key}; {nearest(value, choices)}")
+
+
+def _explained(error: Exception, overrides: Sequence[str]) -> ConfigError:
+    """One line for Hydra's error: the override at fault and the nearest key, if one is unknown."""
+    known = _known_keys(overrides)
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0]
+        inside = any(name.startswith(f"{key}.") for name in known)
+        if key not in known and key not in groups() and not inside:
+            return ConfigError(f"{override}: unknown key {key!r}; {nearest(key, known)}")
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return ConfigError(f"{' '.join(overrides)}: {first}")
+
+
+def _known_keys(overrides: Sequence[str]) -> list[str]:
+    """Keys of the configuration that the group choices alone would give."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+
+    choices = [override for override in overrides if override.partition("=")[0] in groups()]
+    try:
+        with initialize_config_dir(str(conf_folder().resolve()), version_base="1.3"):
+            container: Any = OmegaConf.to_container(hydra_compose("config", overrides=choices))
+    except HydraException:
+        return []
+    return [*flatten(container), *groups()]
+
+
+def output_root() -> Path:
+    """Where runs, triples and the call cache live: `outputs/` of the working directory."""
+    return Path("outputs")
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("KGQA_CACHE") or output_root() / ".cache")

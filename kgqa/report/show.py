@@ -1,0 +1,145 @@
+"""`kgqa show`: a run's questions in a table, or one question with everything that led to its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kgqa.errors import DataError, nearest
+from kgqa.runtime.folder import read_trace
+from kgqa.types import Json
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Traced = Mapping[str, Json]
+
+
+def show(folder: Path, question_id: str | None = None) -> None:
+    """Print a run's questions, or one question's passages, triples, chains, calls and answer.
+
+    Raises:
+        DataError: not a run's folder, or no such question in it.
+    """
+    from rich.console import Console
+
+    console = Console()
+    if question_id is None:
+        _questions(read_trace(folder), console)
+        return
+    ids = []
+    for traced in read_trace(folder):
+        ids.append(traced["question"]["id"])
+        if ids[-1] == question_id:
+            _question(traced, console)
+            return
+    raise DataError(f"{folder}: no question {question_id} in this run; {nearest(question_id, islice(ids, 2000))}")
+
+
+def _questions(questions: Iterable[Traced], console: Console) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("question", "text", "answer", "gold", "calls")
+    for traced in questions:
+        question = traced["question"]
+        answer = f"failed: {traced['error']}" if traced["error"] else traced["answer"]
+        cells = (question["id"], question["text"], answer, question["answers"][0], str(len(traced["calls"])))
+        table.add_row(*(escape(cell) for cell in cells))
+    console.print(table)
+
+
+def _question(traced: Traced, console: Console) -> None:
+    question = traced["question"]
+    used = {passage_id: place for place, passage_id in enumerate(traced["evidence"], start=1)}
+    titles = {passage["id"]: passage["title"] for passage in question["passages"]}
+    say = _Printer(console)
+    say.title(f"{question['id']}  {question['text']}")
+    say.title("passages (* gold, #n used as evidence)")
+    for passage in question["passages"]:
+        mark = "*" if passage["id"] in question["support"] else " "
+        place = f"#{used[passage['id']]}" if passage["id"] in used else ""
+        say.line(f"{mark} {passage['id']} {place:3} {passage['title']}: {passage['text']}")
+    extracted = [call for call in traced["calls"] if call["call"] == "triples"]
+    if extracted:
+        say.title("triples")
+    for call in extracted:
+        say.line(titles.get(call["passage_id"], call["passage_id"]))
+        say.lines(f"    <{'; '.join(triple)}>" for triple in call["reply"])
+    _chains(traced["notes"].get("chains", ()), titles, say)
+    say.title("calls")
+    for call in traced["calls"]:
+        _call(call, say)
+    say.title("answer")
+    say.line(f"answer: {traced['answer']!r}" if traced["error"] is None else f"failed: {traced['error']}")
+    say.line(f"gold:   {' | '.join(question['answers'])}")
+    say.line(f"flags:  {traced.get('flags') or 'none'} · context tokens: {traced.get('context_tokens')}")
+
+
+def _chains(chains: Sequence[Mapping[str, Json]], titles: Mapping[str, str], say: _Printer) -> None:
+    if not chains:
+        return
+    say.title("chains (log-probability, best first)")
+    for chain in chains:
+        say.line(f"{chain['score']:8.3f} {'ended' if chain['ended'] else 'open '}")
+        for *parts, passage_id in chain["triples"]:
+            say.line(f"         <{'; '.join(parts)}>   from {titles.get(passage_id, passage_id)}")
+
+
+def _call(call: Mapping[str, Any], say: _Printer) -> None:
+    place = ".".join(str(step) for step in call["path"])
+    kept = " (cached)" if call["cached"] else ""
+    match call["call"]:
+        case "generate" | "choose":
+            say.rule(f"{place} {call['call']} {call['prompt']['template']} ({call['role']}){kept}")
+            for role, content in call["prompt"]["messages"]:
+                say.line(f"[{role}]\n{content}")
+            if call["prompt"]["prefill"]:
+                say.line(f"[assistant, prefilled]\n{call['prompt']['prefill']}")
+            say.line(f"→ {_reply(call)}")
+        case "rank":
+            best = sorted(zip(call["reply"], call["texts"], strict=True), reverse=True)[:5] if _is_list(call) else []
+            say.rule(f"{place} rank {len(call['texts'])} texts{kept}")
+            say.line(f"query: {call['query']}")
+            say.lines(f"{score:8.4f}  {text[:150]}" for score, text in best)
+        case "count_tokens":
+            say.rule(f"{place} count_tokens{kept}")
+            say.line(f"→ {call['reply']}")
+
+
+def _reply(call: Mapping[str, Any]) -> str:
+    reply = call["reply"]
+    if "error" in reply:
+        return f"{reply['error']}: {reply['message']}"
+    if call["call"] == "generate":
+        return f"{reply['text']!r} ({reply['finish']}, {reply['usage'][0]} + {reply['usage'][2]} tokens)"
+    best = sorted(zip(reply["logprobs"], call["options"], strict=True), reverse=True)[:8]
+    shown = "  ".join(f"{label} {logprob:.3f}" for logprob, label in best)
+    mass = "" if reply["mass"] is None else f"  (all options together: {reply['mass']:.3f})"
+    return f"{shown}{mass}"
+
+
+def _is_list(call: Mapping[str, Any]) -> bool:
+    return isinstance(call["reply"], list)
+
+
+class _Printer:
+    """Text of passages and models goes out as it is: never as markup."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def title(self, text: str) -> None:
+        self._console.print(f"\n{text}", style="bold", markup=False, highlight=False, soft_wrap=True)
+
+    def rule(self, text: str) -> None:
+        self._console.print(f"── {text}", style="cyan", markup=False, highlight=False, soft_wrap=True)
+
+    def line(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def lines(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.line(text)

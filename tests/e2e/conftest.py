@@ -1,0 +1,46 @@
+"""Runs of the command line in a folder of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgqa.cli import main
+
+QUICK = ("engine=scripted", "ranker=lexical")  # no weights
+
+
+@dataclass
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.out.strip().splitlines()[-1])
+
+    def json(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text(encoding="utf-8"))
+
+
+Kgqa = Callable[..., Ran]
+
+
+@pytest.fixture
+def kgqa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Kgqa:
+    """Run one command line in an empty folder: `kgqa("run", "limit=3")`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KGQA_CACHE", raising=False)
+
+    def run(*arguments: str) -> Ran:
+        code = main(arguments)
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return run

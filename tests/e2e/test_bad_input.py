@@ -1,0 +1,110 @@
+"""A person's mistake: one line that names the key or file:line, the value and the remedy; exit code 2; nothing lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import QUICK, Kgqa
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("method=trac", "did you mean trace"),
+        ("dataset=musiqu", "did you mean musique"),
+        ("model=smollm", "did you mean smollm2_135m"),
+        ("engine=vlm", "no such engine"),
+        ("limt=3", "did you mean limit"),
+        ("method.bean=3", "did you mean method.beam"),
+        ("limit=-1", "limit=-1: must be at least 1"),
+        ("limit=abc", "limit=abc"),
+        ("width=0", "width=0: must be at least 1"),
+        ("method.beam=zero", "method.beam=zero"),
+        ("method.beam=0", "method.beam=0: must be at least 1"),
+        ("method.context=tripels", "method.context=tripels"),
+        ("ids=[nothing]", "ids=nothing: no such question"),
+        ("name=a/b", "name=a/b: must be a plain folder name"),
+        ("roles.reader=gpt", "roles.reader=gpt"),
+        ("profile=squad", "squad"),
+        ("limit", "expected key=value"),
+        ("dataset.path=nowhere.jsonl", "nowhere.jsonl"),
+        ("method._target_=os.system", "only classes and functions of kgqa"),
+    ],
+)
+def test_a_wrong_override_is_one_line_and_exit_code_2(kgqa: Kgqa, override: str, said: str) -> None:
+    ran = kgqa("run", *QUICK, override)
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+    assert not Path("outputs/demo").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("ruN",), "did you mean run"),
+        (("show",), "kgqa show RUN"),
+        (("show", "nowhere"), "not the folder of a run"),
+        (("kg", "destroy"), "kgqa kg build|stats"),
+        (("data", "prepare", "musiqe"), "did you mean musique"),
+    ],
+)
+def test_a_wrong_command_is_one_line_and_exit_code_2(kgqa: Kgqa, arguments: tuple[str, ...], said: str) -> None:
+    ran = kgqa(*arguments)
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_a_dataset_that_is_not_here_names_the_command_that_helps(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KGQA_DATA", raising=False)
+    ran = kgqa("run", "dataset=musique", *QUICK)
+    assert ran.code == 2
+    assert "kgqa data prepare" in ran.err
+
+
+def test_a_folder_of_another_configuration_is_refused_and_kept(kgqa: Kgqa) -> None:
+    first = kgqa("run", "method=no_context", "limit=2", "name=mine", *QUICK)
+    before = (first.folder / "predictions.jsonl").read_bytes()
+    ran = kgqa("run", "method=no_context", "limit=2", "name=mine", "seed=1", *QUICK)
+    assert ran.code == 2
+    assert "differs in seed (0 → 1)" in ran.err
+    assert (first.folder / "predictions.jsonl").read_bytes() == before
+
+
+def test_a_damaged_cache_is_named_and_the_run_kept(kgqa: Kgqa) -> None:
+    first = kgqa("run", "method=no_context", "limit=2", *QUICK)
+    cache = Path("outputs/.cache/calls.sqlite")
+    for file in cache.parent.glob("calls.sqlite-*"):
+        file.unlink()
+    cache.write_bytes(b"no database " * 1000)
+    ran = kgqa("run", "method=no_context", "limit=2", *QUICK)
+    assert ran.code == 2
+    assert "damaged call cache" in ran.err
+    assert (first.folder / "predictions.jsonl").is_file()
+
+
+def test_an_unknown_question_of_a_run_is_named(kgqa: Kgqa) -> None:
+    folder = kgqa("run", "method=no_context", "limit=2", *QUICK).folder
+    ran = kgqa("show", str(folder), "2hop__demo_99")
+    assert ran.code == 2
+    assert "did you mean" in ran.err
+
+
+def test_a_model_that_writes_garbage_or_nothing_is_counted_and_not_lost(kgqa: Kgqa, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.jsonl"
+    rules.write_text(
+        json.dumps({"match": "Title:", "reply": "<<;;>\x00 ; <a;b>"}) + "\n" + json.dumps({"match": ".", "reply": ""})
+    )
+    ran = kgqa("run", "method=trace", "limit=2", f"engine.rules={rules}", *QUICK)
+    assert ran.code == 0
+    metrics = ran.json("metrics.json")
+    assert metrics["failed"] == 0
+    assert metrics["answerless"] == 2
+    assert metrics["flags"]["empty_answer"] == 2
+    assert metrics["flags"]["no_chain"] == 2
+    assert metrics["graph"]["malformed"] > 0
+    assert metrics["scores"]["em"]["mean"] == 0

