@@ -13,6 +13,7 @@ def describe(name: str | None = None) -> int:
 
     console = Console()
     known = groups()["dataset"]
+    name = name.removeprefix("dataset=") if name else None
     if name is not None and name not in known:
         raise ConfigError(f"{name}: no such dataset; {nearest(name, known)}")
     for each in [name] if name else known:

@@ -102,7 +102,8 @@ class Session:
     def identity(self) -> dict[str, Json]:
         """Everything that can change an answer: the configuration, with the data's hash in place of its path."""
         kept = {key: value for key, value in self.config.items() if key not in NOT_IDENTITY}
-        dataset = {key: value for key, value in self.config["dataset"].items() if key not in ("path", "profile")}
+        elsewhere = ("path", "files", "source", "aliases", "profile")  # in the hash, or without influence on answers
+        dataset = {key: value for key, value in self.config["dataset"].items() if key not in elsewhere}
         triples = {key: value for key, value in self.config["kg"].items() if key != "offline"}
         return {
             **kept,

@@ -9,7 +9,7 @@ from typing import Any
 from kgqa.errors import ConfigError
 
 # none of these can change an answer, so none is part of a run's identity
-NOT_IDENTITY = ("limit", "ids", "name", "out", "dry_run", "width", "profile")
+NOT_IDENTITY = ("limit", "ids", "name", "out", "dry_run", "width", "profile", "choices", "experiment")
 
 
 @dataclass(frozen=True)

@@ -336,7 +336,7 @@ def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 def test_half_a_surrogate_is_refused(tmp_path: Path) -> None:
     file = lines(tmp_path, musique_record(question="Who \ud800?"))
-    assert refusal(musique(file)).startswith(f"{file}:1: question=")
+    assert refusal(musique(file)).startswith(f"{file}:1: '\\ud800' is half a character")
 
 
 def test_a_hotpotqa_file_given_to_musique_is_named(tmp_path: Path) -> None:

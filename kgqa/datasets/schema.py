@@ -1,0 +1,95 @@
+"""Checks every reader makes: the record's schema, its answers, and the set of questions as a whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from kgqa.errors import DataError
+from kgqa.types import Json, Question
+
+R = TypeVar("R", bound=BaseModel)
+# Keys that only one format has, told apart in this order: a hint for messages, nothing is decided by it.
+SIGNATURES = {"musique": "paragraphs", "2wiki": "evidences", "hotpotqa": "context", "iirc": "contexts"}
+
+
+def parsed(schema: type[R], record: Json, where: str) -> R:
+    """The record as `schema` describes it; further keys are ignored.
+
+    Raises:
+        DataError: the first key that is missing or of the wrong type, or text that cannot be written as UTF-8.
+    """
+    _refuse_half_surrogates(record, where)
+    try:
+        return schema.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+    key = ".".join(map(str, first["loc"])) or "record"
+    hint = _hint(record, schema)
+    if first["type"] == "missing":
+        raise DataError(f"{where}: no key {key!r}; {hint}")
+    raise DataError(f"{where}: {key}={_short(first['input'])}: {first['msg'].lower()}; {hint}")
+
+
+def gold(where: str, answer: str | None, aliases: Iterable[str]) -> tuple[str, ...]:
+    """The answer and its aliases, in order, once each. Blank aliases are dropped: they would reward silence.
+
+    Raises:
+        DataError: there is no answer.
+    """
+    if answer is None or not answer.strip():
+        raise DataError(
+            f"{where}: answer={_short(answer)}: a question needs an answer; remove the question, "
+            "or use the dev split if this is the test split"
+        )
+    return tuple(dict.fromkeys([answer, *(alias for alias in aliases if alias.strip())]))
+
+
+def checked(questions: Iterable[tuple[str, Question]], file: Path) -> Iterator[Question]:
+    """The questions as they come.
+
+    Raises:
+        DataError: an id a second time, or no question at all.
+    """
+    places: dict[str, str] = {}
+    for where, question in questions:
+        if question.id in places:
+            raise DataError(
+                f"{where}: id {question.id!r} is already taken by {places[question.id]}; remove one of them"
+            )
+        places[question.id] = where
+        yield question
+    if not places:
+        raise DataError(f"{file}: no answerable questions in this file; fetch it again, or give dataset.path=FILE")
+
+
+def looks_like(record: Json) -> str | None:
+    """The dataset whose format the record has, if it is a known one."""
+    if not isinstance(record, Mapping):
+        return None
+    return next((name for name, key in SIGNATURES.items() if key in record), None)
+
+
+def _refuse_half_surrogates(record: Json, where: str) -> None:
+    """JSON can spell them ("\\ud800"), but no file, prompt or hash can hold them."""
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        spelt = ascii(error.object[error.start])
+        raise DataError(f"{where}: {spelt} is half a character, its other half is missing; correct the text") from None
+
+
+def _hint(record: Json, schema: type[BaseModel]) -> str:
+    other = looks_like(record)
+    if other is not None and SIGNATURES[other] not in schema.model_fields:
+        return f"this looks like {other}: run with dataset={other}"
+    return "correct the record, or choose the dataset that has this format"
+
+
+def _short(value: Json) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:60]}…"

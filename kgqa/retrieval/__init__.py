@@ -1,0 +1,1 @@
+"""Rankers and, later, retrievers: adapters around encoders and indexes, one library per file."""

