@@ -12,7 +12,7 @@ HELP = """kgqa: multi-hop question answering with knowledge-graph-grounded RAG, 
   kgqa show RUN [QUESTION]      one run's questions; one question's passages, triples, chains, prompts, answer
   kgqa kg build [key=value …]   extract the triples of a dataset's passages ahead of a run
   kgqa kg stats [key=value …]   entities, triples and density per question (TRACE, Table 5)
-  kgqa data prepare [NAME]      which files a dataset needs and where they go
+  kgqa data prepare [dataset=NAME]  which files a dataset needs and where they go
   kgqa run --help               every key, and the names each group knows
   kgqa --version
 
@@ -117,7 +117,7 @@ def _data(arguments: list[str]) -> int:
     from kgqa.experiment.data import describe
 
     if not arguments or arguments[0] != "prepare" or len(arguments) > 2:
-        raise ConfigError("kgqa data prepare [NAME]: e.g. kgqa data prepare musique")
+        raise ConfigError("kgqa data prepare [dataset=NAME]: e.g. kgqa data prepare dataset=musique")
     return describe(*arguments[1:])
 
 

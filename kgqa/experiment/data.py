@@ -7,13 +7,13 @@ from kgqa.experiment.building import build
 from kgqa.experiment.configuration import compose, groups
 
 
-def describe(name: str | None = None) -> int:
-    """Print, for one dataset or all, the files looked for and the folders searched."""
+def describe(chosen: str | None = None) -> int:
+    """Print, for one dataset (`dataset=NAME` or the name alone) or for all, where its file is or what to fetch."""
     from rich.console import Console
 
     console = Console()
     known = groups()["dataset"]
-    name = name.removeprefix("dataset=") if name else None
+    name = chosen.removeprefix("dataset=") if chosen else None
     if name is not None and name not in known:
         raise ConfigError(f"{name}: no such dataset; {nearest(name, known)}")
     for each in [name] if name else known:

@@ -28,7 +28,7 @@ def report(config: Mapping[str, Any], metrics: Mapping[str, Json], sources: Mapp
         "As if nothing had been cached; a cached reply keeps the cost of the call that made it.\n",
         _costs(metrics["cost"]["method"]["by_role"]),
         "## Settings\n",
-        _table(("key", "value", "source"), _settings(config, sources)),
+        _table(("key", "value", "source"), _settings(config, sources, with_graph="graph" in metrics)),
     ]
     return "\n".join(parts)
 
@@ -52,8 +52,10 @@ def _costs(roles: Mapping[str, Json]) -> str:
     return _table(("role", *(column.replace("_", " ") for column in columns)), rows)
 
 
-def _settings(config: Mapping[str, Any], sources: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
-    for group in ("method", "kg", "ranker", "engine", "model", "dataset"):
+def _settings(
+    config: Mapping[str, Any], sources: Mapping[str, str], *, with_graph: bool
+) -> Iterable[tuple[str, str, str]]:
+    for group in ("method", *(("kg", "ranker") if with_graph else ()), "engine", "model", "dataset"):
         for key, value in config[group].items():
             if key != "_target_" and not isinstance(value, Mapping):
                 yield f"{group}.{key}", str(value), sources.get(f"{group}.{key}", "")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import QUICK, Kgqa
+from tests.e2e.processes import replies_kept, started
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,8 @@ def test_a_wrong_override_is_one_line_and_exit_code_2(kgqa: Kgqa, override: str,
         (("show",), "kgqa show RUN"),
         (("show", "nowhere"), "not the folder of a run"),
         (("kg", "destroy"), "kgqa kg build|stats"),
-        (("data", "prepare", "musiqe"), "did you mean musique"),
+        (("data", "prepare", "dataset=musiqe"), "did you mean musique"),
+        (("data", "fetch"), "kgqa data prepare"),
     ],
 )
 def test_a_wrong_command_is_one_line_and_exit_code_2(kgqa: Kgqa, arguments: tuple[str, ...], said: str) -> None:
@@ -85,6 +87,22 @@ def test_a_damaged_cache_is_named_and_the_run_kept(kgqa: Kgqa) -> None:
     assert ran.code == 2
     assert "damaged call cache" in ran.err
     assert (first.folder / "predictions.jsonl").is_file()
+
+
+def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(kgqa: Kgqa, tmp_path: Path) -> None:
+    """A limit on file size is refused by the kernel like a full disk, and needs no privileges."""
+    arguments = ["run", "method=trace", "limit=6", *QUICK]
+    running = started(arguments, tmp_path, file_limit=60_000)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 2
+    assert "make room" in err
+    assert err.count("\n") == 1
+    kept = replies_kept(tmp_path)
+    assert kept > 0
+    ran = kgqa(*arguments)
+    assert ran.code == 0
+    cost = ran.json("metrics.json")["cost"]
+    assert cost["paid"]["calls"] + cost["extraction_paid"]["calls"] <= replies_kept(tmp_path) - kept
 
 
 def test_an_unknown_question_of_a_run_is_named(kgqa: Kgqa) -> None:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
-import sqlite3
-import subprocess
-import sys
-import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import QUICK, Kgqa
+from tests.e2e.processes import replies_kept, started, wait_for_replies
 
 METHODS = ["trace", "no_context", "all_documents", "golden"]
 
@@ -124,33 +119,6 @@ def test_help_lists_the_groups(kgqa: Kgqa, option: str) -> None:
     assert ran.code == 0
     for part in ("method", "trace", "all_documents", "smollm2_135m", "limit:", "dry_run:"):
         assert part in ran.out
-
-
-def started(arguments: list[str], folder: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    return subprocess.Popen(
-        [sys.executable, "-m", "kgqa.cli", *arguments], cwd=folder, env=environment,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def replies_kept(folder: Path) -> int:
-    """Replies in the call cache of a run that may be going on."""
-    file = folder / "outputs/.cache/calls.sqlite"
-    if not file.exists():
-        return 0
-    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as cache:
-        try:
-            return int(cache.execute("SELECT count(*) FROM calls").fetchone()[0])
-        except sqlite3.OperationalError:  # not yet created
-            return 0
-
-
-def wait_for_replies(folder: Path, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while replies_kept(folder) < count and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert replies_kept(folder) >= count
 
 
 SLOW = ["run", "method=trace", "limit=12", "engine.batch_size=4", "engine.delay=0.05", *QUICK]

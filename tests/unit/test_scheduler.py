@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -140,7 +140,7 @@ def test_awaiting_something_foreign_is_a_type_error_in_the_program(cache: CallCa
             yield "not a call"
 
     async def confused(name: str) -> None:
-        await Foreign()
+        await cast(Any, Foreign())
 
     result = drive(Batches(), cache, named(1, confused))[0].result
     assert isinstance(result, TypeError)

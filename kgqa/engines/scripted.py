@@ -1,0 +1,107 @@
+"""An engine without a model: replies from a file of rules, else from a hash of the prompt. For tests and trying out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from kgqa.calls import Choose, Generate, ModelCall, ModelReply
+from kgqa.engines.weights import Model
+from kgqa.errors import ConfigError, DataError
+from kgqa.types import Choice, Completion, Json, Usage
+
+WORD = re.compile(r"[^\W\d_]\w+")
+LAST_LINES = 3  # of the prompt, from which words are taken: the question or the passage stands there
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """The same prompt always gets the same reply.
+
+    `rules` is a JSONL file of {"match": regular expression, "reply": text}; the first rule that matches the prompt
+    answers. Without a match the reply is three capitalised words of the prompt's end in the form of a triple,
+    and a choice is a fixed but arbitrary distribution. `delay` is the time of a batch in seconds.
+    """
+
+    model: Model  # only its name and context count
+    rules: str | None
+    delay: float
+    batch_size: int
+
+    streaming: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ConfigError(f"engine.batch_size={self.batch_size}: must be at least 1")
+        if not 0 <= self.delay < 3600:
+            raise ConfigError(f"engine.delay={self.delay}: must be between 0 and 3600 seconds")
+        _ = self._rules
+
+    def identity(self) -> Mapping[str, Json]:
+        rules = [[pattern.pattern, reply] for pattern, reply in self._rules]
+        return {"engine": "scripted", "model": self.model.name, "rules": rules}
+
+    def render(self, call: ModelCall) -> str:
+        return "\n".join([*(message.content for message in call.prompt.messages), call.prompt.prefill])
+
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+    def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
+        time.sleep(self.delay)
+        seconds = self.delay / len(calls) if calls else 0.0
+        return [self._reply(call, seconds) for call in calls]
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _reply(self, call: ModelCall, seconds: float) -> ModelReply:
+        text = self.render(call)
+        digits = hashlib.sha256(f"{text}{getattr(call, 'seed', None)}".encode("utf-8", "backslashreplace")).digest()
+        if isinstance(call, Choose):
+            weights = [digits[place % len(digits)] / 32 for place in range(len(call.options))]
+            total = math.log(sum(map(math.exp, weights)))
+            usage = Usage(self.count_tokens(text), 0, 1, seconds)
+            return Choice(tuple(weight - total for weight in weights), None, usage)
+        return self._completion(call, text, digits, seconds)
+
+    def _completion(self, call: Generate, text: str, digits: bytes, seconds: float) -> Completion:
+        written = next((reply for pattern, reply in self._rules if pattern.search(text)), None)
+        if written is None:
+            words = WORD.findall(" ".join(text.splitlines()[-LAST_LINES:])) or ["nothing"]
+            head, relation, tail = (words[digits[place] % len(words)] for place in range(3))
+            written = f"<{head}; {relation}; {tail}>"
+        cuts = [cut for stop in call.stop if (cut := written.find(stop)) >= 0]
+        tokens = written[: min(cuts, default=None)].split(" ")
+        kept = tokens[: call.max_tokens]
+        usage = Usage(self.count_tokens(text), 0, len(kept), seconds)
+        return Completion(" ".join(kept), "stop" if len(kept) == len(tokens) else "length", usage)
+
+    @cached_property
+    def _rules(self) -> list[tuple[re.Pattern[str], str]]:
+        return _read(Path(self.rules)) if self.rules else []
+
+
+def _read(file: Path) -> list[tuple[re.Pattern[str], str]]:
+    """Raises DataError naming file:line."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"engine.rules={file}: {error}; name a JSONL file of match and reply") from error
+    return [_rule(line, f"{file}:{number}") for number, line in enumerate(lines, start=1)]
+
+
+def _rule(line: str, where: str) -> tuple[re.Pattern[str], str]:
+    try:
+        rule = json.loads(line)
+        return re.compile(rule["match"], re.DOTALL), str(rule["reply"])
+    except (ValueError, KeyError, TypeError, re.error) as error:
+        raise DataError(f'{where}: not {{"match": …, "reply": …}} ({error})') from error
