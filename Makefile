@@ -21,9 +21,9 @@ export HF_HUB_OFFLINE ?= 1
 help: ## what can be done here
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
 
-demo: $(DONE)-core $(DONE)-$(MODEL) ## set up and run TRACE on three questions with an embedded model (MODEL=qwen2_5_coder_1_5b: the strong one)
-	@echo "→ running: kgqa run method=trace dataset=demo limit=$(LIMIT) model=$(MODEL)"
-	@$(BIN)/kgqa run method=trace dataset=demo limit=$(LIMIT) model=$(MODEL)
+demo: $(DONE)-core $(DONE)-$(MODEL) ## set up and run a small TRACE on three questions (MODEL=qwen2_5_coder_1_5b: a strong model)
+	@echo "→ running: kgqa run method=trace dataset=demo experiment=quick limit=$(LIMIT) model=$(MODEL)"
+	@$(BIN)/kgqa run method=trace dataset=demo experiment=quick limit=$(LIMIT) model=$(MODEL)
 
 test: $(DONE)-test ## set up and pass every test
 	@echo "→ testing"

@@ -58,7 +58,10 @@ class BatchEngine(Engine, Protocol):
 class StreamingEngine(Engine, Protocol):
     """Takes calls one by one and delivers each reply when it is ready."""
 
-    concurrency: int  # calls it can work on at once; it is never given more
+    @property
+    def concurrency(self) -> int:
+        """Calls it can work on at once; it is never given more."""
+        ...
 
     def submit(self, call: ModelCall, deliver: Callable[[ModelReply | Exception], None]) -> None:
         """Returns at once; `deliver` is called exactly once, from any thread, unless the engine is closed first."""

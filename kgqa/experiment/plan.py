@@ -38,7 +38,8 @@ class Planned:
 class Imagined:
     """Answers every call at once: from the call cache, else with a reply that makes the program ask the most.
 
-    Choices are even over all options but the first, which stops; texts are empty; a passage not extracted yet has eight triples.
+    Choices are even over all options but the first, which stops; texts are empty; a passage not extracted yet has
+    eight triples.
     """
 
     held = busy = 0

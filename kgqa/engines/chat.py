@@ -1,0 +1,134 @@
+"""A model's own chat template, rendered as transformers renders it but without importing it.
+
+A run that is answered from the cache needs every prompt's text for its keys and must not load torch for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from kgqa.calls import ModelCall
+from kgqa.engines.gguf_header import read_header
+from kgqa.engines.weights import is_gguf
+from kgqa.errors import ConfigError, EngineError
+from kgqa.types import Json, Message
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+TODAY = datetime(2024, 7, 26)  # the date Llama 3 templates fall back to; a real one would change every prompt daily
+
+
+@dataclass(frozen=True)
+class ChatTemplate:
+    """How a model writes a conversation, and what it puts before a plain text."""
+
+    source: str | None  # None: the weights bring no template, so they answer completions only
+    bos: str
+    eos: str
+    completion_bos: bool  # whether a completion's text gets the BOS token in front
+
+    @classmethod
+    def of(cls, weights: Path) -> ChatTemplate:
+        """The template that comes with a .gguf file or a transformers folder."""
+        return _of_gguf(weights) if is_gguf(weights) else _of_folder(weights)
+
+    def render(self, call: ModelCall) -> str:
+        """The text the model is given; special tokens, BOS among them, are part of it.
+
+        Raises:
+            EngineError: the model has no template, or its template refuses these messages.
+        """
+        prompt = call.prompt
+        if prompt.form == "completion":
+            return (self.bos if self.completion_bos else "") + prompt.messages[0].content
+        return self._chat(prompt.messages) + prompt.prefill
+
+    def _chat(self, messages: Sequence[Message]) -> str:
+        from jinja2 import TemplateError
+
+        if self.source is None:
+            raise EngineError("the model has no chat template; use an instruction-tuned one or completion prompts")
+        try:
+            return _compiled(self.source).render(
+                messages=[{"role": message.role, "content": message.content} for message in messages],
+                add_generation_prompt=True,
+                enable_thinking=False,
+                bos_token=self.bos,
+                eos_token=self.eos,
+            )
+        except TemplateError as error:
+            raise EngineError(f"the model's chat template refuses the prompt: {error}") from error
+
+
+def _of_gguf(file: Path) -> ChatTemplate:
+    header = read_header(file)
+    template, bos, eos = (header.get(key) for key in ("tokenizer.chat_template", "bos_token", "eos_token"))
+    # llama.cpp's rule: the file's own flag, else SentencePiece vocabularies start with BOS and BPE ones do not
+    adds_bos = header.get("tokenizer.ggml.add_bos_token", header.get("tokenizer.ggml.model") == "llama")
+    return ChatTemplate(str(template) if template else None, str(bos or ""), str(eos or ""), bool(adds_bos and bos))
+
+
+def _of_folder(folder: Path) -> ChatTemplate:
+    settings = _json(folder / "tokenizer_config.json")
+    template = settings.get("chat_template")
+    if (folder / "chat_template.jinja").is_file():
+        template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    elif isinstance(template, list):  # several named templates, as some tool-using models have
+        template = {entry["name"]: entry["template"] for entry in template}.get("default")
+    bos, eos = (_token(settings.get(key)) for key in ("bos_token", "eos_token"))
+    return ChatTemplate(template, bos, eos, bool(bos) and _starts_with(folder / "tokenizer.json", bos))
+
+
+def _starts_with(tokenizer: Path, bos: str) -> bool:
+    """Whether the folder's tokenizer puts BOS before a text."""
+    from tokenizers import Tokenizer
+
+    if not tokenizer.is_file():
+        raise ConfigError(f"{tokenizer.parent}: no tokenizer.json; save the model with a fast tokenizer")
+    return Tokenizer.from_file(str(tokenizer)).encode("a").tokens[0] == bos
+
+
+def _token(value: Json) -> str:
+    """Older folders write a token as an object."""
+    return str(value["content"] if isinstance(value, dict) else value or "")
+
+
+def _json(file: Path) -> dict[str, Json]:
+    try:
+        loaded: dict[str, Json] = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ConfigError(f"{file}: not JSON ({error}); get the model's folder again") from error
+    return loaded
+
+
+@cache
+def _compiled(source: str) -> Template:
+    """The environment of transformers' apply_chat_template, except for the fixed date."""
+    from jinja2.ext import loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = TODAY.strftime
+    return environment.from_string(source)
+
+
+def _to_json(value: Json, indent: int | None = None) -> str:
+    """Jinja's own filter escapes HTML."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def _refuse(message: str) -> NoReturn:
+    from jinja2 import TemplateError
+
+    raise TemplateError(message)

@@ -1,0 +1,59 @@
+"""GGUF file -> transformers folder, once."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import shutil
+from contextlib import redirect_stderr
+from pathlib import Path
+
+from kgqa.engines.openmp import let_waiting_threads_sleep
+from kgqa.engines.weights import cache_folder, digest
+from kgqa.errors import DataError, StorageError
+
+log = logging.getLogger(__name__)
+
+
+def converted(file: Path) -> Path:
+    """A bfloat16 folder with the file's dequantised weights, tokenizer and chat template; takes a minute at first.
+
+    It lies in the cache under the file's hash. Rounding to bfloat16 costs far less than quantising did.
+    """
+    folder = cache_folder() / "models" / f"{file.stem}-{digest(file)[:12]}-bf16"
+    if (folder / "config.json").is_file():
+        return folder
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    try:
+        partial.mkdir(parents=True, exist_ok=True)
+        with redirect_stderr(io.StringIO()):  # progress bars: the terminal belongs to the command line
+            _convert(file, partial)
+        partial.replace(folder)
+    except OSError as error:
+        if (folder / "config.json").is_file():  # another process was faster
+            return folder
+        raise StorageError(f"{folder}: {error.strerror or error}; make room, or point KGQA_HOME elsewhere") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def _convert(file: Path, folder: Path) -> None:
+    let_waiting_threads_sleep()
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    log.info("converting %s for transformers; this happens once and takes a minute", file.name)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            file.parent,
+            gguf_file=file.name,
+            quantization_config=GgufConfig(dequantize=True),  # without it transformers 5 refuses to save
+            dtype=torch.bfloat16,
+        )
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    except (ValueError, KeyError) as error:
+        raise DataError(f"{file}: transformers cannot read this GGUF file ({error}); use engine=llamacpp") from error
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(folder)

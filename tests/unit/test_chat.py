@@ -1,0 +1,100 @@
+"""Chat templates and the GGUF headers they come from."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from kgqa.calls import Generate
+from kgqa.engines.chat import ChatTemplate
+from kgqa.errors import DataError, EngineError
+from kgqa.types import Message, Prompt
+
+CHATML = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def ask(text: str, prefill: str = "") -> Generate:
+    return Generate(Prompt("test/chat", (Message("user", text),), prefill), max_tokens=1)
+
+
+def complete(text: str) -> Generate:
+    return Generate(Prompt("test/completion", (Message("user", text),), form="completion"), max_tokens=1)
+
+
+def string(text: str) -> bytes:
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def gguf(file: Path, *, adds_bos: bool | None) -> Path:
+    entries = [
+        string("general.name") + struct.pack("<I", 8) + string("tiny"),
+        string("tokenizer.ggml.scores") + struct.pack("<IIQ", 9, 6, 2) + struct.pack("<ff", 0, 1),
+        string("tokenizer.ggml.tokens") + struct.pack("<IIQ", 9, 8, 2) + string("<s>") + string("</s>"),
+        string("tokenizer.ggml.merges") + struct.pack("<IIQ", 9, 8, 1) + string("a b"),
+        string("tokenizer.ggml.model") + struct.pack("<I", 8) + string("llama"),
+        string("tokenizer.ggml.bos_token_id") + struct.pack("<II", 4, 0),
+        string("tokenizer.ggml.eos_token_id") + struct.pack("<II", 4, 1),
+        string("tokenizer.chat_template") + struct.pack("<I", 8) + string("{{ bos_token }}" + CHATML),
+    ]
+    if adds_bos is not None:
+        entries.append(string("tokenizer.ggml.add_bos_token") + struct.pack("<I?", 7, adds_bos))
+    file.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries)) + b"".join(entries))
+    return file
+
+
+def test_the_template_and_the_special_tokens_come_out_of_the_gguf_file(tmp_path: Path) -> None:
+    template = ChatTemplate.of(gguf(tmp_path / "tiny.gguf", adds_bos=True))
+    assert template.render(ask("Hi", prefill="Well,")) == "<s><user>Hi<assistant>Well,"
+    assert template.eos == "</s>"
+
+
+@pytest.mark.parametrize(("adds_bos", "expected"), [(True, "<s>Q:"), (False, "Q:"), (None, "<s>Q:")])
+def test_a_completion_starts_with_bos_where_the_file_says_so(
+    tmp_path: Path, adds_bos: bool | None, expected: str
+) -> None:
+    template = ChatTemplate.of(gguf(tmp_path / "tiny.gguf", adds_bos=adds_bos))
+    assert template.render(complete("Q:")) == expected
+
+
+def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "page.gguf").write_bytes(b"<html>" + b" " * 50)
+    with pytest.raises(DataError, match=r"page\.gguf: not a GGUF file"):
+        ChatTemplate.of(tmp_path / "page.gguf")
+
+
+def test_a_truncated_gguf_is_refused(tmp_path: Path) -> None:
+    file = gguf(tmp_path / "tiny.gguf", adds_bos=True)
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(DataError, match="header is broken"):
+        ChatTemplate.of(file)
+
+
+def test_templates_see_a_fixed_date_and_thinking_switched_off() -> None:
+    source = "{{ strftime_now('%d %b %Y') }} {{ enable_thinking }} " + CHATML
+    rendered = ChatTemplate(source, "", "", completion_bos=False).render(ask("Hi"))
+    assert rendered == "26 Jul 2024 False <user>Hi<assistant>"
+
+
+def test_a_template_that_refuses_the_messages_is_that_calls_error() -> None:
+    template = ChatTemplate("{{ raise_exception('no system role') }}", "", "", completion_bos=False)
+    with pytest.raises(EngineError, match="no system role"):
+        template.render(ask("Hi"))
+
+
+def test_weights_without_a_template_answer_completions_only() -> None:
+    template = ChatTemplate(None, "", "", completion_bos=False)
+    assert template.render(complete("Q:")) == "Q:"
+    with pytest.raises(EngineError, match="no chat template"):
+        template.render(ask("Hi"))
+
+
+def test_a_folder_of_several_templates_gives_its_default(tmp_path: Path) -> None:
+    settings = {"chat_template": [{"name": "default", "template": CHATML}, {"name": "tools", "template": "no"}]}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert ChatTemplate.of(tmp_path).render(ask("Hi")) == "<user>Hi<assistant>"

