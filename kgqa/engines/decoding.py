@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from kgqa.engines.kv_cache import empty_cache
 from kgqa.engines.labels import ROOT, Spelling
 from kgqa.engines.openmp import let_waiting_threads_sleep
-from kgqa.errors import DataError, EngineDied
+from kgqa.errors import ConfigError, DataError, EngineDied
 
 CHUNK = 256  # tokens; smaller pieces share more but feed the matrix units less
 KEPT_CHUNKS = 96  # 24,576 tokens: 0.7 GB for a 1.5B model, 3 GB for an 8B one
@@ -48,7 +48,10 @@ class Decoder:
         disable_progress_bar()  # standard error belongs to the command line
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-        self.device = torch.device(device)
+        try:
+            self.device = torch.empty(0, device=device).device
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigError(f"engine.device={device}: torch cannot use it ({error}); use auto or cpu") from error
         try:
             self.model = AutoModelForCausalLM.from_pretrained(
                 folder, dtype=getattr(torch, dtype), attn_implementation="sdpa", local_files_only=True

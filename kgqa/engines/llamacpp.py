@@ -102,8 +102,11 @@ class LlamaCpp:
             deliver(EngineError(f"{type(error).__name__}: {error}"))
 
     def _reply(self, call: ModelCall) -> ModelReply:
+        server = self._server  # loading is no call's service time
         started = time.perf_counter()
-        prompt = self._server.tokenize(self.render(call))
+        prompt = server.tokenize(self.render(call))
+        if not prompt:
+            raise EngineError("the prompt is empty")
         if isinstance(call, Generate):
             self._check_length(prompt, call.max_tokens)
             return self._generate(prompt, call, started)

@@ -77,6 +77,7 @@ class Transformers:
         with self._lock:
             if self._closing.is_set():
                 raise EngineDied("the engine is closed")
+            _ = self._decoder, self._ends  # loading is no call's service time
             replies: dict[int, ModelReply | Exception] = {}
             prompts: dict[int, list[int]] = {}
             for index, call in enumerate(calls):
@@ -126,6 +127,8 @@ class Transformers:
             reply = call.max_tokens if isinstance(call, Generate) else self._spelling(call.options).longest
         except EngineError as error:
             return error
+        if not ids:
+            return EngineError("the prompt is empty")
         room = self._limit - reply
         return ids if len(ids) <= room else PromptTooLong(len(ids), room)
 

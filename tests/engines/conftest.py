@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
-from kgqa.calls import ModelCall, ModelReply
 from kgqa.engines.llamacpp import LlamaCpp
 from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.engines.scripted import Scripted
@@ -19,11 +17,11 @@ from kgqa.engines.transformers import Transformers
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
 from kgqa.protocols import Engine
+from tests.engines.asking import CONTEXT
 
 let_waiting_threads_sleep()
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-CONTEXT = 4096
 BUILD: dict[str, Callable[[Model], Engine]] = {
     "scripted": lambda model: Scripted(model, rules=None, delay=0.0, batch_size=8),
     "transformers": lambda model: Transformers(model, "float32", batch_size=8, device="cpu", context=CONTEXT),
@@ -31,17 +29,6 @@ BUILD: dict[str, Callable[[Model], Engine]] = {
 }
 NEEDS = {"scripted": (), "transformers": ("torch", "transformers", "gguf", "accelerate"), "llamacpp": ("xllamacpp",)}
 REAL = ("transformers", "llamacpp")
-
-
-def ask(engine: Any, calls: Sequence[ModelCall]) -> list[ModelReply | Exception]:
-    """All calls at once, whichever way the engine takes them; replies in the order of the calls."""
-    if not engine.streaming:
-        return list(engine.answer(calls))
-    delivered: SimpleQueue[tuple[int, ModelReply | Exception]] = SimpleQueue()
-    for place, call in enumerate(calls):
-        engine.submit(call, lambda reply, place=place: delivered.put((place, reply)))
-    replies = dict(delivered.get(timeout=120) for _ in calls)
-    return [replies[place] for place in range(len(calls))]
 
 
 def build(name: str, model: Model) -> Engine:
