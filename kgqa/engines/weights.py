@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from kgqa import hashing
 from kgqa.errors import ConfigError, DataError, StorageError
 
 BLOCK = 1 << 22
@@ -202,7 +203,7 @@ def _remembered_sha256(file: Path) -> str:
         return str(json.loads(note.read_text())["sha256"])
     except (OSError, ValueError, KeyError):
         pass
-    sha256 = _sha256(file)
+    sha256 = hashing.sha256(file)
     try:
         note.parent.mkdir(parents=True, exist_ok=True)
         partial = note.with_name(f"{note.name}.{os.getpid()}.partial")
@@ -211,11 +212,3 @@ def _remembered_sha256(file: Path) -> str:
     except OSError:
         pass  # a read-only cache costs time, not correctness
     return sha256
-
-
-def _sha256(file: Path) -> str:
-    hashed = hashlib.sha256()
-    with file.open("rb") as source:
-        while block := source.read(BLOCK):
-            hashed.update(block)
-    return hashed.hexdigest()

@@ -108,20 +108,18 @@ def _kept(passage_id: str, title: str, result: Extraction | Exception) -> Extrac
 
 def build_triples(overrides: Sequence[str]) -> int:
     """`kgqa kg build`: extract the triples of a dataset's passages."""
-    from kgqa.experiment.run import Session
-
-    with Session([*overrides, "kg.offline=false"]) as session:
-        graph = session.graph()
-        graph.extract(session.questions, session.console)
-        _write_statistics(graph, session.questions, session.console)
-    return 0
+    return _extract_and_show([*overrides, "kg.offline=false"])
 
 
 def print_statistics(overrides: Sequence[str]) -> int:
     """`kgqa kg stats`: figures of what is extracted already; asks no model."""
+    return _extract_and_show([*overrides, "kg.offline=true"])
+
+
+def _extract_and_show(overrides: Sequence[str]) -> int:
     from kgqa.experiment.run import Session
 
-    with Session([*overrides, "kg.offline=true"]) as session:
+    with Session(overrides) as session:
         graph = session.graph()
         graph.extract(session.questions, session.console)
         _write_statistics(graph, session.questions, session.console)
