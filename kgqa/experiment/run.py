@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.building import build
@@ -30,6 +31,9 @@ from kgqa.scoring.metrics import profile_formula
 from kgqa.scoring.summary import ScoredQuestion, summarise
 from kgqa.types import Answer, Json, Question
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 Outcomes = dict[str, Answer | Exception]
 
 
@@ -44,6 +48,11 @@ class Session:
         self.settings = Settings.of(self.config)
         self.console = Console(width=None if sys.stdout.isatty() else 120)
         self._open = ExitStack()
+        said = logging.getLogger("kgqa")  # what takes long and is no call, such as the conversion of weights
+        handler = _Said(self.console)
+        said.setLevel(logging.INFO)
+        said.addHandler(handler)
+        self._open.callback(said.removeHandler, handler)
 
     def __enter__(self) -> Session:
         return self
@@ -117,6 +126,17 @@ class Session:
             return Path(self.settings.out)
         run = self.settings.name or run_name(self.identity)
         return output_root() / self.name("dataset") / self.name("method") / self.name("model") / run
+
+
+class _Said(logging.Handler):
+    """Log messages as plain lines above the progress display."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
 
 
 def run(overrides: Sequence[str]) -> int:
