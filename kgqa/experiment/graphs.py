@@ -70,16 +70,24 @@ class Graph:
                 f"kg.offline=true: no triples for {len(missing)} of {len(passages)} passages in {self.store.folder}; "
                 f"run: {self._command}"
             )
-        failed = 0
+        failed: list[Extraction] = []
         with stage("triples", len(missing), console) as shown:
             programs = ((passage.id, self.extractor.extract(passage)) for passage in missing)
             titles = {passage.id: passage.title for passage in missing}
             for each in self._bench.run(programs, shown.record, width=self._width, seed=self._seed):
-                failed += isinstance(each.result, Exception)
-                self.store.add(_kept(each.key, titles[each.key], each.result))
+                if isinstance(each.result, Exception):
+                    error = f"{type(each.result).__name__}: {each.result}"
+                    failed.append(Extraction(each.key, titles[each.key], "", error=error))
+                else:
+                    self.store.add(each.result)
                 shown.finished(failed=isinstance(each.result, Exception))
-        if failed > MAX_FAILED * len(missing):
-            raise EngineError(f"extraction failed for {failed} of {len(missing)} passages; see {self.store.file}")
+        if len(failed) > MAX_FAILED * len(missing):
+            raise EngineError(
+                f"extraction failed for {len(failed)} of {len(missing)} passages, first {failed[0].title!r}: "
+                f"{failed[0].error}; what worked is kept, the same command tries the others again"
+            )
+        for extraction in failed:  # a few may fail: they count as empty and are reported
+            self.store.add(extraction)
         return shown.ledger
 
     def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
@@ -98,12 +106,6 @@ class Graph:
 
 def distinct_passages(questions: Sequence[Question]) -> list[Passage]:
     return list({passage.id: passage for question in questions for passage in question.passages}.values())
-
-
-def _kept(passage_id: str, title: str, result: Extraction | Exception) -> Extraction:
-    if isinstance(result, Extraction):
-        return result
-    return Extraction(passage_id, title, "", error=f"{type(result).__name__}: {result}")
 
 
 def build_triples(overrides: Sequence[str]) -> int:

@@ -108,7 +108,7 @@ class _Asked:
                 for request, reply in answered
                 if not isinstance(reply, Exception)
             )
-        except KgqaError as error:  # a reply that cannot be kept must stop the run, not vanish
+        except (KgqaError, TypeError, ValueError) as error:  # a reply that cannot be kept must not vanish
             answered = [(request, error) for request, _ in answered]
         for request, reply in answered:
             with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -66,6 +67,38 @@ def test_a_dataset_that_is_not_here_names_the_command_that_helps(kgqa: Kgqa, mon
     ran = kgqa("run", "dataset=musique", *QUICK)
     assert ran.code == 2
     assert "kgqa data prepare" in ran.err
+
+
+RECORD = {
+    "id": "2hop__1_2",
+    "question": "Who?",
+    "answer": "Ann",
+    "paragraphs": [{"idx": 0, "title": "T", "paragraph_text": "Ann.", "is_supporting": True}],
+}
+LINE = json.dumps(RECORD).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "questions.jsonl"),
+        (LINE + b"\n" + LINE[:40], "questions.jsonl:2"),
+        (LINE + b"\n\xff\xfe" + LINE, "questions.jsonl"),
+        (json.dumps({"_id": "a", "context": [], "supporting_facts": []}).encode(), "questions.jsonl:1"),
+        (LINE + b"\n" + LINE, "2hop__1_2"),
+        (LINE.replace(b'"Ann"', b'""', 1), "questions.jsonl:1"),
+        (gzip.compress(LINE * 100)[:-20], "questions.jsonl"),
+    ],
+    ids=["empty", "truncated", "not UTF-8", "another schema", "duplicate id", "no answer", "truncated gzip"],
+)
+def test_a_broken_data_file_is_one_line_with_its_place(kgqa: Kgqa, tmp_path: Path, content: bytes, said: str) -> None:
+    name = "questions.jsonl.gz" if content[:2] == b"\x1f\x8b" else "questions.jsonl"
+    (tmp_path / name).write_bytes(content)
+    ran = kgqa("run", "method=no_context", "dataset=musique", f"dataset.path={name}", *QUICK)
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+    assert not Path("outputs/musique").exists()
 
 
 def test_a_folder_of_another_configuration_is_refused_and_kept(kgqa: Kgqa) -> None:

@@ -107,6 +107,16 @@ def test_triples_are_built_ahead_and_read_offline(kgqa: Kgqa) -> None:
     assert "kgqa kg build dataset=demo" in refused.err
 
 
+def test_many_failed_extractions_stop_the_run_and_are_tried_again(kgqa: Kgqa) -> None:
+    """A limit the demonstrations alone exceed: every passage fails, and nothing empty is kept in their place."""
+    for _ in range(2):
+        ran = kgqa("run", "method=trace", "limit=2", "kg.max_prompt_tokens=60", *QUICK)
+        assert ran.code == 3
+        assert "extraction failed for" in ran.err
+        assert "kg.max_prompt_tokens=60" in ran.err
+    assert not list(Path("outputs/kg").rglob("extractions.jsonl"))
+
+
 def test_a_role_may_have_an_engine_of_its_own(kgqa: Kgqa) -> None:
     ran = kgqa("run", "method=no_context", "limit=1", "roles.selector=qwen2_5_coder_1_5b@scripted", *QUICK)
     assert ran.code == 0
