@@ -170,6 +170,7 @@ def run(overrides: Sequence[str]) -> int:
         finally:
             folder.close()
         print_summary(session.console, session.config["choices"], metrics, _first_errors(outcomes))
+        session.console.print(f"report: {session.folder / 'report.md'}", highlight=False, soft_wrap=True)
         sys.stdout.write(f"{session.folder}\n")  # plain, so that scripts can take it
         sys.stdout.flush()
     return 0
