@@ -49,10 +49,10 @@ class Session:
         self.console = Console(width=None if sys.stdout.isatty() else 120)
         self._open = ExitStack()
         said = logging.getLogger("kgqa")  # what takes long and is no call, such as the conversion of weights
-        handler = _Said(self.console)
+        said_here = _Said(self.console)
         said.setLevel(logging.INFO)
-        said.addHandler(handler)
-        self._open.callback(said.removeHandler, handler)
+        said.addHandler(said_here)
+        self._open.callback(said.removeHandler, said_here)
 
     def __enter__(self) -> Session:
         return self
