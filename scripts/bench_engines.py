@@ -11,20 +11,25 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any, NamedTuple
 from zlib import crc32
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kgqa.calls import Call, Choose, Generate, ModelCall, Program, Search, gather, labels
+from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, ModelReply, Program, Search, gather, labels
+from kgqa.experiment.building import build
+from kgqa.experiment.configuration import compose
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import Reply, Streams, Worker
-from kgqa.types import Message, Passage, Prompt
+from kgqa.runtime.services import Instant, Reply, Service, Streams, Worker
+from kgqa.types import Message, Passage, Prompt, Question
 from tests.simulated_server import Rates, SimulatedServer
 
 Row = tuple[str, str, str]  # what, measured, against the reference
@@ -72,18 +77,20 @@ class Bench:
         self.forget()
         with tempfile.TemporaryDirectory() as folder:
             done, cache = SimpleQueue[Reply](), CallCache(Path(folder))
-            streams, worker = Streams(done, cache, self.engine), Worker(done, cache, {}, search)
-            scheduler = Scheduler(lambda call: worker if isinstance(call, Search) else streams, done, width=width)
+            streams, searches = Streams(done, cache, self.engine), Worker(done, cache, {}, search)
+            counter = Instant(done, lambda call: self.engine.count_tokens(call.text))
+            others: dict[type, Service] = {Search: searches, CountTokens: counter}
+            scheduler = Scheduler(lambda call: others.get(type(call), streams), done, width=width)
             names = [f"question {number}" for number in range(questions)]
-            items = ((name, PROGRAMS[self.kind](name, self.size)) for name in names)
+            items = ((name, (PROGRAMS | METHODS)[self.kind](name, self.size)) for name in names)
             started = time.monotonic()
             finished = list(scheduler.run(items, streaming=True))
             seconds = time.monotonic() - started
-            worker.stop(1)
+            searches.stop(1)
             cache.close()
         records = [record for each in finished for record in each.records]
         assert not any(isinstance(each.result, Exception) for each in finished), finished[0].result
-        served = sum(record.reply.usage.seconds for record in records if not isinstance(record.call, Search))
+        served = sum(record.reply.usage.seconds for record in records if isinstance(record.call, Generate | Choose))
         return Run(Timed(seconds, served), [(record.path[0], record.call) for record in records])
 
     def replay(self, calls: Sequence[ModelCall]) -> Timed:
@@ -121,6 +128,47 @@ class Bench:
         factor = alone.timed.seconds * calls / len(alone.calls) / seconds
         yield f"{name}: against one question at a time", f"{calls / seconds:.1f} calls/s", f"{factor:.1f}×"
 
+    def occupancy(self, slots: int) -> Iterator[Row]:
+        """Calls in flight, at most the slots: on average over the first half of the time, and over all of it, with
+        the end, where the last questions have one step after the other left and nothing to fill the slots with."""
+        for width in (64, self.questions):
+            flight = InFlight(self.engine)
+            run = replace(self, engine=flight).run(self.questions, width)
+            name = f"{self.kind}, {self.questions} questions, {width} at once, {len(run.calls):,} calls"
+            half, whole = (flight.mean(slots, share) for share in (0.5, 1.0))
+            yield f"{name}: slots in use", f"{half:.1f} in the first half", f"{whole:.1f} in all"
+
+
+class InFlight:
+    """An engine, and how many calls it had at each moment."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine, self._now, self.changes = engine, 0, [(time.monotonic(), 0)]
+        self._lock = Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def submit(self, call: ModelCall, deliver: Callable[[ModelReply | Exception], None]) -> None:
+        def delivered(reply: ModelReply | Exception) -> None:
+            self._change(-1)
+            deliver(reply)
+
+        self._change(1)
+        self._engine.submit(call, delivered)
+
+    def _change(self, by: int) -> None:
+        with self._lock:
+            self._now += by
+            self.changes.append((time.monotonic(), self._now))
+
+    def mean(self, slots: int, share: float) -> float:
+        """Over the first `share` of the time from the first call to the last reply."""
+        (first, _), *_ = changes = self.changes[1:]
+        end = first + share * (changes[-1][0] - first)
+        spans = ((min(after, end) - at) * min(slots, now) for (at, now), (after, _) in pairwise(changes) if at < end)
+        return sum(spans) / (end - first)
+
 
 def efficiency(runs: Sequence[Timed], batches: Sequence[Timed]) -> tuple[str, str]:
     """Pooled, with the spread over pairs; and how many calls were in service on average, which noise moves less."""
@@ -150,17 +198,40 @@ async def trace_like(name: str, size: Size) -> None:
     await Generate(prompt(f"{shared}in short?"), 10)
 
 
+async def knowtrace(name: str, _: Size) -> None:
+    """The method itself; what it is told comes from `exploring`."""
+    await the_method("knowtrace").answer(Question(name, f"{name}?", ("",)))
+
+
+@cache
+def the_method(name: str) -> Any:
+    return build(compose([f"method={name}"])["method"], "method")
+
+
+def exploring(call: ModelCall, _: int) -> str:
+    """Replies to KnowTrace's prompts: one to three iterations, in each one to three pairs, of each two triples."""
+    asked = call.prompt.messages[0].content.rpartition("\n\n")[2]  # behind the examples
+    lines, name = asked.splitlines(), asked[-200:]
+    if call.prompt.name == "knowtrace/complete":
+        return "".join(f"<{crc32(name.encode())}; {number}; {name[-9:].strip()}>\n" for number in range(2))
+    known, chance = sum(line.startswith("<") for line in lines), crc32(lines[0].encode())
+    if known and known // 2 >= chance % 6:
+        return "Yes\nThought: it says so.\nAnswer: seen"
+    return "No\nExplore:\n" + "".join(f"- entity {known} {chance} | relation {n}\n" for n in range(1 + chance % 3))
+
+
 def prompt(text: str) -> Prompt:
     return Prompt("bench", (Message("user", text),))
 
 
 Make = Callable[[str, Size], Program[None]]
 PROGRAMS: dict[str, Make] = {"ircot": ircot_like, "trace": trace_like}
+METHODS: dict[str, Make] = {"knowtrace": knowtrace}
 
 
 def search(calls: Sequence[Search]) -> list[tuple[Passage, ...]]:
     time.sleep(SEARCH * len(calls))
-    return [()] * len(calls)
+    return [(Passage("", "", PASSAGE),)] * len(calls)
 
 
 def simulated() -> Iterator[Row]:
@@ -171,13 +242,14 @@ def simulated() -> Iterator[Row]:
             for what, measured, against in Bench(server, server.forget, kind, size, 500).rows(pairs=2):
                 yield f"{slots} simulated slots, {what}", measured, against
             server.close()
+    server = SimulatedServer(64, Rates(), exploring)
+    for what, measured, against in Bench(server, server.forget, "knowtrace", size, 100).occupancy(64):
+        yield f"64 simulated slots, {what}", measured, against
+    server.close()
 
 
 def real() -> Iterator[Row]:
     """SmolLM2 on vLLM, bfloat16; starts it once."""
-    from kgqa.experiment.building import build
-    from kgqa.experiment.configuration import compose
-
     slots = 8  # so that 30 questions are several times as many
     config = compose(["engine=vllm", f"engine.slots={slots}", "engine.cache=2", "engine.context=4096"])
     engine = build(config["engine"], "engine", model=build(config["model"], "model"))

@@ -42,8 +42,15 @@ class _Running:
     started: float = field(default_factory=time.monotonic)
 
 
+def thoughts(call: ModelCall, length: int) -> str:
+    """A reply of so many tokens."""
+    return "thought " * length
+
+
 class SimulatedServer:
     """Takes any number of calls, works on `slots` of them; a reply's length is a hash of its prompt.
+
+    `write` gives the words of a reply; how long the reply takes depends on its length alone.
 
     As with a real server, steps go on while replies are on their way: a slot whose next call is not there yet when a
     step begins stays empty for that step.
@@ -51,7 +58,8 @@ class SimulatedServer:
 
     streaming: ClassVar[bool] = True
 
-    def __init__(self, slots: int, rates: Rates) -> None:
+    def __init__(self, slots: int, rates: Rates, write: Callable[[ModelCall, int], str] = thoughts) -> None:
+        self._write = write
         self.concurrency = 2 * slots  # as engine=vllm: some wait in the server
         self._slots, self._rates = slots, rates
         self._arrived: deque[tuple[ModelCall, Deliver]] = deque()
@@ -134,4 +142,4 @@ class SimulatedServer:
                 count = len(each.call.options)
                 each.deliver(Choice((-math.log(count),) * count, None, usage))
             else:
-                each.deliver(Completion("thought " * each.length, usage=usage))
+                each.deliver(Completion(self._write(each.call, each.length), usage=usage))
