@@ -12,16 +12,21 @@ Json = Any  # whatever `json.dumps` takes
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A titled paragraph. Equal title and text give an equal id, whichever file it was read from."""
+    """A titled paragraph. Equal title and text give an equal id, whichever file it was read from.
+
+    `place` is set for a whole page or table of a document alone, see `kgqa.datasets.pdf`, and is then part of the id.
+    """
 
     id: str
     title: str
     text: str
     sentences: tuple[str, ...] = ()  # the dataset's own split; empty where it has none
+    place: str = ""  # "page 3", "table 2 page 3", "table 2 pages 3-4"
 
     @classmethod
-    def of(cls, title: str, text: str, sentences: tuple[str, ...] = ()) -> Passage:
-        return cls(hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:12], title, text, sentences)
+    def of(cls, title: str, text: str, sentences: tuple[str, ...] = (), place: str = "") -> Passage:
+        content = f"{title}\n{text}" + (f"\0{place}" if place else "")
+        return cls(hashlib.sha256(content.encode()).hexdigest()[:16], title, text, sentences, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class Question:
     decomposition: tuple[Hop, ...] = ()
     support_titles: frozenset[str] = frozenset()  # their titles; all there is where the file has no contexts
     pinned: tuple[Passage, ...] = ()  # always given to the reader beside what is retrieved: IIRC's main passage
+    facts: tuple[tuple[str, str], ...] = ()  # supporting sentences: a gold passage's id, and the words in its text
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,11 @@ class FileDataset(ABC):
         Raises:
             DataError: a corpus file is missing, broken or empty, or the questions came without passages.
         """
-        return corpus.distinct(passage for file in self.corpus_files for passage in corpus.read(file))
+        return corpus.distinct(self.read_passages())
+
+    def read_passages(self) -> Iterator[Passage]:
+        """The same with repeated ones as often as they come."""
+        return (passage for file in self.corpus_files for passage in corpus.read(file))
 
     def corpus_identity(self) -> Mapping[str, Json]:
         """What tells this corpus from any other, without reading it through: the hashes of its files."""

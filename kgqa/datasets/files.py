@@ -22,11 +22,11 @@ def find(dataset: str, path: str | None, names: tuple[str, ...]) -> Path:
     Raises:
         DataError: naming everything that was looked for.
     """
-    if path is not None and not (given := _given(path)).is_dir():
-        if not given.exists():
+    if path is not None and not (named := given(path)).is_dir():
+        if not named.exists():
             raise DataError(f"dataset.path={path}: no such file; name an existing file, or run: {_prepare(dataset)}")
-        return given
-    folders = _folders(dataset) if path is None else [_given(path)]
+        return named
+    folders = _folders(dataset) if path is None else [given(path)]
     for name in names:
         for folder in folders:
             for candidate in (folder / name, folder / f"{name}.gz"):
@@ -45,11 +45,11 @@ def find_corpus(dataset: str, path: str) -> Path:
     Raises:
         DataError: naming everything that was looked for.
     """
-    given = _given(path, "corpus")
-    below = [] if given.is_absolute() else _folders(dataset, "corpora")
+    named = given(path, "corpus")
+    below = [] if named.is_absolute() else _folders(dataset, "corpora")
     for folder in (Path(""), *below):
-        if (folder / given).is_file():
-            return folder / given
+        if (folder / named).is_file():
+            return folder / named
     places = ", ".join(map(str, below))
     raise DataError(
         f"dataset.corpus={path}: no such file{f', nor in {places}' if places else ''}; "
@@ -82,7 +82,12 @@ def whole(target: Path) -> Iterator[Path]:
             part.unlink()
 
 
-def _given(path: str, key: str = "path") -> Path:
+def given(path: str, key: str = "path") -> Path:
+    """What `dataset.<key>` names: a path, or a place in a package.
+
+    Raises:
+        DataError: there is no such package.
+    """
     if not path.startswith(PACKAGED):
         return Path(path).expanduser()
     package, _, name = path.removeprefix(PACKAGED).partition("/")

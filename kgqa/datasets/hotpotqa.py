@@ -97,12 +97,14 @@ class HotpotQA(FileDataset):
 def _question(record: Record, answers: tuple[str, ...], hops: int | None) -> Question:
     passages = tuple(contexts.of_sentences(title, sentences) for title, sentences in record.context)
     by_title = {passage.title: passage.id for passage in reversed(passages)}
+    support = frozenset(_support(record, passages)) if passages else frozenset()
     return Question(
         id=record.id,
         text=record.question,
         answers=answers,
         passages=passages,
-        support=frozenset(_support(record, passages)) if passages else frozenset(),
+        support=support,
+        facts=tuple(_facts(record, passages, support)),
         support_titles=record.gold_titles(title for title, _ in record.supporting_facts),
         hops=hops,
         type=record.type,
@@ -124,3 +126,12 @@ def _support(record: Record, passages: tuple[Passage, ...]) -> Iterator[str]:
             continue
         present = [sum(sentence < len(passage.sentences) for sentence in sentences) for passage in candidates]
         yield candidates[present.index(max(present))].id
+
+
+def _facts(record: Record, passages: tuple[Passage, ...], support: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """The supporting sentences of the gold passages, in the order they are cited; blank ones are left out."""
+    gold = {passage.title: passage for passage in reversed(passages) if passage.id in support}
+    for title, sentence in record.supporting_facts:
+        passage = gold.get(contexts.plain(title))
+        if passage and sentence < len(passage.sentences) and passage.sentences[sentence].strip():
+            yield passage.id, passage.sentences[sentence].strip()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 SCORES = {
     "em": "EM",
     "f1": "F1",
+    "struct_em": "EM of structural questions",
     "support_recall": "support recall",
     "support_precision": "support precision",
     "support_error_rate": "support error rate",
@@ -76,7 +77,7 @@ def score_rows(metrics: Mapping[str, Json]) -> list[tuple[str, str]]:
         ("questions", f"{metrics['questions']} ({metrics['failed']} failed, {metrics['answerless']} empty answers)")
     ]
     for name, label in SCORES.items():
-        if (score := metrics["scores"][name])["mean"] is not None:
+        if (score := metrics["scores"].get(name)) and score["mean"] is not None:
             rows.append((label, interval_text(score)))
     if judged := metrics.get("judge"):
         rows.append((f"accuracy by {judged['judge']}", accuracy_text(judged)))

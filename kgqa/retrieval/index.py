@@ -24,7 +24,7 @@ from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, Corpus, StoredPassag
 from kgqa.retrieval.search import PassageIndex
 from kgqa.types import Json, Passage
 
-FORMAT = 1
+FORMAT = 2  # 2: ids of passages have 16 digits
 CORPUS, FINDER, MANIFEST = "corpus.json", "finder", "manifest.json"
 Advance = Callable[[str, int, int | None], None]  # stage, passages more, passages in all if that is known
 

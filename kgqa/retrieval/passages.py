@@ -87,7 +87,8 @@ class StoredPassages(Sequence[Passage]):
             raise IndexError(place)
         place %= len(self)
         value = json.loads(self._lines[self._offsets[place] : self._offsets[place + 1]].decode())
-        return Passage(value["id"], value["title"], value["text"], tuple(value.get("sentences", ())))
+        sentences = tuple(value.get("sentences", ()))
+        return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
 
     def titled(self, title: str) -> list[int]:
         """Places of the passages with this title, ascending; case, underscores and runs of blanks do not matter."""
@@ -150,6 +151,8 @@ def _line(passage: Passage) -> bytes:
     value: dict[str, Json] = {"id": passage.id, "title": passage.title, "text": passage.text}
     if passage.sentences:
         value["sentences"] = passage.sentences
+    if passage.place:
+        value["place"] = passage.place
     # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
     return _ENCODER.encode(value).encode("utf-8", "backslashreplace") + b"\n"
 

@@ -12,6 +12,7 @@ from kgqa.scoring.metrics import PROFILES, Score, profile_formula, score
 from kgqa.scoring.support import SupportScores, support
 from kgqa.types import Json
 
+STRUCTURAL = "structural"  # the type of questions about a document's pages and tables (KGP §4)
 _UNKNOWN = "unknown"  # the group of questions whose hops or type the dataset does not say
 
 
@@ -45,7 +46,8 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> dict[str, Jso
     A failed question counts 0 in EM, F1, support recall and support F1, and is left out of support precision
     and error rate. Every score is over the questions that define it, `n` of them; with n = 0 its figures are
     None. `context_tokens` and each of `figures` are means over the questions that report them. `given` is how the
-    passages the questions came with would score if all were read (TRACE Table 5).
+    passages the questions came with would score if all were read (TRACE Table 5). `struct_em`, KGP Table 1's
+    Struct-EM, is EM over the questions of type "structural"; it is there only if there are such.
 
     Raises:
         ValueError: no rows, rows of several profiles, or a question without gold answers.
@@ -69,6 +71,7 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> dict[str, Jso
         "scores": {
             "em": estimate([answer["em"] for answer in answers], seed),
             "f1": estimate([answer["f1"] for answer in answers], seed),
+            **_structural(rows, answers, seed),
             "support_recall": estimate([each.recall for each in supports], seed),
             "support_precision": estimate([each.precision for each in supports], seed),
             "support_f1": estimate([each.f1 for each in supports], seed),
@@ -85,6 +88,11 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> dict[str, Jso
         "by_type": _breakdown(rows, answers, lambda row: row.type or _UNKNOWN),
         "profiles": {name: _mean_scores(scores) for name, scores in by_profile.items()},
     }
+
+
+def _structural(rows: Sequence[ScoredQuestion], answers: Sequence[Score], seed: int) -> dict[str, Json]:
+    scores = [answer["em"] for row, answer in zip(rows, answers, strict=True) if row.type == STRUCTURAL]
+    return {"struct_em": estimate(scores, seed)} if scores else {}
 
 
 def _support_of(row: ScoredQuestion) -> SupportScores:

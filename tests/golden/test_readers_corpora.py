@@ -17,23 +17,23 @@ CORPORA = DATA.parent / "corpora"
 PASSAGES = {
     "2wikimultihopqa_hipporag_corpus_6119.json.gz": (
         6119,
-        "b95363289e9c8e61",
+        "0106afb8bfa4a45b",
         ("Teutberga", "Theobald of Arles", "Margaret of L'Aigle"),
     ),
-    "hotpotqa_train_hipporag_corpus_994.json.gz": (994, "c51285e52d911d88", ("Demon Dice", "Alû", "Ann B. Davis")),
+    "hotpotqa_train_hipporag_corpus_994.json.gz": (994, "eccb8fb18ccd7db7", ("Demon Dice", "Alû", "Ann B. Davis")),
     "musique_train_hipporag_corpus_1890.json.gz": (
         1890,
-        "1794298a2480cc26",
+        "ddf1044cf578de3a",
         ("Journal of Mathematical Physics", "Fractional Calculus and Applied Analysis", "Lewistown, Illinois"),
     ),
     "hotpotqa_psirag_retrieved_passages.jsonl.gz": (
         4830,
-        "12c0f1d9611ae8b8",
+        "3419dff258fff957",
         ("The Newcomers (film)", "Mickey Spillane's Mike Hammer", "Wheeler Peak Glacier"),
     ),
     "musique_psirag_retrieved_passages.jsonl.gz": (
         3372,
-        "03865b556fc539eb",
+        "5140b6d5354e323f",
         ("FC Barcelona", "Warsaw Pact", "The Chosen One (2010 film)"),
     ),
 }

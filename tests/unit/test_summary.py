@@ -170,3 +170,13 @@ def test_rows_of_two_profiles_are_refused() -> None:
 def test_an_unknown_profile_is_refused() -> None:
     with pytest.raises(ConfigError, match="did you mean musique"):
         summarise([replace(RIGHT, profile="musiqe")])
+
+
+def test_struct_em_is_em_over_the_structural_questions_alone() -> None:
+    rows = [replace(RIGHT, type="structural"), replace(HALF, type="structural"), RIGHT, FAILED]
+    struct_em = summarise(rows)["scores"]["struct_em"]
+    assert (struct_em["mean"], struct_em["n"]) == (50.0, 2)
+    assert summarise([*rows, replace(FAILED, type="structural")])["scores"]["struct_em"]["mean"] == pytest.approx(
+        100 / 3
+    )
+    assert "struct_em" not in summarise([RIGHT, HALF, FAILED])["scores"]

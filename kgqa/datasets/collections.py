@@ -1,0 +1,259 @@
+"""KGP's document collections (§8.1): a question's gold documents and sampled negatives, split into passages.
+
+Documents are whole articles where `dataset.corpus` is given: all passages of a title, in order. Otherwise they are the
+questions' own paragraphs: gold ones, then sampled distractors, then other questions' paragraphs if those are too few.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby, islice
+from typing import TypeVar
+
+from kgqa.datasets import corpus
+from kgqa.datasets.base import FileDataset
+from kgqa.datasets.hotpotqa import MISSING
+from kgqa.datasets.splitting import Piece, holding, identity, split
+from kgqa.errors import ConfigError, DataError
+from kgqa.scoring.retrieval import plain
+from kgqa.types import Json, Passage, Question
+
+T = TypeVar("T")
+
+RESERVOIR = 2000  # documents that all questions' negatives are drawn from, so that memory is bounded by them
+WORDS = re.compile(r"\w+")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Collections:
+    documents: int
+    passage_size: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("documents", 1), ("passage_size", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"collection.{name}={getattr(self, name)}: must be at least {least}")
+
+    def over(self, dataset: object) -> Collected:
+        if not isinstance(dataset, FileDataset):
+            name = getattr(dataset, "name", dataset)
+            raise ConfigError(f"collection: dataset={name} is one collection already; leave collection= out")
+        return Collected(self, dataset)
+
+
+@dataclass(frozen=True)
+class Document:
+    """Passages of one title, and what they are split into."""
+
+    paragraphs: tuple[Passage, ...]
+    passage_size: int
+
+    @property
+    def title(self) -> str:
+        return self.paragraphs[0].title
+
+    @cached_property
+    def text(self) -> str:
+        return "\n\n".join(paragraph.text for paragraph in self.paragraphs)
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        return split(self.text, self.passage_size)
+
+    @cached_property
+    def passages(self) -> list[Passage]:
+        return [Passage.of(self.title, piece.text) for piece in self.pieces]
+
+    def holding(self, part: str) -> list[Passage]:
+        """The passages with some of `part`; where it does not stand in the text, the one that shares most words."""
+        if places := holding(self.pieces, self.text, part):
+            return [self.passages[place] for place in places]
+        words = set(WORDS.findall(part.lower()))
+        shared = [len(words.intersection(WORDS.findall(passage.text.lower()))) for passage in self.passages]
+        return [self.passages[shared.index(max(shared))]] if any(shared) else []
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A dataset whose questions come with their split collection as `passages`, documents in a seeded random order.
+
+    `support` is the passages that hold the gold: those of the supporting sentences where the dataset names sentences,
+    else all that the gold paragraphs were split into. Where an article has a gold sentence in other words, or a gold
+    paragraph of another edition, it is the one passage that shares most words with it. A pinned passage is one of the
+    gold documents, and no longer pinned. `support_titles` stay; gold that is nowhere to be found stays in `support` as
+    "missing:<title>".
+    """
+
+    collections: Collections
+    dataset: FileDataset
+
+    @property
+    def documents(self) -> str:
+        """Where documents are from, for the report."""
+        return "the questions' own paragraphs" if self.dataset.corpus is None else "whole articles of dataset.corpus"
+
+    def identity(self) -> Mapping[str, Json]:
+        """Everything beside the questions that can change a collection."""
+        settings = self.collections
+        return {
+            "documents": settings.documents,
+            "passage_size": settings.passage_size,
+            "seed": settings.seed,
+            "splitter": identity(),
+            "corpus": dict(self.dataset.corpus_identity()),
+        }
+
+    def corpus_identity(self) -> Mapping[str, Json]:
+        return {**self.identity(), "questions": self.dataset.sha256}
+
+    def questions(self) -> Iterator[Question]:
+        return self.collect(list(self.dataset.questions()))
+
+    def passages(self) -> Iterator[Passage]:
+        """Those of all collections, each once."""
+        return corpus.distinct(passage for question in self.questions() for passage in question.passages)
+
+    def collect(self, questions: Sequence[Question]) -> Iterator[Question]:
+        """These questions with their collections, one after the other.
+
+        Raises:
+            DataError: a question has neither passages nor gold pages in `dataset.corpus`.
+        """
+        source = _Articles.of(self, questions) if self.dataset.corpus is not None else _Paragraphs(self)
+        wanted = self.collections.documents
+        missing = few = 0
+        for question in questions:
+            gold, support = source.gold(question)
+            draw = random.Random(f"{self.collections.seed} {question.id}")  # noqa: S311 - a sample, no secret
+            documents = [*gold, *islice(source.negatives(question, draw), max(wanted - len(gold), 0))]
+            draw.shuffle(documents)
+            missing += any(id_.startswith(MISSING) for id_ in support)
+            few += len(documents) < wanted
+            yield replace(
+                question,
+                passages=tuple(corpus.distinct(passage for each in documents for passage in each.passages)),
+                support=support,
+                pinned=(),
+                facts=(),
+                decomposition=tuple(replace(hop, passage_id="") for hop in question.decomposition),
+            )
+        for count, what in ((missing, "lack a gold document"), (few, f"have fewer than {wanted} documents")):
+            if count:
+                log.warning("collections: %d of %d questions %s", count, len(questions), what)
+
+
+@dataclass(frozen=True)
+class _Paragraphs:
+    """Every paragraph is a document."""
+
+    collected: Collected
+
+    def gold(self, question: Question) -> tuple[list[Document], frozenset[str]]:
+        """The gold documents and the support of the question."""
+        own = (*question.passages, *question.pinned)
+        if not own:
+            raise DataError(
+                f"question {question.id} came without passages; name a file of articles: dataset.corpus=FILE"
+            )
+        paragraphs = {p.id: p for p in own if p.id in question.support or p in question.pinned}
+        gold = [self._document(paragraph) for paragraph in paragraphs.values()]
+        support = {id_ for each in gold for id_ in _support(each, each.paragraphs, question)}
+        return gold, frozenset(support | {id_ for id_ in question.support if id_.startswith(MISSING)})
+
+    def negatives(self, question: Question, draw: random.Random) -> Iterator[Document]:
+        pinned = {passage.id for passage in question.pinned}
+        own = [p for p in dict.fromkeys(question.passages) if p.id not in question.support | pinned]
+        yield from map(self._document, draw.sample(own, len(own)))
+        taken = {plain(passage.title) for passage in (*question.passages, *question.pinned)}
+        taken |= {plain(title) for title in question.support_titles}
+        others = [document for document in self._reservoir if plain(document.title) not in taken]
+        yield from draw.sample(others, len(others))
+
+    @cached_property
+    def _reservoir(self) -> list[Document]:
+        sampled = _sampled(self.collected.dataset.passages(), self.collected.collections.seed)
+        return [self._document(paragraph) for paragraph in sampled]
+
+    def _document(self, paragraph: Passage) -> Document:
+        return Document((paragraph,), self.collected.collections.passage_size)
+
+
+@dataclass(frozen=True)
+class _Articles:
+    """All passages of a title are a document."""
+
+    by_title: Mapping[str, Document]
+    reservoir: Sequence[str]
+    passage_size: int
+
+    @classmethod
+    def of(cls, collected: Collected, questions: Iterable[Question]) -> _Articles:
+        """Reads the corpus twice: for the titles to sample from, then for the articles that are needed."""
+        titles = (title for title, _ in groupby(plain(passage.title) for passage in collected.dataset.passages()))
+        reservoir = list(dict.fromkeys(_sampled(titles, collected.collections.seed)))
+        needed: dict[str, list[Passage]] = {title: [] for title in reservoir}
+        for question in questions:
+            needed |= {title: [] for title in _gold_titles(question)}
+        for passage in collected.dataset.passages():
+            if (title := plain(passage.title)) in needed:
+                needed[title].append(passage)
+        size = collected.collections.passage_size
+        return cls({t: Document(tuple(found), size) for t, found in needed.items() if found}, reservoir, size)
+
+    def gold(self, question: Question) -> tuple[list[Document], frozenset[str]]:
+        """The same; where the corpus lacks an article, the question's own paragraph is taken for it."""
+        own: dict[str, list[Passage]] = {}
+        for passage in dict.fromkeys((*question.passages, *question.pinned)):
+            if passage.id in question.support or passage in question.pinned:
+                own.setdefault(plain(passage.title), []).append(passage)
+        documents, support = [], set[str]()
+        for title, said in _gold_titles(question).items():
+            paragraphs = tuple(own.get(title, ()))
+            document = self.by_title.get(title) or (Document(paragraphs, self.passage_size) if paragraphs else None)
+            if document is None:
+                support.add(MISSING + said)
+            else:
+                documents.append(document)
+                support |= _support(document, paragraphs, question)
+        return documents, frozenset(support)
+
+    def negatives(self, question: Question, draw: random.Random) -> Iterator[Document]:
+        gold = _gold_titles(question)
+        others = [title for title in self.reservoir if title not in gold]
+        return (self.by_title[title] for title in draw.sample(others, len(others)))
+
+
+def _support(document: Document, gold: Iterable[Passage], question: Question) -> set[str]:
+    """Ids of the document's passages that hold what is gold in these paragraphs."""
+    facts = dict[str, list[str]]()
+    for id_, sentence in question.facts:
+        facts.setdefault(id_, []).append(sentence)
+    parts = (part for paragraph in gold for part in facts.get(paragraph.id, [paragraph.text]))
+    return {passage.id for part in parts for passage in document.holding(part)}
+
+
+def _gold_titles(question: Question) -> dict[str, str]:
+    """Titles of gold and pinned pages in plain form, and as they are written; in a fixed order."""
+    gold = [passage.title for passage in question.passages if passage.id in question.support]
+    titles = [*(passage.title for passage in question.pinned), *gold, *sorted(question.support_titles)]
+    return {plain(title): title for title in reversed(titles)}
+
+
+def _sampled(items: Iterable[T], seed: int) -> list[T]:
+    """At most `RESERVOIR` of the items, each as likely as any other (Vitter's algorithm R)."""
+    draw = random.Random(seed)  # noqa: S311 - a sample, no secret
+    kept: list[T] = []
+    for count, item in enumerate(items):
+        if count < RESERVOIR:
+            kept.append(item)
+        elif (place := draw.randrange(count + 1)) < RESERVOIR:
+            kept[place] = item
+    return kept

@@ -1,0 +1,229 @@
+"""A person's own documents and questions: a folder of text, Markdown, HTML and PDF files, and a JSONL file.
+
+Each line of the questions' file is an object with `question`, and `answer` or `answers` (the first is the answer, the
+others are aliases); and where it is known, `id` (else q1, q2, … by line), `type` ("structural": about a page or table;
+"content"; or any other name), and `support`: a list of documents' titles, or of objects of `title` and `place` ("page
+3", "table 2": of a PDF) or `text` (words that stand in the passages meant).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import BaseModel
+
+from kgqa import hashing
+from kgqa.datasets import corpus, files, pdf, records, splitting
+from kgqa.datasets.html_text import plain_text
+from kgqa.datasets.schema import Gold, checked, parsed
+from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.types import Json, Passage, Question
+
+TEXT, HTML, PDF = (".txt", ".md", ".markdown"), (".html", ".htm"), ".pdf"
+PDF_PACKAGES = ("pdfplumber", "pypdfium2")
+SHOWN = 3  # names in a message
+
+log = logging.getLogger(__name__)
+
+
+class Cited(BaseModel):
+    title: str
+    place: str = ""
+    text: str = ""
+
+
+class Record(Gold):
+    id: str | None = None
+    question: str
+    type: str = ""
+    support: tuple[str | Cited, ...] = ()
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Questions that share one collection: every question's `passages` is the same tuple.
+
+    A document's title is its file's name without the suffix, or its path in the folder where two files share that name.
+    Subfolders are read too, hidden files are not. Documents without any text are left out, with a line that says so.
+    A PDF gives page and table nodes as well, see `kgqa.datasets.pdf`. Support by `text` is the passages that hold it,
+    by `place` the node; by title alone it is any passage of that title.
+    """
+
+    name: str
+    path: str | None
+    kinds: tuple[str, ...]
+    questions_file: str | None
+    passage_size: int
+    profile: str
+    family: str
+    corpus: ClassVar[None] = None  # of files beside the documents there is none
+
+    def __post_init__(self) -> None:
+        known = (*TEXT, *HTML, PDF)
+        for kind in self.kinds:
+            if kind not in known:
+                raise ConfigError(f"dataset.kinds: {kind}: no reader for such files; {nearest(kind, known)}")
+        if self.passage_size < 1:
+            raise ConfigError(f"dataset.passage_size={self.passage_size}: must be at least 1")
+
+    @cached_property
+    def folder(self) -> Path:
+        if self.path is None:
+            raise ConfigError(f"dataset={self.name}: name the folder with your documents: dataset.path=FOLDER")
+        folder = files.given(self.path)
+        if not folder.is_dir():
+            raise DataError(f"dataset.path={self.path}: no such folder; name the folder with your documents")
+        return folder
+
+    @property
+    def file(self) -> Path:
+        """The questions'."""
+        named = self.questions_file
+        file = self.folder / "questions.jsonl" if named is None else files.given(named, "questions_file")
+        if not file.is_file():
+            missing = f"{self.folder}: no questions.jsonl in it" if named is None else f"dataset.questions_file={named}"
+            raise DataError(f"{missing}: no such file; name a file of questions: dataset.questions_file=FILE")
+        return file
+
+    @cached_property
+    def corpus_files(self) -> tuple[Path, ...]:
+        """The documents, by path."""
+        every = sorted(file for file in self.folder.rglob("*") if file.is_file() and not _hidden(file, self.folder))
+        found = tuple(file for file in every if file.suffix.lower() in self.kinds and file != self.file)
+        if not found:
+            raise DataError(f"{self.folder}: no documents in it; put {', '.join(self.kinds)} files there")
+        others = Counter(file.suffix.lower() or file.name for file in every if file not in {*found, self.file})
+        if others:
+            named = ", ".join(f"{count} {suffix}" for suffix, count in sorted(others.items()))
+            log.warning("%s: files of other kinds are left out: %s", self.folder, named)
+        return found
+
+    @property
+    def sha256(self) -> str:
+        both = [hashing.sha256(self.file), self.corpus_identity()]
+        return hashlib.sha256(json.dumps(both, sort_keys=True).encode()).hexdigest()
+
+    def corpus_identity(self) -> Mapping[str, Json]:
+        with_pdfs = any(file.suffix.lower() == PDF for file in self.corpus_files)
+        return {
+            "files": [[title, hashing.remembered_sha256(file)] for title, file in self._titled().items()],
+            "splitter": splitting.identity(),
+            "readers": {package: _version(package) for package in PDF_PACKAGES} if with_pdfs else {},
+            "passage_size": self.passage_size,
+        }
+
+    def questions(self) -> Iterator[Question]:
+        """In file order.
+
+        Raises:
+            DataError: a document cannot be read, or on coming to a broken question, naming its line.
+        """
+        return (question for question in self.read() if question is not None)
+
+    def read(self) -> Iterator[Question | None]:
+        return checked(self._records(), self.file)
+
+    def passages(self) -> Iterator[Passage]:
+        """What is searched: passages and tables of all documents, without whole pages, which would repeat them."""
+        return (passage for passage in self.collection if not passage.place.startswith("page"))
+
+    read_passages = passages
+
+    @cached_property
+    def collection(self) -> tuple[Passage, ...]:
+        """All documents, read once, in order of their paths; each passage once."""
+        read = {title: _read(file, title, self.passage_size) for title, file in self._titled().items()}
+        empty = [title for title, passages in read.items() if not any(passage.text.strip() for passage in passages)]
+        if len(empty) == len(read):
+            raise DataError(f"{self.folder}: no text in {_some(empty)}; scanned documents need text recognition (OCR)")
+        if empty:
+            log.warning("%s: %d of %d documents have no text: %s", self.folder, len(empty), len(read), _some(empty))
+        full = (passage for title, passages in read.items() if title not in empty for passage in passages)
+        return tuple(corpus.distinct(full))
+
+    def _titled(self) -> dict[str, Path]:
+        """Documents by title."""
+        stems = Counter(file.stem for file in self.corpus_files)
+        return {
+            file.stem if stems[file.stem] == 1 else file.relative_to(self.folder).as_posix(): file
+            for file in self.corpus_files
+        }
+
+    def _records(self) -> Iterator[tuple[str, Question | None]]:
+        by_title: dict[str, list[Passage]] = {title: [] for title in self._titled()}
+        for passage in self.collection:
+            by_title[passage.title].append(passage)
+        for number, (where, raw) in enumerate(records.records(self.file), start=1):
+            record = parsed(Record, raw, where)
+            cited = [each if isinstance(each, Cited) else Cited(title=each) for each in record.support]
+            cited += [Cited(title=title) for title in record.supporting_titles]
+            yield (
+                where,
+                Question(
+                    id=record.id or f"q{number}",
+                    text=record.question,
+                    answers=record.golds(where),
+                    passages=self.collection,
+                    support=frozenset(id_ for each in cited for id_ in _support(each, by_title, where)),
+                    support_titles=frozenset(each.title for each in cited),
+                    type=record.type,
+                ),
+            )
+
+
+def _support(cited: Cited, by_title: Mapping[str, Sequence[Passage]], where: str) -> list[str]:
+    """Ids of what is cited; none for a title alone."""
+    if cited.title not in by_title:
+        raise DataError(
+            f"{where}: support: no document has the title {cited.title!r}; {nearest(cited.title, by_title)}"
+        )
+    passages = by_title[cited.title]
+    if cited.place:
+        found = [p.id for p in passages if p.place == cited.place or p.place.startswith(f"{cited.place} page")]
+    else:
+        words = " ".join(cited.text.split())
+        found = [p.id for p in passages if words and not p.place and words in " ".join(p.text.split())]
+    if not found and (sought := cited.place or cited.text):
+        raise DataError(f"{where}: support: {sought!r} is not in {cited.title!r}; correct it, or give the title alone")
+    return found
+
+
+def _read(file: Path, title: str, size: int) -> Sequence[Passage]:
+    if file.suffix.lower() == PDF:
+        return pdf.read(file, title, size)
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        byte = error.object[error.start]
+        raise DataError(f"{file}:{line}: not UTF-8 (byte 0x{byte:02x}); convert the file to UTF-8") from None
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror}; take it out of the folder") from None
+    if file.suffix.lower() in HTML:
+        text = plain_text(text)
+    return [Passage.of(title, piece.text) for piece in splitting.split(text, size)]
+
+
+def _hidden(file: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
+
+
+def _some(titles: Sequence[str]) -> str:
+    more = f" and {len(titles) - SHOWN} more" if len(titles) > SHOWN else ""
+    return ", ".join(titles[:SHOWN]) + more
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        raise ConfigError("PDFs need pdfplumber; pip install 'kgqa[pdf]'") from None

@@ -1,0 +1,57 @@
+"""Texts to passages of a given length, at the ends of sentences where they fit: KGP's 250 characters (§8.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from kgqa.errors import ConfigError
+
+PACKAGE = "semantic-text-splitter"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a text: `text[start : start + len(piece.text)]`, without blanks at its ends."""
+
+    start: int
+    text: str
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+def split(text: str, size: int) -> list[Piece]:
+    """Stretches of at most `size` characters, in order; nothing but blanks is between them.
+
+    As many whole sentences (Unicode's rules) as fit, or whole paragraphs; a longer sentence is cut between words, a
+    longer word between characters.
+    """
+    return [Piece(start, piece) for start, piece in _splitter(size).chunk_indices(text)]
+
+
+def holding(pieces: Sequence[Piece], text: str, part: str) -> list[int]:
+    """Places of the pieces of `text` that hold some of `part`, where it first stands there; none if it does not."""
+    start = text.find(part) if part else -1
+    end = start + len(part)
+    return [place for place, piece in enumerate(pieces) if start >= 0 and piece.start < end and start < piece.end]
+
+
+def identity() -> str:
+    """The splitter and its version, which decides where passages end."""
+    try:
+        return f"{PACKAGE} {version(PACKAGE)}"
+    except PackageNotFoundError:
+        raise ConfigError(f"splitting documents needs {PACKAGE}; pip install 'kgqa[documents]'") from None
+
+
+@cache
+def _splitter(size: int) -> Any:
+    identity()
+    from semantic_text_splitter import TextSplitter
+
+    return TextSplitter(size)
