@@ -92,6 +92,17 @@ class Triples(Call[tuple[Triple, ...]]):
     passage: Passage
 
 
+@dataclass(frozen=True, slots=True)
+class Neighbours(Call[tuple[Passage, ...]]):
+    """The passages that share an edge with `passage` in the experiment's graph, in the pool's order; never itself.
+
+    `pool`: the graph is that of these passages alone; None: of the whole corpus.
+    """
+
+    passage: Passage
+    pool: tuple[Passage, ...] | None = None
+
+
 ModelCall = Generate | Choose
 ModelReply = Completion | Choice
 

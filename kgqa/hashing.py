@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,6 +16,11 @@ def sha256(file: Path) -> str:
         while block := source.read(BLOCK):
             hashed.update(block)
     return hashed.hexdigest()
+
+
+def of_ids(ids: Iterable[str]) -> str:
+    """16 hex digits of the ids in their order: what names a collection of passages."""
+    return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:16]
 
 
 def remembered_sha256(file: Path) -> str:

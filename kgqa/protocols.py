@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
-from kgqa.calls import ModelCall, ModelReply, Program, Rank, Search
+from kgqa.calls import ModelCall, ModelReply, Neighbours, Program, Rank, Search
 from kgqa.types import Answer, Json, Passage, Question, Triple
 
 
@@ -25,14 +25,15 @@ class Dataset(Protocol):
         ...
 
 
-Need = Literal["model", "triples", "search", "pool", "ranker", "reranker"]
+Need = Literal["model", "triples", "search", "pool", "graph", "ranker", "reranker"]
 
 
 class Method(Protocol):
     """A program per question. `uses`: what it asks; only that is built, and named in the run's identity.
 
     "model": all but those that only retrieve. "triples": the run extracts them before it starts the method. "search":
-    it opens an index, or builds a small one. "pool": it searches pools alone, so that no corpus is needed.
+    it opens an index, or builds a small one. "pool": it searches pools alone, so that no corpus is needed. "graph": it
+    links the passages of its questions before it starts the method.
     """
 
     @property
@@ -163,5 +164,43 @@ class TripleSource(Protocol):
 
         Raises:
             DataError: the passage was never extracted.
+        """
+        ...
+
+
+class NeighbourSource(Protocol):
+    """Passage graphs by pool."""
+
+    def neighbours(self, call: Neighbours) -> tuple[Passage, ...]:
+        """In the pool's order, each once, the passage itself left out; empty where nothing links it.
+
+        Raises:
+            DataError: the pool does not hold the passage, or its graph on disk is damaged.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedRun:
+    """What an experiment tracker is told: settings as text, figures that are numbers, files to copy."""
+
+    name: str
+    parameters: Mapping[str, str]
+    metrics: Mapping[str, float]
+    files: tuple[Path, ...]
+
+
+class Tracker(Protocol):
+    """Takes a copy of a finished run."""
+
+    def check(self) -> None:
+        """Raises ConfigError when its package is not installed."""
+        ...
+
+    def log(self, run: TrackedRun) -> str:
+        """Where it is kept now, for a person.
+
+        Raises:
+            TrackerError: it took nothing, or not all.
         """
         ...

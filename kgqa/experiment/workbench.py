@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
-from kgqa.calls import Call, Choose, CountTokens, Generate, Program, Rank, Search, Triples
+from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Program, Rank, Search, Triples
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.models import Engines
-from kgqa.protocols import BatchEngine, Engine, Index, Ranker, StreamingEngine, TripleSource
+from kgqa.protocols import BatchEngine, Engine, Index, NeighbourSource, Ranker, StreamingEngine, TripleSource
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import Ledger, total
 from kgqa.runtime.scheduler import Finished, Record, Scheduler
@@ -23,13 +23,15 @@ T = TypeVar("T")
 class Workbench:
     """Runs programs with the experiment's engines, rankers, index and triples.
 
-    rankers: built when first asked for, by the name of their group. `triples` and `index` are set by whoever has them.
+    rankers: built when first asked for, by the name of their group. `triples`, `index` and `graphs` are set by whoever
+    has them.
     """
 
     def __init__(self, cache: CallCache, engines: Engines, rankers: Callable[[str], Ranker]) -> None:
         self.engines, self.rankers = engines, rankers
         self.triples: TripleSource | None = None
         self.index: Index | None = None
+        self.graphs: NeighbourSource | None = None
         self.cache = cache
         self._services: dict[tuple[str, int], Service] = {}
         self._asked: dict[int, tuple[Engine, Streams | Waves]] = {}  # the engines among them
@@ -110,6 +112,9 @@ class Workbench:
             case Triples() if self.triples is not None:
                 triples = self.triples.triples
                 return self._service("triples", self.triples, lambda: Instant(self._done, lambda c: triples(c.passage)))
+            case Neighbours() if self.graphs is not None:
+                neighbours = self.graphs.neighbours
+                return self._service("neighbours", self.graphs, lambda: Instant(self._done, neighbours))
         raise ConfigError(f"nothing in this configuration answers {type(call).__name__}")
 
     def _service(self, kind: str, owner: object, make: Callable[[], Service]) -> Service:

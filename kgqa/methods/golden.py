@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.errors import DataError
-from kgqa.methods.reader import passages_text, read
+from kgqa.methods.reader import TEMPLATES, ZeroShot, numbered, passages_text, read
 from kgqa.protocols import Need
 from kgqa.types import Answer, Question
 
 
 @dataclass(frozen=True)
 class Golden:
+    reader: ZeroShot
     max_answer_tokens: int
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
@@ -24,4 +25,6 @@ class Golden:
         gold = {passage.id: passage for passage in question.passages if passage.id in question.support}
         if not gold:
             raise DataError(f"question {question.id}: no passage is marked as supporting; method=golden needs one")
-        return await read(question, passages_text(gold.values()), tuple(gold), self.max_answer_tokens)
+        short = self.reader == "short"
+        context = numbered(passage.text for passage in gold.values()) if short else passages_text(gold.values())
+        return await read(question, context, tuple(gold), self.max_answer_tokens, TEMPLATES[self.reader])

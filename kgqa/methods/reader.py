@@ -1,12 +1,19 @@
-"""The reader that all methods of the TRACE paper share (§3.4, Fig. 7): zero-shot, greedy, only the answer."""
+"""The readers that all methods of a paper share: TRACE's (§3.4, Fig. 7) and KGP's (supplement 8.9).
+
+Both are zero-shot and greedy, and say only the answer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from kgqa.calls import CountTokens, Generate
 from kgqa.prompting import render
 from kgqa.types import Answer, Passage, Question
+
+ZeroShot = Literal["zero_shot", "short"]
+TEMPLATES: dict[ZeroShot, str] = {"zero_shot": "reader/answer", "short": "kgp/answer"}
 
 
 def passages_text(passages: Iterable[Passage]) -> str:
@@ -14,7 +21,14 @@ def passages_text(passages: Iterable[Passage]) -> str:
     return "\n\n".join(f"Title: {passage.title}\n{passage.text}" for passage in passages)
 
 
-async def read(question: Question, context: str, evidence: tuple[str, ...], max_tokens: int) -> Answer:
+def numbered(contexts: Iterable[str]) -> str:
+    """Contexts as KGP's reader sees them, a line or more for each."""
+    return "\n".join(f"{number}: {context}" for number, context in enumerate(contexts, start=1))
+
+
+async def read(
+    question: Question, context: str, evidence: tuple[str, ...], max_tokens: int, template: str = "reader/answer"
+) -> Answer:
     """Answer from the context, or from the model's memory where the context is empty.
 
     The answer is the first line of the reply without blanks around it; quotes and full stops are left to the
@@ -26,7 +40,7 @@ async def read(question: Question, context: str, evidence: tuple[str, ...], max_
     Raises:
         PromptTooLong: nothing is cut, as the paper does not say that it cuts; this becomes the question's error.
     """
-    reply = await Generate(render("reader/answer", question=question.text, context=context), max_tokens)
+    reply = await Generate(render(template, question=question.text, context=context), max_tokens)
     text, _, further = reply.text.strip().partition("\n")
     flags = {"empty_answer": not text, "truncated_answer": reply.finish == "length" and not further}
     return Answer(

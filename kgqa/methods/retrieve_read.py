@@ -37,8 +37,8 @@ class RetrieveRead:
             raise ConfigError(f"method.max_answer_tokens={self.max_answer_tokens}: must be at least 1")
         if self.titles < 0:
             raise ConfigError(f"method.titles={self.titles}: must be at least 0")
-        if self.scope == "none" and self.reader == "zero_shot":
-            raise ConfigError("method.scope=none: method.reader=zero_shot then is method=no_context")
+        if self.scope == "none" and self.reader in ("zero_shot", "short"):
+            raise ConfigError(f"method.scope=none: method.reader={self.reader} then is method=no_context")
         _ = self.retriever
 
     @cached_property

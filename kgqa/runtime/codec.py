@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kgqa.calls import Call, Choose, CountTokens, Generate, Rank, Search, Triples
+from kgqa import hashing
+from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Rank, Search, Triples
 from kgqa.types import Choice, Completion, Json, Passage, Prompt, Triple, Usage
 
 
@@ -57,7 +58,17 @@ def call_json(call: Call[Any]) -> dict[str, Json]:
             return {"call": "search", "query": call.query, "k": call.k, "titles": titles, "pool": pool}
         case Triples():
             return {"call": "triples", "passage_id": call.passage.id}
+        case Neighbours():
+            within = None if call.pool is None else hashing.of_ids(each.id for each in call.pool)
+            return {"call": "neighbours", "passage_id": call.passage.id, "pool": within}
     raise TypeError(f"no JSON form for {type(call).__name__}")
+
+
+def traced_reply_json(call: Call[Any], reply: object) -> Json:
+    """As `reply_json`, but neighbours by their ids alone: those of a dense graph would fill a trace with one text."""
+    if isinstance(call, Neighbours) and isinstance(reply, tuple):
+        return [passage.id for passage in reply]
+    return reply_json(reply)
 
 
 def reply_json(reply: object) -> Json:
@@ -108,5 +119,6 @@ def _item_json(item: object) -> Json:
             return [item.head, item.relation, item.tail]
         case Passage():
             sentences = {"sentences": list(item.sentences)} if item.sentences else {}
-            return {"id": item.id, "title": item.title, "text": item.text, **sentences}
+            place = {"place": item.place} if item.place else {}
+            return {"id": item.id, "title": item.title, "text": item.text, **sentences, **place}
     return item

@@ -58,11 +58,14 @@ class Ledger:
     queue_seconds: float = 0.0  # that paid calls waited for their engines, all together
     answered: Counter[str] = field(default_factory=Counter)  # every kind of call
     hits: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)  # of calls that ask no model, those from the cache left out
 
     def add(self, record: Record) -> None:
         kind = type(record.call).__name__
         self.answered[kind] += 1
         self.hits[kind] += record.cached
+        if record.seconds:
+            self.seconds[kind] = self.seconds.get(kind, 0.0) + record.seconds
         if isinstance(record.call, Generate | Choose):
             self.method.setdefault(record.call.role, Cost()).add(record)
             if not record.cached:

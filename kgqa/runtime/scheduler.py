@@ -31,6 +31,7 @@ class Record:
     reply: Any
     cached: bool
     queued: float = 0.0  # seconds it waited for its engine
+    seconds: float = 0.0  # of work, where it is no model's, see `Reply`
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ class Scheduler:
         task, path, call = self._waiting.pop(reply.ticket)
         if isinstance(reply.value, (EngineDied, UsageError)):
             raise reply.value
-        record = Record(path, call, reply.value, reply.cached, reply.queued)
+        record = Record(path, call, reply.value, reply.cached, reply.queued, reply.seconds)
         task.root.records.append(record)
         if self.on_record:
             self.on_record(record)

@@ -39,6 +39,7 @@ class Reply(NamedTuple):
     value: Any  # an exception is raised in the program
     cached: bool  # nothing was paid for it: found in the cache, or asked by another program at the same time
     queued: float = 0.0  # seconds between asking and the start of the work; 0 for a cached reply
+    seconds: float = 0.0  # the work itself where it is no model's; calls answered together share it equally
 
 
 Done = SimpleQueue[Reply]
@@ -68,11 +69,12 @@ class Instant:
         self._done, self._answer = done, answer
 
     def submit(self, request: Request) -> None:
+        started = time.monotonic()
         try:
             value = self._answer(request.call)
         except KgqaError as error:
             value = error
-        self._done.put(Reply(request.ticket, value, cached=False))
+        self._done.put(Reply(request.ticket, value, cached=False, seconds=time.monotonic() - started))
 
     def flush(self) -> None:
         """Nothing is ever held."""
@@ -104,8 +106,11 @@ class _Asked:
         self._done.put(Reply(request.ticket, reply_from_json(request.call, value), cached=True))
         return False
 
-    def finish(self, answered: Sequence[tuple[Request, Any]], started: float) -> None:
-        """Commit replies, then hand them on. Errors are handed on and not kept. `started`: when work on them began."""
+    def finish(self, answered: Sequence[tuple[Request, Any]], started: float, seconds: float = 0.0) -> None:
+        """Commit replies, then hand them on. Errors are handed on and not kept.
+
+        started: when work on them began. seconds: see `Reply`.
+        """
         try:
             self._cache.put(
                 (self._keys[request.ticket], reply_json(reply))
@@ -117,7 +122,7 @@ class _Asked:
         for request, reply in answered:
             with self._lock:
                 waiting = self._flight.pop(self._keys.pop(request.ticket))
-            self._done.put(Reply(request.ticket, reply, cached=False, queued=started - request.since))
+            self._done.put(Reply(request.ticket, reply, cached=False, queued=started - request.since, seconds=seconds))
             for asker in waiting[1:]:
                 self._done.put(Reply(asker.ticket, reply, cached=True))
 
@@ -290,5 +295,5 @@ class Worker:
             return
         self.busy, started = len(taken), time.monotonic()
         replies = self._answer([request.call for request in taken])
-        self.busy = 0
-        self._asked.finish(list(zip(taken, replies, strict=True)), started)
+        self.busy, seconds = 0, (time.monotonic() - started) / len(taken)
+        self._asked.finish(list(zip(taken, replies, strict=True)), started, seconds)

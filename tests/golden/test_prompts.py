@@ -18,7 +18,7 @@ from kgqa.calls import Call, Generate, Program
 from kgqa.demonstrations import ChainDemonstration, DocumentDemonstration, Selection, ThoughtDemonstration
 from kgqa.methods.few_shot import Case as FewShotCase
 from kgqa.methods.few_shot import FewShot, Written
-from kgqa.methods.reader import passages_text
+from kgqa.methods.reader import numbered, passages_text
 from kgqa.methods.trace import Case, Chain, Trace, Unit
 from kgqa.prompting import render
 from kgqa.types import Completion, Passage, Prompt
@@ -58,6 +58,11 @@ def selection_prompt(steps: int, may_stop: bool = True, chosen: str = COMPOSER) 
     return method.selection_prompt(Case(QUESTION, tuple(units), (CHAIN,)), Chain(tuple(units[:steps])), units[steps:])
 
 
+EVIDENCE = {
+    "question": "When was the painter of Low Tide with Nets born?",
+    "evidence": "Low Tide with Nets is a painting of 1881 by Oddny Tveråskar.",
+    "next": "Oddny Tveråskar was born on 17 June 1859.",
+}
 THOUGHT = ThoughtDemonstration(
     "When was the painter of Low Tide with Nets born?",
     "17 June 1859",
@@ -91,6 +96,13 @@ PROMPTS = {
     "few_shot_direct": case_prompt(FewShotCase(QUESTION, PASSAGES, "direct")),
     "few_shot_instructed": case_prompt(FewShotCase(QUESTION, (), "cot"), instructed=True, distractors=None),
     "few_shot_titles": few_shot_prompt(lambda few_shot: few_shot.titles(QUESTION, PASSAGES[:1], 3, 100)),
+    "kgp_evidence": render("kgp/evidence", examples=[EVIDENCE], question=QUESTION, evidence=PASSAGES[0].text),
+    "kgp_evidence_t5": render(
+        "kgp/evidence_t5", instruction="What is missing?", question=QUESTION, evidence=PASSAGES[0].text
+    ),
+    "kgp_classify": render("kgp/classify", question="What does table 2 on page 3 say of Fauskenes?"),
+    "kgp_answer": render("kgp/answer", question=QUESTION, context=numbered(passage.text for passage in PASSAGES)),
+    "kgp_answer_no_context": render("kgp/answer", question=QUESTION, context=""),
     "reader_documents": render("reader/answer", question=QUESTION, context=passages_text(PASSAGES)),
     "reader_triples": render("reader/answer", question=QUESTION, context=f"{COMPOSER}\n{BIRTHPLACE}"),
     "reader_no_context": render("reader/answer", question=QUESTION, context=""),

@@ -37,7 +37,7 @@ def answer(
 
 
 def test_no_context_shows_the_question_alone() -> None:
-    result, call = answer(NoContext(25), Completion(" T2"))
+    result, call = answer(NoContext("zero_shot", 25), Completion(" T2"))
     assert result == Answer("T2", context_tokens=0)
     assert "ontext" not in call.prompt.messages[0].content
     assert call.max_tokens == 25
@@ -53,7 +53,7 @@ def test_all_documents_are_shown_in_their_original_order() -> None:
 
 
 def test_golden_shows_the_supporting_passages_in_their_original_order() -> None:
-    result, call = answer(Golden(25), Completion("T2"))
+    result, call = answer(Golden("zero_shot", 25), Completion("T2"))
     assert "Title: T1\ntext 1\n\nTitle: T2\ntext 2" in call.prompt.messages[0].content
     assert "T0" not in call.prompt.messages[0].content
     assert result.evidence == (PASSAGES[1].id, PASSAGES[2].id)
@@ -61,7 +61,7 @@ def test_golden_shows_the_supporting_passages_in_their_original_order() -> None:
 
 def test_golden_refuses_a_question_without_support() -> None:
     with pytest.raises(DataError, match="question q1: no passage is marked as supporting; method=golden needs one"):
-        answer(Golden(25), Completion("T2"), replace(QUESTION, support=frozenset({"elsewhere"})))
+        answer(Golden("zero_shot", 25), Completion("T2"), replace(QUESTION, support=frozenset({"elsewhere"})))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_golden_refuses_a_question_without_support() -> None:
     ],
 )
 def test_the_answer_is_the_first_line_of_the_reply(completion: Completion, text: str, flags: dict[str, int]) -> None:
-    result, _ = answer(NoContext(25), completion)
+    result, _ = answer(NoContext("zero_shot", 25), completion)
     assert (result.text, result.flags) == (text, flags)
 
 
@@ -84,6 +84,6 @@ def test_a_prompt_that_is_too_long_is_the_questions_error() -> None:
         answer(AllDocuments(25), PromptTooLong(9000, 8192))
 
 
-@pytest.mark.parametrize("method", [NoContext(25), AllDocuments(25), Golden(25)])
+@pytest.mark.parametrize("method", [NoContext("zero_shot", 25), AllDocuments(25), Golden("zero_shot", 25)])
 def test_baselines_ask_nothing_but_a_model(method: Method) -> None:
     assert method.uses == {"model"}

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kgqa.calls import Call, Choose, CountTokens, Generate, Rank, Search
-from kgqa.runtime.codec import call_key, reply_from_json, reply_json
+from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Rank, Search
+from kgqa.runtime.codec import call_json, call_key, reply_from_json, reply_json, traced_reply_json
 from kgqa.types import Choice, Completion, Message, Passage, Prompt, Usage
 
 PROMPT = Prompt("trace/select", (Message("system", "s"), Message("user", "u")), prefill="p")
@@ -54,3 +54,12 @@ def test_the_role_and_the_name_of_the_template_are_not() -> None:
 )
 def test_a_reply_survives_the_cache(call: Call[object], reply: object) -> None:
     assert reply_from_json(call, reply_json(reply)) == reply
+
+
+def test_neighbours_are_traced_by_ids_and_their_pool_by_a_hash() -> None:
+    pool = tuple(Passage.of(f"T{number}", "text") for number in range(100))
+    call = Neighbours(pool[0], pool)
+    assert len(str(call_json(call))) < 200
+    assert call_json(call) != call_json(Neighbours(pool[0], pool[:99]))
+    assert traced_reply_json(call, pool[1:3]) == [pool[1].id, pool[2].id]
+    assert traced_reply_json(Search("q", 2), pool[1:2]) == reply_json(pool[1:2])

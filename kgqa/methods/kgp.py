@@ -1,0 +1,218 @@
+"""Knowledge graph prompting (KGP: Wang et al., AAAI 2024): an agent walks from passage to passage through their graph.
+
+Algorithm 1: TF-IDF finds seed passages; for each path in the queue the agent says which evidence is needed next, and
+the neighbours that match it best lengthen the path. Questions about pages and tables are answered from these (§4).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from kgqa.calls import Generate, Neighbours, Rank, Search, gather
+from kgqa.errors import ConfigError, PromptTooLong
+from kgqa.methods.reader import numbered, read
+from kgqa.methods.replies import counted
+from kgqa.methods.retrieve_only import Scope, Searched
+from kgqa.methods.structure import nodes_at, ordinary, places_named, structural
+from kgqa.prompting import render
+from kgqa.protocols import Need
+from kgqa.types import Answer, Json, Passage, Question
+
+Path = tuple[Passage, ...]  # passages visited one after the other, a seed first
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One visit to the graph: from a path's last passage to the best of its neighbours."""
+
+    path: Path
+    candidates: tuple[Passage, ...]  # its neighbours that are not on the path
+    evidence: str  # what was looked for; "" for an agent that writes nothing
+    chosen: tuple[Passage, ...]  # best first
+
+
+@dataclass(slots=True)
+class Course:
+    """How the traversal went so far."""
+
+    seeds: tuple[Passage, ...] = ()
+    steps: list[Step] = field(default_factory=list)
+    flags: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Kgp:
+    """Fields as in conf/method/kgp.yaml, which cites the source of each value."""
+
+    agent: Literal["llm", "t5", "mdr", "tfidf", "random"]
+    scope: Searched
+    seeds: int
+    branching: int
+    hops: int
+    budget: int
+    structure: bool
+    max_evidence_tokens: int
+    max_answer_tokens: int
+    instruction: str
+    examples_from: tuple[Mapping[str, Json], ...]
+    seed: int
+
+    def __post_init__(self) -> None:
+        counts = ("seeds", "branching", "hops", "budget", "max_evidence_tokens", "max_answer_tokens")
+        for name in counts:
+            if getattr(self, name) < 1:
+                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        needs: set[Need] = {"model", "graph", "search" if self.scope == "corpus" else "pool"}
+        return frozenset(needs | ({"ranker"} if self.agent in ("llm", "t5", "mdr") else set()))
+
+    async def answer(self, question: Question) -> Answer:
+        """Evidence: the passages of the paths in their order, each once; of a structural question its pages and tables.
+
+        Figures: seeds, steps, paths, visited (distinct passages), neighbours (mean of a step). Flags: `no_seeds`,
+        `no_neighbours` and `empty_evidence`, `repeated_evidence`, `cut_reply` for each step; `context_cut`;
+        `structural`, `unknown_place` where the pages or tables named are not there; those of the reader.
+        """
+        if self.structure and (nodes := structural(question.passages)):
+            reply = await Generate(render("kgp/classify", question=question.text), self.max_evidence_tokens, ("\n\n",))
+            places = places_named(reply.text)
+            if found := nodes_at(places, of_documents_named(question.text, nodes)):
+                return await self.read_places(question, found)
+            flags = Counter(unknown_place=int(bool(places)))
+            return await self.walk(question, flags)
+        return await self.walk(question, Counter())
+
+    async def walk(self, question: Question, flags: Counter[str]) -> Answer:
+        """A question about content: Algorithm 1, then the reader."""
+        course = Course(flags=flags)
+        paths = await self.traverse(question, course)
+        answer = await self.read_paths(question, paths, course)
+        visited = {passage.id: None for path in paths for passage in path}
+        candidates = [len(step.candidates) for step in course.steps]
+        figures = {
+            "seeds": len(course.seeds),
+            "steps": len(course.steps),
+            "paths": len(paths),
+            "visited": len(visited),
+            "neighbours": sum(candidates) / len(candidates) if candidates else 0.0,
+        }
+        flags = course.flags + Counter(answer.flags)
+        notes = {"traversal": _note(self.agent, course, paths)}
+        return replace(answer, evidence=tuple(visited), flags=counted(**flags), figures=figures, notes=notes)
+
+    async def traverse(self, question: Question, course: Course) -> list[Path]:
+        """Algorithm 1. Paths that cannot grow stay as they are; `budget` bounds the passages visited after the seeds.
+
+        Paths at the head of the queue do not depend on each other, so their steps are asked for side by side.
+        """
+        scope = Scope(pool=ordinary(question.passages)) if self.scope == "own" else Scope()
+        course.seeds = ordinary(await scope.search(question.text, self.seeds))  # line 1
+        course.flags["no_seeds"] += not course.seeds
+        queue, ended, visited = deque[Path]((seed,) for seed in course.seeds), list[Path](), 0  # lines 2 to 4
+        while queue and visited < self.budget:  # line 5
+            ahead = min(len(queue), -(-(self.budget - visited) // self.branching))
+            heads = [queue.popleft() for _ in range(ahead)]  # line 6
+            for step in await gather(*(self.step(question, path, scope, course.flags) for path in heads)):  # line 7
+                course.steps.append(step)
+                chosen = step.chosen[: self.budget - visited]  # lines 10 to 12
+                visited += len(chosen)
+                grown = [(*step.path, passage) for passage in chosen]  # lines 8 and 9
+                (queue if len(step.path) + 1 < self.hops else ended).extend(grown)
+                if not grown:
+                    ended.append(step.path)
+        return ended + list(queue)
+
+    async def step(self, question: Question, path: Path, scope: Scope, flags: Counter[str]) -> Step:
+        """Equation 1: the `branching` neighbours that match best what the agent says is needed next."""
+        on_path = {passage.id for passage in path}
+        around = ordinary(await Neighbours(path[-1], scope.pool))
+        candidates = tuple(passage for passage in around if passage.id not in on_path)
+        if not candidates:
+            flags["no_neighbours"] += 1
+            return Step(path, (), "", ())
+        if self.agent == "random":
+            chance = random.Random(f"{self.seed}/{question.id}/{'/'.join(p.id for p in path)}")  # noqa: S311
+            return Step(path, candidates, "", tuple(chance.sample(candidates, min(self.branching, len(candidates)))))
+        if self.agent == "tfidf":
+            return Step(path, candidates, "", await Search(question.text, self.branching, pool=candidates))
+        evidence = await self.evidence(question, path, flags)
+        scores = await Rank(evidence, tuple(map(wording, candidates)))
+        order = sorted(range(len(candidates)), key=lambda place: -scores[place])[: self.branching]
+        return Step(path, candidates, evidence, tuple(candidates[place] for place in order))
+
+    async def evidence(self, question: Question, path: Path, flags: Counter[str]) -> str:
+        """What the agent looks for after these passages; the question where it writes nothing.
+
+        `mdr` writes nothing: question and passages themselves are what the encoder compares.
+        """
+        so_far = " ".join(map(wording, path))
+        if self.agent == "mdr":
+            return f"{question.text} {so_far}"
+        given = {"question": question.text, "evidence": so_far}
+        if self.agent == "t5":
+            prompt = render("kgp/evidence_t5", instruction=self.instruction, **given)
+        else:
+            prompt = render("kgp/evidence", examples=self.examples_from, **given)
+        reply = await Generate(prompt, self.max_evidence_tokens, ("\n\n", "\nQuestion:"), role="agent")
+        written = " ".join(reply.text.split())
+        flags["cut_reply"] += reply.finish == "length"
+        flags["empty_evidence"] += not written
+        flags["repeated_evidence"] += bool(written) and written in (question.text, *map(wording, path))
+        flags.update(reply.flags)
+        return written or question.text
+
+    async def read_paths(self, question: Question, paths: Sequence[Path], course: Course) -> Answer:
+        """A numbered context for each path; the last ones are left out where the prompt is too long for the model."""
+        contexts = numbered("\n".join(map(wording, path)) for path in paths)
+        try:
+            return await read(question, contexts, (), self.max_answer_tokens, "kgp/answer")
+        except PromptTooLong as error:
+            if len(paths) < 2:
+                raise
+            kept = min(len(paths) - 1, len(paths) * error.limit // error.tokens)
+        course.flags["context_cut"] = 1
+        return await self.read_paths(question, paths[: max(1, kept)], course)
+
+    async def read_places(self, question: Question, nodes: Sequence[Passage]) -> Answer:
+        """A question about structure: each page as its text, each table as Markdown, under its name."""
+        context = "\n\n".join(f"{node.title}, {node.place}:\n{node.text}" for node in nodes)
+        evidence = tuple(node.id for node in nodes)
+        answer = await read(question, context, evidence, self.max_answer_tokens, "kgp/answer")
+        return replace(answer, flags={**answer.flags, "structural": 1}, notes={"places": [n.place for n in nodes]})
+
+
+def of_documents_named(question: str, nodes: Sequence[Passage]) -> tuple[Passage, ...]:
+    """The nodes of the documents whose titles stand in the question; of all where it names none."""
+    asked = _plain(question)
+    named = tuple(node for node in nodes if node.title.strip() and f" {_plain(node.title)} " in f" {asked} ")
+    return named or tuple(nodes)
+
+
+def wording(passage: Passage) -> str:
+    """What stands for a passage: its text, or its title where it has none."""
+    return passage.text if passage.text.strip() else passage.title
+
+
+def _plain(text: str) -> str:
+    return " ".join("".join(letter if letter.isalnum() else " " for letter in text.casefold()).split())
+
+
+def _note(agent: str, course: Course, paths: Sequence[Path]) -> Json:
+    """The traversal for the trace, passages by id."""
+    steps = [
+        {
+            "path": [passage.id for passage in step.path],
+            "neighbours": len(step.candidates),
+            "evidence": step.evidence,
+            "chosen": [passage.id for passage in step.chosen],
+        }
+        for step in course.steps
+    ]
+    seeds = [passage.id for passage in course.seeds]
+    return {"agent": agent, "seeds": seeds, "steps": steps, "paths": [[p.id for p in path] for path in paths]}

@@ -1,0 +1,1 @@
+"""Passage graphs (KGP: Wang et al., AAAI 2024, §3): how passages are linked, and where the graphs are kept."""

@@ -1,0 +1,340 @@
+"""KGP with scripted replies: Algorithm 1, its agents, questions about pages and tables, and what models write wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
+from kgqa.errors import ConfigError, PromptTooLong
+from kgqa.experiment.building import build
+from kgqa.experiment.configuration import compose
+from kgqa.methods.structure import Place, nodes_at, places_named
+from kgqa.types import Answer, Completion, Passage, Question
+from tests.driver import drive
+
+OPERA = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt.")
+COMPOSER = Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauskenes.")
+TOWN = Passage.of("Fauskenes", "Fauskenes is a town on the Tveit fjord.")
+FJORD = Passage.of("Tveit", "The Tveit is a fjord of 20 kilometres.")
+POOL = (OPERA, COMPOSER, TOWN, FJORD)
+EDGES = {OPERA.id: (COMPOSER, FJORD), COMPOSER.id: (OPERA, TOWN), TOWN.id: (COMPOSER, FJORD), FJORD.id: (OPERA, TOWN)}
+QUESTION = Question("q", "In which town was the composer of The Herring Queen born?", ("Fauskenes",), POOL)
+Writes = Callable[[Generate], Completion]
+
+
+class World:
+    """Answers a program: two seeds, the edges above, and a ranker that likes what stands first in the alphabet."""
+
+    def __init__(self, write: Writes | None = None, edges: Mapping[str, tuple[Passage, ...]] | None = None) -> None:
+        self.write = write or (lambda call: Completion(" Asbjarne Lyngholt was born in Oslo."))
+        self.edges = EDGES if edges is None else edges
+        self.calls: list[Call[Any]] = []
+
+    def __call__(self, call: Call[Any]) -> Any:
+        self.calls.append(call)
+        match call:
+            case Generate():
+                try:
+                    return self.write(call) if call.prompt.name != "kgp/answer" else self.read(call)
+                except PromptTooLong as error:
+                    return error
+            case Search():
+                return (call.pool or POOL)[: min(call.k, 2)]
+            case Neighbours():
+                assert call.pool == tuple(p for p in QUESTION.passages if not p.place) or call.pool is None
+                return self.edges.get(call.passage.id, ())
+            case Rank():
+                return tuple(-float(sorted(call.texts).index(text)) for text in call.texts)
+            case CountTokens():
+                return len(call.text.split())
+        raise AssertionError(call)
+
+    def read(self, call: Generate) -> Completion:
+        return Completion(" Fauskenes")
+
+    def made(self, kind: type) -> list[Any]:
+        return [call for call in self.calls if isinstance(call, kind)]
+
+    def asked(self, template: str) -> list[str]:
+        return [call.prompt.messages[0].content for call in self.made(Generate) if call.prompt.name == template]
+
+
+def walk(world: World, *overrides: str, question: Question = QUESTION) -> Answer:
+    config = compose(["method=kgp", *(f"method.{override}" for override in overrides)])
+    answer: Answer = drive(build(config["method"], "method").answer(question), world)
+    return answer
+
+
+def test_each_seed_grows_by_the_neighbours_that_match_the_evidence() -> None:
+    world = World()
+    answer = walk(world, "branching=1")
+    traversal = answer.notes["traversal"]
+    assert traversal["seeds"] == [OPERA.id, COMPOSER.id]
+    assert traversal["paths"] == [[OPERA.id, COMPOSER.id], [COMPOSER.id, TOWN.id]]
+    assert answer.text == "Fauskenes"
+    assert answer.evidence == (OPERA.id, COMPOSER.id, TOWN.id)
+    assert answer.figures == {"seeds": 2, "steps": 2, "paths": 2, "visited": 3, "neighbours": 2.0}
+    assert not answer.flags
+
+
+def test_evidence_is_compared_with_the_texts_of_the_neighbours() -> None:
+    world = World()
+    walk(world)
+    assert world.made(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", (COMPOSER.text, FJORD.text))
+
+
+def test_the_agent_is_a_role_of_its_own_and_sees_the_path() -> None:
+    world = World()
+    walk(world)
+    agent = [call for call in world.made(Generate) if call.role == "agent"]
+    assert [call.prompt.name for call in agent] == ["kgp/evidence", "kgp/evidence"]
+    assert OPERA.text in agent[0].prompt.messages[0].content
+    assert COMPOSER.text in agent[1].prompt.messages[0].content
+
+
+def test_the_reader_sees_a_numbered_context_for_each_path() -> None:
+    world = World()
+    walk(world, "branching=1")
+    (asked,) = world.asked("kgp/answer")
+    assert f"1: {OPERA.text}\n{COMPOSER.text}\n2: {COMPOSER.text}\n{TOWN.text}" in asked
+
+
+def test_a_third_hop_goes_on_from_the_end_of_each_path_and_never_back() -> None:
+    answer = walk(World(), "branching=1", "hops=3")
+    paths = answer.notes["traversal"]["paths"]
+    assert paths == [[OPERA.id, COMPOSER.id, TOWN.id], [COMPOSER.id, TOWN.id, FJORD.id]]
+
+
+def test_the_budget_bounds_the_passages_visited_after_the_seeds() -> None:
+    world = World()
+    answer = walk(world, "branching=2", "budget=3")
+    assert answer.notes["traversal"]["paths"] == [[OPERA.id, COMPOSER.id], [OPERA.id, FJORD.id], [COMPOSER.id, TOWN.id]]
+
+
+def test_no_agent_is_asked_once_the_budget_is_spent() -> None:
+    world = World()
+    answer = walk(world, "branching=2", "budget=2")
+    assert len(world.asked("kgp/evidence")) == 1
+    assert answer.notes["traversal"]["paths"] == [[OPERA.id, COMPOSER.id], [OPERA.id, FJORD.id], [COMPOSER.id]]
+
+
+def test_paths_of_one_level_share_their_batch() -> None:
+    widths: list[int] = []
+    config = compose(["method=kgp", "method.hops=3", "method.branching=1"])
+    drive(build(config["method"], "method").answer(QUESTION), World(), widths)
+    assert widths == [2, 2]
+
+
+def test_t5_is_given_instruction_question_and_evidence_as_plain_text() -> None:
+    world = World()
+    walk(world, "agent=t5", 'instruction="What is missing?"')
+    call = world.made(Generate)[0]
+    assert call.prompt.form == "completion"
+    assert call.prompt.messages[0].content == f"What is missing? {QUESTION.text} {OPERA.text}"
+
+
+def test_mdr_compares_question_and_path_with_the_neighbours_and_writes_nothing() -> None:
+    world = World()
+    answer = walk(world, "agent=mdr")
+    assert world.made(Rank)[0].query == f"{QUESTION.text} {OPERA.text}"
+    assert {call.prompt.name for call in world.made(Generate)} == {"kgp/answer"}
+    assert answer.text == "Fauskenes"
+
+
+def test_tfidf_searches_the_neighbours_for_the_question() -> None:
+    world = World()
+    walk(world, "agent=tfidf")
+    seeds, *steps = world.made(Search)
+    assert seeds == Search(QUESTION.text, 10, pool=POOL)
+    assert steps[0] == Search(QUESTION.text, 3, pool=EDGES[OPERA.id])
+    assert not world.made(Rank)
+
+
+def test_random_draws_the_same_again_for_one_seed_and_question() -> None:
+    first, again = walk(World(), "agent=random", "branching=1"), walk(World(), "agent=random", "branching=1")
+    assert first.notes == again.notes
+    drawn = {str(walk(World(), "agent=random", "branching=1", f"seed={n}").notes) for n in range(20)}
+    assert len(drawn) > 1
+
+
+@pytest.mark.parametrize("agent", ["tfidf", "random"])
+def test_agents_without_embeddings_need_no_ranker(agent: str) -> None:
+    config = compose(["method=kgp", f"method.agent={agent}"])
+    assert "ranker" not in build(config["method"], "method").uses
+
+
+def test_the_whole_corpus_is_walked_through_without_a_pool() -> None:
+    world = World()
+    walk(world, "scope=corpus")
+    assert world.made(Neighbours)[0].pool is None
+    assert world.made(Search)[0].pool is None
+
+
+def test_an_empty_reply_of_the_agent_is_counted_and_the_question_matched_instead() -> None:
+    world = World(lambda call: Completion("  \n"))
+    answer = walk(world)
+    assert answer.flags["empty_evidence"] == 2
+    assert world.made(Rank)[0].query == QUESTION.text
+
+
+def test_evidence_that_repeats_the_path_is_counted() -> None:
+    answer = walk(World(lambda call: Completion(OPERA.text)))
+    assert answer.flags["repeated_evidence"] == 1
+
+
+def test_evidence_cut_at_its_limit_is_counted_and_used() -> None:
+    world = World(lambda call: Completion("Asbjarne Lyng", finish="length"))
+    answer = walk(world)
+    assert answer.flags["cut_reply"] == 2
+    assert world.made(Rank)[0].query == "Asbjarne Lyng"
+
+
+def test_seeds_without_neighbours_are_read_alone() -> None:
+    answer = walk(World(edges={}))
+    assert answer.flags == {"no_neighbours": 2}
+    assert answer.notes["traversal"]["paths"] == [[OPERA.id], [COMPOSER.id]]
+    assert answer.text == "Fauskenes"
+
+
+def test_a_collection_of_one_passage_is_read_alone() -> None:
+    class Alone(World):
+        def __call__(self, call: Call[Any]) -> Any:
+            return () if isinstance(call, Neighbours) else super().__call__(call)
+
+    question = Question("q", QUESTION.text, ("Fauskenes",), (OPERA,))
+    answer = walk(Alone(), question=question)
+    assert answer.evidence == (OPERA.id,)
+
+
+def test_a_question_without_passages_is_answered_without_context() -> None:
+    class Nothing(World):
+        def __call__(self, call: Call[Any]) -> Any:
+            return () if isinstance(call, Search) else super().__call__(call)
+
+    world = Nothing()
+    answer = walk(world, question=Question("q", QUESTION.text, ("Fauskenes",)))
+    assert answer.flags == {"no_seeds": 1}
+    assert answer.evidence == ()
+    assert "Contexts" not in world.asked("kgp/answer")[0]
+
+
+def test_an_empty_passage_is_matched_by_its_title() -> None:
+    blank = Passage.of("Asbjarne Lyngholt", " ")
+    world = World(edges={OPERA.id: (blank,)})
+    walk(world)
+    assert world.made(Rank)[0].texts == ("Asbjarne Lyngholt",)
+
+
+def test_the_last_paths_are_left_out_where_the_prompt_is_too_long() -> None:
+    class Short(World):
+        def read(self, call: Generate) -> Completion:
+            if "2: " in call.prompt.messages[0].content:
+                raise PromptTooLong(4_000, 2_500)
+            return Completion(" Fauskenes")
+
+    world = Short()
+    answer = walk(world, "branching=1")
+    assert answer.flags == {"context_cut": 1}
+    assert len(world.asked("kgp/answer")) == 2
+
+
+def test_a_first_path_too_long_alone_is_the_questions_error() -> None:
+    class Tiny(World):
+        def read(self, call: Generate) -> Completion:
+            raise PromptTooLong(4_000, 10)
+
+    with pytest.raises(PromptTooLong):
+        walk(Tiny())
+
+
+@pytest.mark.parametrize("key", ["seeds", "branching", "hops", "budget", "max_evidence_tokens", "max_answer_tokens"])
+def test_counts_below_one_are_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"method\.{key}=0: must be at least 1"):
+        build(compose(["method=kgp", f"method.{key}=0"])["method"], "method")
+
+
+PAGES = (
+    Passage.of("report", "Page one text.", place="page 1"),
+    Passage.of("report", "Page two text.", place="page 2"),
+    Passage.of("report", "| a | b |", place="table 1 page 1"),
+    Passage.of("report", "| c | d |", place="table 2 pages 1-2"),
+    Passage.of("other", "Its page one.", place="page 1"),
+)
+STRUCTURED = Question("s", "What does page 2 of the report say?", ("text",), (*POOL, *PAGES))
+
+
+def structural_reply(reply: str) -> Writes:
+    return lambda call: Completion(reply if call.prompt.name == "kgp/classify" else " evidence")
+
+
+def test_a_question_about_a_page_is_answered_from_its_node() -> None:
+    world = World(structural_reply(" page 2"))
+    answer = walk(world, question=STRUCTURED)
+    assert answer.evidence == (PAGES[1].id,)
+    assert answer.flags == {"structural": 1}
+    assert "report, page 2:\nPage two text." in world.asked("kgp/answer")[0]
+    assert not world.made(Search)
+
+
+def test_the_document_that_the_question_names_is_the_one_looked_into() -> None:
+    answer = walk(World(structural_reply("page 1")), question=STRUCTURED)
+    assert answer.evidence == (PAGES[0].id,)
+
+
+def test_a_content_question_over_documents_with_pages_walks_through_their_passages_alone() -> None:
+    world = World(structural_reply("content"))
+    answer = walk(world, question=STRUCTURED)
+    assert world.made(Search)[0].pool == POOL
+    assert "structural" not in answer.flags
+
+
+def test_a_page_that_is_not_there_is_counted_and_the_graph_walked() -> None:
+    answer = walk(World(structural_reply("page 77")), question=STRUCTURED)
+    assert answer.flags["unknown_place"] == 1
+    assert answer.notes["traversal"]
+
+
+def test_nothing_is_classified_where_documents_have_no_pages_or_it_is_switched_off() -> None:
+    world = World()
+    walk(world)
+    assert not world.asked("kgp/classify")
+    world = World()
+    walk(world, "structure=false", question=STRUCTURED)
+    assert not world.asked("kgp/classify")
+
+
+@pytest.mark.parametrize(
+    ("reply", "places"),
+    [
+        ("page 4\ntable 2", (Place(page=4), Place(table=2))),
+        ("table 2 on page 3", (Place(page=3, table=2),)),
+        ("- Table on page 3.", (Place(page=3, any_table=True),)),
+        ("pages 1 and page 2", (Place(page=1), Place(page=2))),
+        ("content", ()),
+        ("", ()),
+        ("page three", ()),
+        ("Table 2\nTable 2", (Place(table=2),)),
+    ],
+)
+def test_a_classifying_reply_is_read_line_by_line(reply: str, places: tuple[Place, ...]) -> None:
+    assert places_named(reply) == places
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        (Place(page=1), ["page 1"]),
+        (Place(table=2), ["table 2 pages 1-2"]),
+        (Place(page=2, table=2), ["table 2 pages 1-2"]),
+        (Place(page=2, table=1), ["table 2 pages 1-2"]),  # the first on that page
+        (Place(page=1, any_table=True), ["table 1 page 1", "table 2 pages 1-2"]),
+        (Place(page=9), []),
+        (Place(table=9), []),
+        (Place(page=1, table=0), []),
+    ],
+)
+def test_a_place_finds_its_nodes(place: Place, found: list[str]) -> None:
+    assert [node.place for node in nodes_at([place], PAGES[:4])] == found
