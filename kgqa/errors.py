@@ -4,7 +4,9 @@ KgqaError
 ├── UsageError            the caller's mistake or the machine's state: one line, exit code 2
 │   ├── ConfigError       a key, a value or a combination of them
 │   ├── DataError         a data file or an artefact on disk
+│   ├── BudgetSpent       what may be paid for is paid for: a sweep leaves the rest
 │   └── StorageError      a disk that is full, read-only or broken
+├── TrackerError          an experiment tracker took no copy of a run: a warning
 └── EngineError           one call could not be answered: that question's error
     ├── PromptTooLong     a method may catch it and shorten
     └── EngineDied        no call can be answered any more: the run stops, exit code 3
@@ -32,8 +34,16 @@ class DataError(UsageError):
     """A file is missing, broken, or not what its name says."""
 
 
+class BudgetSpent(UsageError):
+    """What may be paid for has been paid for; everything answered is saved."""
+
+
 class StorageError(UsageError):
     """The disk refused to keep something."""
+
+
+class TrackerError(KgqaError):
+    """An experiment tracker did not take what it was told; the run is complete without it."""
 
 
 class EngineError(KgqaError):

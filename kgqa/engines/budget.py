@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from kgqa.engines.weights import Prices
-from kgqa.errors import ConfigError, UsageError
+from kgqa.errors import BudgetSpent, ConfigError
 from kgqa.types import Usage
 
 
@@ -37,12 +37,12 @@ class Budget:
             )
 
     async def enter(self) -> None:
-        """Begin a call. Raises UsageError, once nothing is under way, if the budget is spent."""
+        """Begin a call. Raises BudgetSpent, once nothing is under way, if the budget is spent."""
         if self._spent():
             while self._running:
                 self._idle.clear()
                 await self._idle.wait()
-            raise UsageError(
+            raise BudgetSpent(
                 f"{self._spent()} is spent ({self.spent_tokens:,} tokens, {self.spent_dollars:.4f} USD by this "
                 "command); everything answered is saved, the same command goes on with a raised budget"
             )

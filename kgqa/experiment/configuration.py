@@ -13,7 +13,8 @@ import kgqa
 from kgqa.errors import ConfigError, nearest
 
 Config = Mapping[str, Any]
-OPTIONAL = ("ranker", "reranker", "retriever", "judge", "experiment")  # groups that may be null
+# groups that may be null
+OPTIONAL = ("ranker", "reranker", "retriever", "graph", "collection", "judge", "tracker", "experiment")
 
 
 def conf_folder() -> Path:
@@ -24,7 +25,7 @@ def conf_folder() -> Path:
 
 def groups() -> dict[str, list[str]]:
     """The names that can be chosen in each group, e.g. `{"method": ["all_documents", …], …}`."""
-    folders = sorted(folder for folder in conf_folder().iterdir() if folder.is_dir())
+    folders = sorted(folder for folder in conf_folder().iterdir() if folder.is_dir() and folder.name != "reproduce")
     return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
 
 
@@ -41,7 +42,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Any]:
     from omegaconf.errors import OmegaConfBaseException
 
     for override in overrides:
-        _check_form(override)
+        check_form(override)
         _check_choice(override)
     try:
         with initialize_config_dir(str(conf_folder().resolve()), version_base="1.3"):
@@ -86,7 +87,8 @@ def _comments(group: str, name: str) -> dict[str, str]:
     return found
 
 
-def _check_form(override: str) -> None:
+def check_form(override: str) -> None:
+    """Raises ConfigError for what is no override."""
     if "=" not in override and not override.startswith("~"):
         raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10; see kgqa run --help")
 

@@ -9,7 +9,19 @@ from typing import Any
 from kgqa.errors import ConfigError
 
 # none of these can change an answer, so none is part of a run's identity
-NOT_IDENTITY = ("limit", "ids", "name", "out", "dry_run", "width", "profile", "choices", "experiment", "judge")
+NOT_IDENTITY = (
+    "limit",
+    "ids",
+    "name",
+    "out",
+    "dry_run",
+    "width",
+    "profile",
+    "choices",
+    "experiment",
+    "judge",
+    "tracker",
+)
 # of an engine: how a server is reached and for how long, not what it answers
 REACHING = ("api_key_env", "concurrency", "timeout", "retries", "backoff", "patience", "budget_tokens", "budget_usd")
 

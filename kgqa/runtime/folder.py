@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.errors import ConfigError, DataError, KgqaError, StorageError
-from kgqa.runtime.codec import call_json, reply_json
+from kgqa.runtime.codec import call_json, traced_reply_json
 from kgqa.runtime.scheduler import Record
 from kgqa.types import Answer, Json, Passage, Question
 
 IDENTITY = "identity.json"
 PREDICTIONS = "predictions.jsonl"
 TRACE = "trace.jsonl.zst"
+VERDICTS = "verdicts.jsonl"
 _QUESTION = '{"question": '  # how a trace's line begins
 
 
@@ -210,7 +211,7 @@ def _trace_json(question: Question, answer: Answer | Exception, records: Iterabl
             {
                 "path": list(r.path),
                 **call_json(r.call),
-                "reply": reply_json(r.reply),
+                "reply": traced_reply_json(r.call, r.reply),
                 "cached": r.cached,
                 "queued": round(r.queued, 6),
             }

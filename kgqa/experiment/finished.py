@@ -1,0 +1,58 @@
+"""Whether a run's folder holds just what a session would answer, so that there is nothing to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kgqa.errors import DataError
+from kgqa.runtime.folder import IDENTITY, PREDICTIONS
+from kgqa.types import Json
+
+if TYPE_CHECKING:
+    from kgqa.experiment.run import Session
+
+MAX_FAILED = 0.05  # more failed questions than this, and a run's scores stand for nothing
+
+
+def finished(session: Session) -> Mapping[str, Json] | None:
+    """The metrics of the session's run if its folder has them for exactly this configuration and these questions."""
+    folder = session.folder
+    try:
+        identity, metrics = (
+            json.loads((folder / name).read_text(encoding="utf-8")) for name in (IDENTITY, "metrics.json")
+        )
+        config = _reporting(load_yaml(folder / "config.yaml"))
+        with (folder / PREDICTIONS).open(encoding="utf-8") as lines:
+            answered = [json.loads(line)["question_id"] for line in lines]
+    except (OSError, ValueError, KeyError, DataError):
+        return None  # not begun, killed before its end, or damaged: running it again mends it
+    same = identity == json.loads(json.dumps(session.identity)) and config == _reporting(session.config)
+    judged = session.config.get("judge") is None or "judge" in metrics
+    whole = answered == [question.id for question in session.questions] and metrics["questions"] == len(answered)
+    return metrics if same and judged and whole and not too_many_failed(metrics) else None
+
+
+def too_many_failed(metrics: Mapping[str, Json]) -> bool:
+    return bool(metrics["failed"] > MAX_FAILED * metrics["questions"])
+
+
+def load_yaml(file: Path) -> Any:
+    """Raises DataError: not readable."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    try:
+        return OmegaConf.to_container(OmegaConf.load(file))
+    except (OSError, YAMLError, OmegaConfBaseException) as error:
+        raise DataError(f"{file}: not readable ({error}); run the same command again") from error
+
+
+def _reporting(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides a run's scores beside its identity."""
+    judge = config.get("judge")
+    asked = {"roles": config["roles"]["judge"], "model": config["model"], "engine": config["engine"]} if judge else {}
+    return {"judge": judge, "profile": config["profile"], "dataset": config["dataset"]["profile"], **asked}

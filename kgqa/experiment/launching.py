@@ -1,0 +1,85 @@
+"""Cells in processes of their own, through Hydra's launchers: joblib, submitit (Slurm), ray."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.configuration import conf_folder
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+LAUNCHERS = {
+    "joblib": "kgqa[joblib]",
+    "submitit_local": "kgqa[submitit]",
+    "submitit_slurm": "kgqa[submitit]",
+    "ray": "kgqa[ray-launcher]",
+}
+_JOB = "kgqa_cell"
+# Hydra's own folders and log files stay away: a cell has a run's folder and a log already
+_QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none", "hydra.sweep.subdir=.")
+
+
+def launcher_of(overrides: Sequence[str]) -> str:
+    """What `hydra/launcher=` says. Raises ConfigError for an unknown one."""
+    given = [each.partition("=")[2] for each in overrides if each.partition("=")[0] == "hydra/launcher"]
+    name = given[-1] if given else "basic"
+    if name != "basic" and name not in LAUNCHERS:
+        raise ConfigError(f"hydra/launcher={name}: no such launcher; {nearest(name, ['basic', *LAUNCHERS])}")
+    return name
+
+
+def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) -> None:
+    """Run these cells of a sweep's folder; returns when all have ended.
+
+    Every job is told the folder and a number, and runs what was frozen there: nothing is composed again.
+
+    Raises:
+        ConfigError: the launcher is not installed, or one of its keys is wrong.
+    """
+    from hydra import initialize_config_dir
+    from hydra.core.config_store import ConfigStore
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    ConfigStore.instance().store(name=_JOB, node={"sweep": "???", "home": "???", "cell": "???"})
+    cells = ",".join(map(str, numbers))
+    places = [f"sweep='{sweep}'", f"home='{Path.cwd()}'", f"hydra.sweep.dir='{sweep.resolve() / 'launcher'}'"]
+    try:
+        with initialize_config_dir(str(conf_folder().resolve()), version_base="1.3"):
+            hydra = GlobalHydra.instance().hydra
+            assert hydra is not None
+            hydra.multirun(
+                config_name=_JOB,
+                task_function=run_launched,
+                overrides=[*places, *_QUIET, *hydra_overrides, f"cell={cells}"],
+            )
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _explained(error, hydra_overrides) from error
+
+
+def run_launched(job: DictConfig) -> str:
+    """One cell, in whatever process the launcher runs it; gives its status."""
+    from kgqa.experiment.cells import read_cell, run_cell
+    from kgqa.experiment.models import warm
+    from kgqa.runtime.sweep_folder import read_plan
+
+    os.chdir(job.home)  # Ray starts its workers elsewhere
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    path = Path(job.sweep)
+    listed: dict[str, Any] = read_plan(path)["cells"][job.cell]
+    with warm():
+        return run_cell(read_cell(path, listed), path).status
+
+
+def _explained(error: Exception, overrides: Sequence[str]) -> ConfigError:
+    name = launcher_of(overrides)
+    first = str(error).strip().splitlines()[0]
+    if f"hydra/launcher/{name}" in str(error):
+        return ConfigError(f"hydra/launcher={name} is not installed; pip install '{LAUNCHERS[name]}'")
+    return ConfigError(f"{' '.join(overrides)}: {first}")

@@ -1,0 +1,53 @@
+"""A page of a template, with its styles and script inside it: one HTML file that needs no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+
+def page(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: Any) -> str:
+    """Render a template of assets/ with some of its files.
+
+    It sees `style` and `script`, and `style_hash` and `script_hash` for a content security policy: nothing else runs,
+    whatever a passage holds. The filter `marked` sets Markdown's code and bold; every other text is escaped.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("kgqa.report", "assets"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )
+    environment.filters["marked"] = marked
+    style, script = _joined(styles), _joined(scripts)
+    return environment.get_template(template).render(
+        **values,
+        style=Markup(style),  # noqa: S704 - ours
+        script=Markup(script),  # noqa: S704 - ours
+        style_hash=_source_hash(style),
+        script_hash=_source_hash(script),
+    )
+
+
+def marked(text: str) -> str:
+    """As markup: names in backticks as code, words between double asterisks strong, everything else escaped."""
+    from markupsafe import Markup, escape
+
+    coded = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
+    return Markup(re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", coded))  # noqa: S704 - escaped above
+
+
+def _joined(names: Sequence[str]) -> str:
+    return "".join((files("kgqa.report") / "assets" / name).read_text(encoding="utf-8") for name in names)
+
+
+def _source_hash(source: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}"

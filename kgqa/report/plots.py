@@ -1,0 +1,148 @@
+"""Plots as SVG of our own: lines or points with intervals, legible in dark and light, without scripts or styles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+WIDTH, HEIGHT = 640, 300
+LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 44
+LEGEND_ROW, LEGEND_COLUMN = 18, 300  # pixels that an entry takes
+COLOURS = ("#2f7fb5", "#c4622d", "#3f9461", "#9a5fb0", "#b58a1a", "#c0467c", "#5a7d8c", "#7f8b2f")  # on both grounds
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    x: float
+    y: float
+    low: float | None = None  # ends of the interval of y
+    high: float | None = None
+    label: str = ""  # written beside it
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """`colour`: its place in COLOURS, so that what belongs together looks alike. Hollow ones are drawn dashed."""
+
+    name: str
+    points: Sequence[Point]
+    colour: int
+    hollow: bool = False
+    line: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """`places`: names of x = 0, 1, … where the x axis is no quantity."""
+
+    title: str
+    x: str
+    y: str
+    series: Sequence[Series]
+    places: Sequence[str] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """From a quantity to pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        return round(self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start), 1)
+
+
+def svg(plot: Plot) -> str:
+    """An <svg> element; series without points are only in the legend. Text and axes take the page's colour."""
+    points = [point for series in plot.series for point in series.points]
+    ends = [end for p in points for end in (p.y, p.low, p.high) if end is not None]
+    if plot.places:
+        x = _Scale(-0.5, len(plot.places) - 0.5, LEFT, WIDTH - RIGHT)
+    else:
+        x = _scale([point.x for point in points], LEFT, WIDTH - RIGHT)
+    y = _scale(ends, HEIGHT - BOTTOM, TOP)
+    per_row = (WIDTH - LEFT) // LEGEND_COLUMN
+    height = HEIGHT + LEGEND_ROW * math.ceil(len(plot.series) / per_row) + 6
+    frame = f'viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" font-size="12" fill="currentColor"'
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(plot.title)}" {frame}>',
+        *_axes(plot, x, y),
+        *(part for series in plot.series for part in _drawn(series, x, y)),
+        *_legend(plot.series, per_row),
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round values from the last one not above `low` to the first one not below `high`."""
+    rough = (high - low) / about
+    power = 10 ** math.floor(math.log10(rough))
+    step = next(power * each for each in (1, 2, 2.5, 5, 10) if power * each >= rough)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    return [round(n * step, 10) for n in range(first, last + 1)]
+
+
+def _scale(values: Sequence[float], start: float, end: float) -> _Scale:
+    if not values:
+        return _Scale(0.0, 1.0, start, end)
+    low, high = min(values), max(values)
+    if low == high:
+        low, high = low - 1, high + 1
+    marks = ticks(low, high)
+    return _Scale(marks[0], marks[-1], start, end)
+
+
+def _axes(plot: Plot, x: _Scale, y: _Scale) -> Iterator[str]:
+    bottom = HEIGHT - BOTTOM
+    for mark in ticks(y.low, y.high):
+        yield (
+            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(mark)}" y2="{y(mark)}" stroke="currentColor" '
+            'stroke-opacity=".15"/>'
+        )
+        yield f'<text x="{LEFT - 6}" y="{y(mark) + 4}" text-anchor="end">{mark:g}</text>'
+    named = enumerate(plot.places) if plot.places else ((mark, f"{mark:g}") for mark in ticks(x.low, x.high, 8))
+    for mark, name in named:
+        yield f'<text x="{x(mark)}" y="{bottom + 16}" text-anchor="middle">{escape(name)}</text>'
+    yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{bottom}" y2="{bottom}" stroke="currentColor"/>'
+    yield f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{bottom + 34}" text-anchor="middle">{escape(plot.x)}</text>'
+    middle = (TOP + bottom) / 2
+    yield f'<text transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{escape(plot.y)}</text>'
+
+
+def _drawn(series: Series, x: _Scale, y: _Scale) -> Iterator[str]:
+    colour = COLOURS[series.colour % len(COLOURS)]
+    if series.line and len(series.points) > 1:
+        path = " ".join(f"{x(point.x)},{y(point.y)}" for point in series.points)
+        dashes = ' stroke-dasharray="5 4"' if series.hollow else ""
+        yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"{dashes}/>'
+    for point in series.points:
+        at = x(point.x)
+        if point.low is not None and point.high is not None:
+            yield (
+                f'<line x1="{at}" x2="{at}" y1="{y(point.low)}" y2="{y(point.high)}" stroke="{colour}" '
+                'stroke-width="5" stroke-opacity=".35" stroke-linecap="round"/>'
+            )
+        yield _dot(at, y(point.y), colour, series.hollow, f"{series.name}: {point.y:.2f}")
+        if point.label:
+            yield f'<text x="{at + 7}" y="{y(point.y) - 6}" font-size="10">{escape(point.label)}</text>'
+
+
+def _dot(x: float, y: float, colour: str, hollow: bool, title: str) -> str:
+    fill = "none" if hollow else colour
+    shown = f"<title>{escape(title)}</title>"
+    return f'<circle cx="{x}" cy="{y}" r="4" fill="{fill}" stroke="{colour}" stroke-width="1.8">{shown}</circle>'
+
+
+def _legend(series: Iterable[Series], per_row: int) -> Iterator[str]:
+    for number, each in enumerate(series):
+        left = LEFT + LEGEND_COLUMN * (number % per_row)
+        top = HEIGHT + LEGEND_ROW * (number // per_row) + 6
+        colour = COLOURS[each.colour % len(COLOURS)]
+        yield _dot(left + 4, top - 4, colour, each.hollow, each.name)
+        yield f'<text x="{left + 14}" y="{top}">{escape(each.name)}</text>'

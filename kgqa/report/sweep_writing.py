@@ -1,0 +1,214 @@
+"""`kgqa report SWEEP`: a sweep's report as HTML, Markdown, CSV or LaTeX, at any time."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import os
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kgqa.errors import DataError
+from kgqa.report.content import figure
+from kgqa.report.latex import escaped
+from kgqa.report.plots import svg
+from kgqa.report.sweeps import COLUMNS, Entry, SweepReport, SweepTable, tables
+from kgqa.runtime.folder import replace_file
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WIDE = 130  # columns of a terminal that shows intervals
+NOTE = (
+    "Scores in percent with 95 % bootstrap intervals over questions; best **bold**, second <u>underlined</u>. "
+    "* significantly below the best of its column (paired test over the same questions, p < 0.05 after Holm's "
+    "correction over the column). Costs are as if nothing had been cached."
+)
+
+
+def sweep_markdown(report: SweepReport, out: Path) -> str:
+    parts = [f"# {_plain(report.title)}\n", f"`{' '.join(report.command)}`\n", f"{NOTE}\n"]
+    for table in tables(report):
+        parts += [f"## {_plain(table.title)}\n", _markdown_table(table, out)]
+    if failures := report.failures():
+        parts += ["## Cells without figures\n", _rows(("cell", "settings", "status", "why"), failures)]
+    if report.differing:
+        parts += ["## Settings that differ\n", _rows(("key", "values"), _differing(report))]
+    return "\n".join(parts)
+
+
+def sweep_latex(report: SweepReport, out: Path) -> str:  # noqa: ARG001 - LaTeX has no links
+    """Tables alone (package booktabs)."""
+    written = ["% needs \\usepackage{booktabs}\n"]
+    for table in tables(report):
+        lines = [" & ".join(map(escaped, table.header)) + r" \\"]
+        for cell, entries in table.rows:
+            lines.append(" & ".join([str(cell.number), *(_latex_entry(entry) for entry in entries)]) + r" \\")
+        caption = f"{report.title} on {table.title}"
+        written.append(
+            "\n".join(
+                [
+                    r"\begin{table}[t]", r"\centering", rf"\caption{{{escaped(caption)}}}",
+                    rf"\begin{{tabular}}{{{'l' * len(table.header)}}}", r"\toprule", lines[0], r"\midrule", *lines[1:],
+                    r"\bottomrule", r"\end{tabular}", r"\end{table}", "",
+                ]
+            )
+        )  # fmt: skip
+    return "\n".join(written)
+
+
+def sweep_csv(report: SweepReport, out: Path) -> str:  # noqa: ARG001
+    """A line a cell, in cell order, with figures as numbers: a score has columns for the ends of its interval."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    scores = [column for column in COLUMNS if column.shares]
+    ends = [f"{column.label} {end}" for column in scores for end in ("low", "high")]
+    writer.writerow(["cell", "name", *report.axes, "status", "questions", *(c.label for c in COLUMNS), *ends, "run"])
+    for cell in report.cells:
+        metrics = cell.run.metrics if cell.run else None
+        figures = {column.label: column.of(metrics) if metrics else None for column in COLUMNS}
+        values = [each.value if each else None for each in figures.values()]
+        bounds = [getattr(figures[column.label], end, None) for column in scores for end in ("low", "high")]
+        axes = [cell.overrides.get(axis) for axis in report.axes]
+        asked = metrics["questions"] if metrics else None
+        run = str(cell.run.folder) if cell.run else None
+        writer.writerow([cell.number, cell.name, *axes, cell.status, asked, *values, *bounds, run])
+    return text.getvalue()
+
+
+def sweep_html(report: SweepReport, out: Path) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("kgqa.report", "assets"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )
+    assets = files("kgqa.report") / "assets"
+    style = "".join((assets / name).read_text(encoding="utf-8") for name in ("report.css", "sweep.css"))
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    found = tables(report)
+    return environment.get_template("sweep.html.j2").render(
+        report=report,
+        tables=found,
+        plots=[Markup(svg(table.plot)) if table.plot else None for table in found],  # noqa: S704 - escaped by svg
+        links={cell.number: _link(cell.run.folder, out) for cell in report.cells if cell.run},
+        differing=_differing(report),
+        note=NOTE.replace("**", "").replace("<u>", "").replace("</u>", ""),
+        style=Markup(style),  # noqa: S704 - ours
+        style_hash=f"sha256-{digest}",
+    )
+
+
+SWEEP_WRITERS: Mapping[str, tuple[str, Callable[[SweepReport, Path], str]]] = {
+    "html": ("report.html", sweep_html),
+    "md": ("report.md", sweep_markdown),
+    "csv": ("report.csv", sweep_csv),
+    "latex": ("report.tex", sweep_latex),
+}
+
+
+def write_sweep_report(path: Path, form: str, out: Path | None = None) -> Path:
+    """Write one of `SWEEP_WRITERS`, by default into the sweep's folder; gives the file.
+
+    Raises:
+        DataError: not a sweep's folder, or a run in it was written by another version.
+        StorageError: the file cannot be written.
+    """
+    name, write = SWEEP_WRITERS[form]
+    target = out or path / name
+    try:
+        text = write(SweepReport.read(path), target)
+    except KeyError as missing:
+        raise DataError(f"{path}: a run of it has no {missing}; run the sweep's command again") from missing
+    return replace_file(target, text)
+
+
+def print_sweep(report: SweepReport, console: Console) -> None:
+    """The tables and the cells without figures; nothing of it is taken for markup."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    for table in tables(report):
+        narrow = console.width < _WIDE
+        padding = (0, 1 if narrow else 2, 0, 0)
+        shown = Table(title=escape(table.title), title_justify="left", box=None, padding=padding)
+        for header in table.header:
+            shown.add_column(escape(header.rpartition(".")[2] if narrow else header), overflow="fold")
+        for cell, entries in table.rows:
+            shown.add_row(str(cell.number), *(_styled(entry, narrow=narrow) for entry in entries))
+        console.print(shown, highlight=False)
+    for number, name, status, why in report.failures():
+        console.print(
+            f"cell {number} {status}: {name}: {why}", style="red", highlight=False, markup=False, soft_wrap=True
+        )
+
+
+def _markdown_table(table: SweepTable, out: Path) -> str:
+    rows = [
+        (
+            f"[{cell.number}]({_link(cell.run.folder, out)})" if cell.run else str(cell.number),
+            *map(_markdown_entry, entries),
+        )
+        for cell, entries in table.rows
+    ]
+    return _rows(table.header, rows)
+
+
+def _rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join("| " + " | ".join(_plain(cell).replace("|", "\\|") for cell in row) + " |\n" for row in lines)
+
+
+def _markdown_entry(entry: Entry) -> str:
+    star = "\\*" if entry.worse else ""
+    match entry.mark:
+        case "best":
+            return f"**{entry.text}**{star}"
+        case "second":
+            return f"<u>{entry.text}</u>{star}"
+    return f"{entry.text}{star}"
+
+
+def _latex_entry(entry: Entry) -> str:
+    text = escaped(entry.text) + ("$^*$" if entry.worse else "")
+    return rf"\{'textbf' if entry.mark == 'best' else 'underline'}{{{text}}}" if entry.mark else text
+
+
+def _styled(entry: Entry, *, narrow: bool) -> str:
+    """`narrow`: without the interval."""
+    from rich.markup import escape
+
+    style = {"best": "bold", "second": "underline"}.get(entry.mark)
+    scored = entry.measured is not None and entry.measured.low is not None
+    said = entry.text.partition(" ")[0] if narrow and scored else entry.text
+    text = escape(said + ("*" if entry.worse else ""))
+    return f"[{style}]{text}[/]" if style else text
+
+
+def _differing(report: SweepReport) -> list[tuple[str, str]]:
+    return [
+        (key, "; ".join(f"{figure(value)} ({_numbers(cells)})" for value, cells in values))
+        for key, values in report.differing
+    ]
+
+
+def _numbers(cells: Sequence[int]) -> str:
+    shown = ", ".join(map(str, cells[:12]))
+    return f"cell {shown}{' …' if len(cells) > 12 else ''}"
+
+
+def _link(run: Path, out: Path) -> str:
+    """From the file to a cell's own report."""
+    return Path(os.path.relpath(run / "report.html", out.parent)).as_posix()
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

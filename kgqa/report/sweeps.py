@@ -1,0 +1,291 @@
+"""What a sweep's report says, whatever it is written as: cells beside each other, what differs, what failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from kgqa.errors import DataError
+from kgqa.report.content import FinishedRun
+from kgqa.report.plots import Plot, Point, Series
+from kgqa.report.questions import question_ids
+from kgqa.runtime.folder import PREDICTIONS, read_questions
+from kgqa.runtime.sweep_folder import read_plan, read_result
+from kgqa.scoring.comparison import ALPHA, compare, holm
+from kgqa.scoring.metrics import score
+from kgqa.scoring.support import support
+from kgqa.scoring.verdicts import JudgedQuestion
+from kgqa.types import Json
+
+Shares = Mapping[str, float | None]  # by question
+Mark = Literal["", "best", "second"]
+
+
+@dataclass(frozen=True)
+class CellRun:
+    """A cell beside its run, which is None until it has ended well."""
+
+    number: int
+    name: str
+    overrides: Mapping[str, str]  # key to value
+    status: str  # waiting, running, done, failed, not run
+    error: str | None
+    run: FinishedRun | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A figure of a cell; `low` and `high` only of a score."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`worse`: significantly, than the best of the column."""
+
+    text: str
+    mark: Mark
+    worse: bool
+    measured: Measured | None
+
+
+@dataclass(frozen=True)
+class SweepTable:
+    """Cells that answered the same questions."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[CellRun, Sequence[Entry]]]
+    plot: Plot | None  # of score against cost
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    path: Path
+    command: Sequence[str]
+    axes: Mapping[str, Sequence[str]]
+    cells: Sequence[CellRun]
+    differing: Sequence[tuple[str, Sequence[tuple[str, Sequence[int]]]]]  # a key, its values, the cells with each
+
+    @classmethod
+    def read(cls, path: Path) -> SweepReport:
+        """
+        Raises:
+            DataError: not a sweep's folder, one of another version, or one with a damaged run.
+        """
+        plan = read_plan(path)
+        cells = [_cell(path, listed) for listed in plan["cells"]]
+        return cls(path, plan["command"], plan["axes"], cells, _by_value(plan.get("differing", {})))
+
+    @property
+    def title(self) -> str:
+        done = sum(cell.run is not None for cell in self.cells)
+        return f"Sweep {self.path.name}: {done} of {len(self.cells)} cells"
+
+    def failures(self) -> list[tuple[str, str, str, str]]:
+        """Number, name, status and reason of every cell without figures."""
+        return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if c.run is None]
+
+
+@dataclass(frozen=True)
+class _Column:
+    label: str
+    of: Callable[[Mapping[str, Json]], Measured | None]
+    shares: str | None  # what of a question it is the mean of; None for a cost
+
+
+def tables(report: SweepReport) -> list[SweepTable]:
+    """One for each set of questions, in the order of the cells."""
+    groups: dict[tuple[str, ...], list[CellRun]] = {}
+    for cell in report.cells:
+        if cell.run is not None:
+            key = (cell.run.choices["dataset"], cell.run.metrics["profile"], *question_ids(cell.run))
+            groups.setdefault(key, []).append(cell)
+    return [_table(key, cells, report.axes) for key, cells in groups.items()]
+
+
+def _table(key: tuple[str, ...], cells: Sequence[CellRun], axes: Mapping[str, Sequence[str]]) -> SweepTable:
+    dataset, profile, *questions = key
+    shown = [axis for axis in axes if len({c.overrides.get(axis) for c in cells}) > 1]
+    named = [_texts([cell.overrides.get(axis, "") for axis in shown] or [cell.name]) for cell in cells]
+    shares = [_shares(cell) for cell in cells]
+    columns, entries = [], []
+    for column in COLUMNS:
+        figures = [column.of(_metrics(cell)) for cell in cells]
+        if any(figure is not None for figure in figures):
+            columns.append(column.label)
+            entries.append(_marked(figures, [each.get(column.shares or "") for each in shares]))
+    rows = [(cell, [*named[n], *(entry[n] for entry in entries)]) for n, cell in enumerate(cells)]
+    title = f"{dataset}, {len(questions):,} question{'s' if len(questions) != 1 else ''}, {profile} profile"
+    header = ("cell", *(shown or ["settings"]), *columns)
+    return SweepTable(title, header, rows, _plot(title, cells))
+
+
+def _marked(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> list[Entry]:
+    """Best and second best of the scores; `worse` by the paired test against the best, after Holm's correction."""
+    is_score = any(figure is not None and figure.low is not None for figure in figures)
+    ranked = sorted({_rounded(figure) for figure in figures if figure is not None}, reverse=True)
+    marks: dict[float, Mark] = {ranked[0]: "best", ranked[1]: "second"} if is_score and len(ranked) > 1 else {}
+    worse = _worse(figures, shares) if marks else set()
+    return [
+        Entry("–", "", False, None)
+        if figure is None
+        else Entry(_figure(figure), marks.get(_rounded(figure), ""), place in worse, figure)
+        for place, figure in enumerate(figures)
+    ]
+
+
+def _worse(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> set[int]:
+    known = [n for n, figure in enumerate(figures) if figure is not None and shares[n] is not None]
+    if len(known) < 2:
+        return set()
+    best = max(known, key=lambda n: _rounded(figures[n]))
+    first = shares[best] or {}
+    found = {}
+    for other in known:
+        second = shares[other] or {}
+        tested = compare({"": {"best": list(first.values()), "other": [second.get(key) for key in first]}}, seed=0)
+        if other != best and tested:
+            found[other] = tested[0].p
+    adjusted = holm(list(found.values()))
+    return {other for other, p in zip(found, adjusted, strict=True) if p < ALPHA}
+
+
+def _shares(cell: CellRun) -> dict[str, Shares]:
+    """What each question's part in the cell's scores is."""
+    assert cell.run is not None
+    folder, profile = cell.run.folder, cell.run.metrics["profile"]
+    predictions = {line["question_id"]: line for line in _lines(folder / PREDICTIONS)}
+    found: dict[str, dict[str, float | None]] = {"em": {}, "f1": {}, "support_recall": {}, "judge": {}}
+    asked = {question.id: question for question in read_questions(folder)}
+    for key, line in predictions.items():
+        question = asked[key]
+        each = score(None if line["error"] else line["answer"], question.answers, profile)
+        found["em"][key], found["f1"][key] = each["em"], each["f1"]
+        evidence = () if line["error"] else line["evidence"]
+        found["support_recall"][key] = support(evidence, question.support, ()).recall
+    if "judge" in cell.run.metrics:
+        for line in _lines(folder / "verdicts.jsonl"):
+            found["judge"][line["question_id"]] = JudgedQuestion(line["verdict"], line["fate"], exact=False).share
+    return {name: shares for name, shares in found.items() if shares}
+
+
+def _plot(title: str, cells: Sequence[CellRun]) -> Plot | None:
+    """The first score that all cells have, against dollars where all are priced, else against tokens."""
+    measured = [_metrics(cell) for cell in cells]
+    scored = next((c for c in COLUMNS if c.shares and all(c.of(metrics) for metrics in measured)), None)
+    if scored is None or len(cells) < 2:
+        return None
+    priced = all(metrics["cost"]["method"]["usd"] is not None for metrics in measured)
+    label, cost = ("USD per question", _usd) if priced else ("tokens per question", _tokens)
+    points = []
+    for cell, metrics in zip(cells, measured, strict=True):
+        spent, reached = cost(metrics), scored.of(metrics)
+        if spent is not None and reached is not None:
+            points.append(Point(spent.value, reached.value, reached.low, reached.high, str(cell.number)))
+    series = [
+        Series("cells, by number", points, 0, line=False),
+        Series(
+            "no cell is both better and cheaper",
+            [replace(p, low=None, high=None, label="") for p in _frontier(points)],
+            1,
+        ),
+    ]
+    return Plot(f"{scored.label} against cost: {title}", label, scored.label, series)
+
+
+def _frontier(points: Sequence[Point]) -> list[Point]:
+    """Those that cost less than every better one, cheapest first."""
+    found: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.x, -point.y)):
+        if not found or point.y > found[-1].y:
+            found.append(point)
+    return found
+
+
+def _cell(path: Path, listed: Mapping[str, Any]) -> CellRun:
+    ended = read_result(path, listed["number"]) or {"status": "waiting", "error": None, "run": None}
+    status, error = ended["status"], ended["error"]
+    run = FinishedRun.read(Path(ended["run"])) if status == "done" else None
+    given = (override.lstrip("+~").partition("=") for override in listed["overrides"])
+    return CellRun(listed["number"], listed["name"], {key: value for key, _, value in given}, status, error, run)
+
+
+def _by_value(differing: Mapping[str, Sequence[Json]]) -> list[tuple[str, list[tuple[str, list[int]]]]]:
+    found = []
+    for key, values in differing.items():
+        cells: dict[str, list[int]] = {}
+        for number, value in enumerate(values):
+            cells.setdefault(str(value), []).append(number)
+        found.append((key, list(cells.items())))
+    return found
+
+
+def _score(name: str) -> Callable[[Mapping[str, Json]], Measured | None]:
+    return lambda metrics: _estimate(metrics["scores"][name])
+
+
+def _judged(metrics: Mapping[str, Json]) -> Measured | None:
+    return _estimate(metrics["judge"]["accuracy"]) if "judge" in metrics else None
+
+
+def _estimate(measured: Mapping[str, Json]) -> Measured | None:
+    return None if measured["mean"] is None else Measured(measured["mean"], measured["low"], measured["high"])
+
+
+def _tokens(metrics: Mapping[str, Json]) -> Measured | None:
+    cost = metrics["cost"]["method"]
+    return _each(metrics, cost["prompt_tokens"] + cost["output_tokens"])
+
+
+def _usd(metrics: Mapping[str, Json]) -> Measured | None:
+    return _each(metrics, metrics["cost"]["method"]["usd"])
+
+
+def _each(metrics: Mapping[str, Json], total: float | None) -> Measured | None:
+    return None if total is None else Measured(total / metrics["questions"], None, None)
+
+
+# costs as if nothing had been cached, so that the order in which cells ran changes none
+COLUMNS = (
+    _Column("EM", _score("em"), "em"),
+    _Column("F1", _score("f1"), "f1"),
+    _Column("judge", _judged, "judge"),
+    _Column("support recall", _score("support_recall"), "support_recall"),
+    _Column("calls / question", lambda metrics: _each(metrics, metrics["cost"]["method"]["calls"]), None),
+    _Column("tokens / question", _tokens, None),
+    _Column("model s / question", lambda metrics: _each(metrics, metrics["cost"]["method"]["seconds"]), None),
+    _Column("USD / question", _usd, None),
+)
+
+
+def _metrics(cell: CellRun) -> Mapping[str, Json]:
+    assert cell.run is not None
+    return cell.run.metrics
+
+
+def _texts(values: Sequence[str]) -> list[Entry]:
+    return [Entry(value, "", False, None) for value in values]
+
+
+def _rounded(figure: Measured | None) -> float:
+    return -1.0 if figure is None else round(figure.value, 6)
+
+
+def _figure(figure: Measured) -> str:
+    if figure.low is not None and figure.high is not None:
+        return f"{figure.value:.1f} [{figure.low:.1f}, {figure.high:.1f}]"
+    return f"{figure.value:,.0f}" if figure.value >= 100 else f"{figure.value:.4g}"
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}: not readable ({error}); run the sweep's command again") from error

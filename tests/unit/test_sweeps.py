@@ -1,0 +1,166 @@
+"""Parts of sweeps that need no run: axes, order, budgets, marks, estimates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.axes import axes, grid
+from kgqa.experiment.cells import Cell, adjacent, differing_settings
+from kgqa.experiment.estimating import Rate
+from kgqa.experiment.sweep_budget import SweepBudget, limited
+from kgqa.report.plots import Point
+from kgqa.report.sweeps import Measured, _frontier, _marked
+from kgqa.runtime.sweep_folder import SweepFolder, keep_result, read_plan, read_result
+
+
+def cells(overrides: list[str]) -> list[list[str]]:
+    return [given for _, given in grid(axes(overrides))]
+
+
+def test_the_last_axis_varies_fastest_and_the_rest_is_kept_as_written() -> None:
+    found = cells(["method=trace,golden", "seed=choice(3,4)", "ids=[a,b]", "~ranker"])
+    assert found == [
+        ["method=trace", "seed=3", "ids=[a,b]", "~ranker"],
+        ["method=trace", "seed=4", "ids=[a,b]", "~ranker"],
+        ["method=golden", "seed=3", "ids=[a,b]", "~ranker"],
+        ["method=golden", "seed=4", "ids=[a,b]", "~ranker"],
+    ]
+
+
+def test_ranges_end_before_their_end_and_a_value_given_twice_counts_once() -> None:
+    assert cells(["seed=range(0,6,2)"]) == [["seed=0"], ["seed=2"], ["seed=4"]]
+    assert cells(["seed=1,1,2"]) == [["seed=1"], ["seed=2"]]
+
+
+def test_a_cell_is_named_after_what_varies() -> None:
+    assert [name for name, _ in grid(axes(["method=trace", "seed=1,2"]))] == ["seed=1", "seed=2"]
+
+
+def cell(number: int, **config: Any) -> Cell:
+    return Cell(number, f"cell {number}", (), config)
+
+
+def test_cells_with_the_same_models_are_adjacent_in_order_of_appearance() -> None:
+    given = [
+        cell(0, model="a"),
+        cell(1, model="b"),
+        cell(2, model="a"),
+        cell(3, model="b", judge="j"),
+        cell(4, model="b"),
+    ]
+    assert [[each.number for each in group] for group in adjacent(given)] == [[0, 2], [1, 4], [3]]
+
+
+def test_settings_that_not_all_cells_have_are_not_compared() -> None:
+    first = cell(0, choices={"method": "a"}, method={"_target_": "x", "k": 1, "only": 3}, seed=0)
+    second = cell(1, choices={"method": "b"}, method={"_target_": "y", "k": 2}, seed=0)
+    assert differing_settings([first, second]) == {"method": ["a", "b"], "method.k": [1, 2]}
+
+
+@pytest.mark.parametrize("value", ["3", "3 euro", "usd", "0usd", "1.5tokens", "-1usd"])
+def test_a_budget_is_dollars_or_tokens(value: str) -> None:
+    with pytest.raises(ConfigError, match="expected dollars or tokens"):
+        SweepBudget.of(value)
+
+
+def paid(prompt: int, output: int, usd: float | None) -> dict[str, Any]:
+    nothing = {"prompt_tokens": 0, "output_tokens": 0, "usd": None}
+    return {
+        "cost": {"paid": {"prompt_tokens": prompt, "output_tokens": output, "usd": usd}, "extraction_paid": nothing}
+    }
+
+
+def test_a_budget_counts_what_was_paid_and_tells_engines_what_is_left() -> None:
+    budget = SweepBudget.of("2.50USD")
+    budget.pay(paid(100, 20, 1.0))
+    budget.pay(paid(100, 20, None))  # on this machine
+    assert not budget.spent()
+    assert budget.left().dollars == 1.5
+    engine = {"budget_tokens": None, "budget_usd": 7.0}
+    config = {"engine": engine, "model": {"name": "m", "prices": {"input": 1}}}
+    assert limited(config, budget.left())["engine"] == {"budget_tokens": None, "budget_usd": 1.5}
+    assert limited({"engine": {"threads": 1}}, budget.left()) == {"engine": {"threads": 1}}
+    budget.pay(paid(0, 0, 1.5))
+    assert budget.spent()
+
+
+def test_dollars_need_prices_where_a_server_is_paid() -> None:
+    config = {"engine": {"budget_tokens": None, "budget_usd": None}, "model": {"name": "m", "prices": None}}
+    with pytest.raises(ConfigError, match="model=m has no prices"):
+        limited(config, SweepBudget.of("1usd"))
+
+
+def shares(right: int, of: int = 40) -> dict[str, float | None]:
+    return {str(n): float(n < right) for n in range(of)}
+
+
+def test_best_and_second_are_marked_and_only_a_shown_difference_is_starred() -> None:
+    figures = [Measured(each, 0.0, 100.0) for each in (75.0, 70.0, 25.0, 75.0)]
+    marked = _marked(figures, [shares(30), shares(28), shares(10), shares(30)])
+    assert [entry.mark for entry in marked] == ["best", "second", "", "best"]
+    assert [entry.worse for entry in marked] == [False, False, True, False]
+
+
+def test_equal_scores_and_costs_have_no_best() -> None:
+    same = [Measured(50.0, 40.0, 60.0)] * 2
+    costs = [Measured(3.0, None, None), Measured(4.0, None, None)]
+    for figures in (same, costs):
+        assert [entry.mark for entry in _marked(figures, [None, None])] == ["", ""]
+
+
+def test_what_a_cell_does_not_have_is_a_dash_and_never_zero() -> None:
+    marked = _marked([Measured(50.0, 40.0, 60.0), None, Measured(0.0, 0.0, 0.0)], [None, None, None])
+    assert [entry.text for entry in marked] == ["50.0 [40.0, 60.0]", "–", "0.0 [0.0, 0.0]"]
+
+
+def test_the_frontier_holds_what_nothing_cheaper_beats() -> None:
+    points = [Point(3, 10), Point(1, 5), Point(2, 4), Point(4, 10), Point(5, 20)]
+    assert [(point.x, point.y) for point in _frontier(points)] == [(1, 5), (3, 10), (5, 20)]
+
+
+def test_a_rate_tells_reading_from_writing_once_it_has_three_runs() -> None:
+    few = Rate([(100, 100, 20.0)])
+    assert few.seconds(50, 50) == pytest.approx(10.0)
+    many = Rate([(100, 0, 1.0), (0, 100, 10.0), (100, 100, 11.0)])
+    assert many.seconds(100, 10) == pytest.approx(2.0)
+
+
+def test_replies_are_expected_as_long_as_earlier_ones_and_never_longer_than_allowed() -> None:
+    rate = Rate(replies={"reader": (30, 10)})
+    assert rate.output("reader", 4, 100) == 12
+    assert rate.output("reader", 4, 5) == 5
+    assert rate.output("judge", 4, 100) == 100
+
+
+PLAN: dict[str, Any] = {"command": ["kgqa"], "axes": {}, "cells": [{"number": 0, "name": "a", "overrides": []}]}
+
+
+def test_a_sweep_in_use_is_refused(tmp_path: Path) -> None:
+    with SweepFolder(tmp_path / "s", PLAN, ["seed: 1"]), pytest.raises(ConfigError, match="another kgqa process"):
+        SweepFolder(tmp_path / "s", PLAN, ["seed: 1"])
+    SweepFolder(tmp_path / "s", PLAN, ["seed: 1"]).close()
+
+
+def test_a_failed_cell_is_forgotten_when_it_is_tried_again_and_a_done_one_is_not(tmp_path: Path) -> None:
+    for status, left in (("failed", None), ("running", None), ("done", "done")):
+        keep_result(_claimed(tmp_path), 0, {"status": status, "run": None, "seconds": 0, "error": None})
+        result = read_result(_claimed(tmp_path), 0)
+        assert (result["status"] if result else None) == left
+
+
+def _claimed(folder: Path) -> Path:
+    SweepFolder(folder / "s", PLAN, ["seed: 1"]).close()
+    return folder / "s"
+
+
+def test_a_damaged_sweep_is_named(tmp_path: Path) -> None:
+    path = _claimed(tmp_path)
+    (path / "sweep.json").write_text('{"format": 1, "cells"')
+    with pytest.raises(DataError, match="not readable"):
+        read_plan(path)
+    with pytest.raises(DataError, match="not the folder of a sweep"):
+        read_plan(tmp_path)
