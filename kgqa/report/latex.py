@@ -9,7 +9,8 @@ from kgqa.report.content import FinishedRun, estimates, sections
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", **{sign: rf"\{sign}" for sign in "&%$#_{}"},
+    "−": "$-$", "±": r"$\pm$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    **{sign: rf"\{sign}" for sign in "&%$#_{}"},
 }  # fmt: skip
 
 
@@ -20,9 +21,9 @@ def latex(run: FinishedRun) -> str:
         for each in estimates(run)
     ]
     caption = f"{run.title}, scored by the {run.metrics['profile']} profile, in percent"
-    tables = [_table(caption, ("score", "mean", "95 % interval", "questions"), scores)]
+    tables = [table(caption, ("score", "mean", "95 % interval", "questions"), scores)]
     tables += [
-        _table(f"{section.title}: {run.title}", section.header, section.rows)
+        table(f"{section.title}: {run.title}", section.header, section.rows)
         for section in sections(run)
         if section.header and section.title != "Settings"
     ]
@@ -31,10 +32,10 @@ def latex(run: FinishedRun) -> str:
 
 def escaped(text: str) -> str:
     """For LaTeX's text mode, on one line."""
-    return re.sub(r"[\\~^–<>|&%$#_{}]", lambda found: _SPECIAL[found[0]], " ".join(text.split()))
+    return re.sub(r"[\\~^–−±<>|&%$#_{}]", lambda found: _SPECIAL[found[0]], " ".join(text.split()))
 
 
-def _table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [" & ".join(map(escaped, row)) + r" \\" for row in (header, *rows)]
     return "\n".join(
         [

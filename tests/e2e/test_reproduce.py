@@ -1,0 +1,112 @@
+"""`kgqa reproduce` as a person runs it, without weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.e2e.conftest import QUICK, Kgqa
+
+SOME = ("reproduce", "trace/table1", "dataset=demo", "only=w/o documents,TRACE-Triple,HotPotQA", *QUICK)
+
+
+def test_published_values_stand_beside_ours_with_what_differs(kgqa: Kgqa) -> None:
+    ran = kgqa(*SOME, "limit=2")
+    assert ran.code == 0
+    table = ran.json("table.json")
+    shown = {(line["row"], line["metric"]["name"]): line for line in table["lines"]}
+    assert set(shown) == {(row, name) for row in ("w/o documents", "TRACE-Triple") for name in ("Tokens", "EM", "F1")}
+    assert shown["TRACE-Triple", "EM"]["published"]["number"] == 53.05
+    for cell in table["cells"]:
+        run = json.loads((Path(cell["run"]) / "metrics.json").read_text(encoding="utf-8"))
+        assert shown[cell["row"], "EM"]["ours"]["mean"] == run["scores"]["em"]["mean"]
+        assert shown[cell["row"], "Tokens"]["ours"]["mean"] == run["context_tokens"]
+    assert {line["verdict"] for line in table["lines"]} == {"few"}
+    markdown = (ran.folder / "report.md").read_text(encoding="utf-8")
+    assert "| dataset | hotpotqa | dataset=demo |" in markdown
+    assert "| ranker | E5-Mistral (§4.1) | ranker=lexical |" in markdown
+    assert "2 per cell" in markdown
+    assert "kgqa run model=llama3_8b_instruct profile=trace method=no_context" in markdown
+    assert (ran.folder / "report.html").is_file()
+    assert (ran.folder / "report.tex").is_file()
+
+
+def test_a_second_time_asks_nothing_and_says_the_same(kgqa: Kgqa) -> None:
+    first = kgqa(*SOME, "limit=2")
+    table = first.json("table.json")
+    written = [(Path(cell["run"]) / "metrics.json").stat().st_mtime_ns for cell in table["cells"]]
+    again = kgqa(*SOME, "limit=2")
+    assert again.folder == first.folder
+    assert {key: again.json("table.json")[key] for key in ("lines", "cells")} == {
+        key: table[key] for key in ("lines", "cells")
+    }
+    assert [(Path(cell["run"]) / "metrics.json").stat().st_mtime_ns for cell in table["cells"]] == written
+
+
+def test_a_failed_cell_stops_no_other_and_is_told(kgqa: Kgqa) -> None:
+    ran = kgqa(*SOME, "limit=1", "engine.rules=nowhere.jsonl")
+    assert ran.code == 2
+    assert ran.out.count("failed: ") >= 2
+    assert "nowhere.jsonl" in ran.out
+    assert {cell["state"] for cell in ran.json("table.json")["cells"]} == {"failed"}
+
+
+def test_a_report_of_other_cells_is_not_overwritten(kgqa: Kgqa) -> None:
+    assert kgqa(*SOME, "limit=1", "name=mine").code == 0
+    ran = kgqa(*SOME, "limit=2", "name=mine")
+    assert ran.code == 2
+    assert "give another name=" in ran.err
+
+
+def test_a_dry_run_asks_nothing(kgqa: Kgqa) -> None:
+    ran = kgqa(*SOME, "limit=2", "dry_run=true")
+    assert ran.code == 0
+    assert "2 cells that can run" in ran.out
+    assert not Path("outputs/reproduce").exists()
+
+
+def test_cells_that_cannot_run_here_are_skipped_and_said(kgqa: Kgqa) -> None:
+    ran = kgqa("reproduce", "safe/table12", "only=*Qwen 3 4B,2Wiki")
+    assert ran.code == 0
+    assert "needs training: A feedback model trained on injected errors alone" in ran.out
+    (first, *_) = ran.json("table.json")["lines"]
+    assert (first["published"]["number"], first["ours"], first["note"]) == (87.3, None, "needs training")
+
+
+def test_a_mean_column_is_ours_where_all_its_columns_are(kgqa: Kgqa) -> None:
+    given = (
+        "dataset=demo",
+        "model=smollm2_135m",
+        "judge=null",
+        "limit=1",
+        "only=No Feedback, Qwen 3 4B",
+    )
+    ran = kgqa("reproduce", "safe/table3", *given, *QUICK)
+    lines = {(line["column"], line["metric"]["name"]): line for line in ran.json("table.json")["lines"]}
+    assert lines["Average", "EM"]["ours"]["mean"] == lines["2Wiki", "EM"]["ours"]["mean"]
+    assert lines["Average", "Accuracy"]["ours"] is None
+
+
+def test_every_table_is_listed_one_id_a_line(kgqa: Kgqa) -> None:
+    ran = kgqa("reproduce", "--list", "safe")
+    lines = ran.out.splitlines()
+    assert [line.split()[0] for line in lines][:2] == ["safe/table2", "safe/table3"]
+    assert lines[0].endswith("(6 not built)")
+
+
+def test_mistakes_are_one_line(kgqa: Kgqa) -> None:
+    mistakes = {
+        ("trace/tabel1",): "no such table or figure; did you mean trace/table1",
+        ("trace/table1", "limt=3"): "limt=3: unknown key 'limt'; did you mean limit?",
+        ("trace/table1", "model=llama"): "model=llama: no such model",
+        ("trace/table1", "only=Nothing"): "no row and no column of trace/table1",
+        ("trace/table1", "out=x"): "out=x: every cell has a run's folder of its own",
+        ("trace/table1", "budget=2"): "budget=2: expected dollars or tokens",
+        ("trace/table1", "trace/table2"): "expected kgqa reproduce --list",
+        (): "expected kgqa reproduce --list",
+    }
+    for given, message in mistakes.items():
+        ran = kgqa("reproduce", *given)
+        assert ran.code == 2
+        assert message in ran.err
+        assert ran.err.count("\n") == 1
