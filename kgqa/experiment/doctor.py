@@ -21,6 +21,7 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.building import build
 from kgqa.experiment.configuration import cache_folder, conf_folder, groups, output_root
 from kgqa.experiment.machine import GB, cores, free_space, gpus, memory, missing_libraries
+from kgqa.retrieval.faiss_search import checked
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,7 +104,22 @@ def _extras() -> Iterator[Finding]:
         if lacking:
             text = f"{text}; lacks {', '.join(lacking)}" if text else f"lacks {', '.join(lacking)}"
         remedy = f"pip install 'kgqa[{extra}]'" if lacking else ""
+        if extra.startswith("faiss-"):
+            yield _faiss(extra, text, lacking)
+            continue
         yield Finding("extras", extra, "gap" if lacking else "ok", text, remedy)
+
+
+def _faiss(extra: str, text: str, lacking: Sequence[str]) -> Finding:
+    """One of the two extras is enough, and both at once are wrong."""
+    try:
+        checked()
+    except ConfigError as error:
+        said, _, remedy = str(error).partition("; ")
+        return Finding("extras", extra, "gap", said, remedy)
+    if lacking:
+        return Finding("extras", extra, "note", "not needed: the other build of FAISS is here")
+    return Finding("extras", extra, "ok", text)
 
 
 def _requirements(extra: str, lines: Sequence[str]) -> dict[str, str]:
@@ -176,6 +192,8 @@ def _datasets() -> Iterator[Finding]:
         except DataError as error:
             missing = str(error).partition(": ")[2].partition(";")[0]
             yield Finding("data", name, "gap", missing, f"kgqa data prepare dataset={name}, or set KGQA_DATA=FOLDER")
+        except ConfigError as error:  # one of the user's own documents, which has to be named
+            yield Finding("data", name, "note", str(error).partition(": ")[2])
 
 
 def _folders() -> Iterator[Finding]:

@@ -85,7 +85,7 @@ def sections(run: FinishedRun) -> list[Section]:
 
 def estimates(run: FinishedRun) -> list[Estimate]:
     """The scores that are defined for this run, then recall within each budget of passages."""
-    scores = [(label, run.metrics["scores"][name]) for name, label in SCORES.items()]
+    scores = [(label, run.metrics["scores"][name]) for name, label in SCORES.items() if name in run.metrics["scores"]]
     recalls = run.metrics.get("retrieval", {}).get("recall", {})
     scores += [(f"recall @{budget}", score) for budget, score in recalls.items()]
     return [Estimate(label, s["mean"], s["low"], s["high"], s["n"]) for label, s in scores if s["mean"] is not None]
@@ -93,7 +93,7 @@ def estimates(run: FinishedRun) -> list[Estimate]:
 
 def used_settings(config: Mapping[str, Any], choices: Mapping[str, str], sources: Mapping[str, str]) -> list[Setting]:
     """Of the groups this run makes use of."""
-    groups = ("method", "kg", "retriever", "ranker", "reranker", "engine", "model", "dataset")
+    groups = ("method", "kg", "retriever", "ranker", "reranker", "engine", "model", "dataset", "collection")
     return [setting for group in groups if group in choices for setting in _values(group, config[group], sources)]
 
 
@@ -224,6 +224,7 @@ def _what_was_run(manifest: Mapping[str, Json]) -> Section:
         ("questions", f"{dataset['questions']:,} of {dataset['file']}, sha256 {dataset['sha256']}"),
         ("machine", f"{manifest['platform']}, {manifest['cores']} cores, Python {manifest['python']}"),
     ]
+    rows += [("documents", dataset["documents"])] if "documents" in dataset else []
     rows += [(f"model of {role}", _identity(identity)) for role, identity in manifest["models"].items()]
     rows += [(part, _identity(manifest[part])) for part in ("ranker", "reranker", "index") if manifest.get(part)]
     return Section("What was run", (), rows)

@@ -7,45 +7,33 @@ questions share, such as demonstrations, is kept once; the rest of a file's size
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import zlib
 from dataclasses import asdict
-from importlib.resources import files
+from itertools import repeat
 from math import isfinite
 
 from kgqa.report.content import FinishedRun, estimates, sections
+from kgqa.report.page import page
 from kgqa.report.questions import question_ids, scored_questions
 from kgqa.types import Json
 
 _SHARABLE = 40  # characters; shorter texts are not worth a reference
 _BEST = 10  # texts of a ranking
+_PLAIN = {int, bool, type(None)}  # what json.loads gives that is small already
 _DIGITS = 4  # of a number after its point, as the page shows them: log-probabilities have sixteen, all random
 REFERENCE = "\x00"  # the key of an object that stands for a text: {"\0": [numbers of its paragraphs]}
 
 
 def html(run: FinishedRun) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=PackageLoader("kgqa.report", "assets"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-    )
-    assets = files("kgqa.report") / "assets"
-    style, script = ((assets / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     index, traces = packed_questions(run)
-    return environment.get_template("report.html.j2").render(
+    return page(
+        "report.html.j2",
+        ["report.css"],
+        ["report.js"],
         run=run,
         sections=sections(run),
         estimates=estimates(run),
-        style=Markup(style),  # noqa: S704 - ours
-        script=Markup(script),  # noqa: S704 - ours
-        style_hash=_source_hash(style),
-        script_hash=_source_hash(script),
         index=index,
         traces=traces,
     )
@@ -91,13 +79,17 @@ class Packing:
         self._own: dict[str, int] = {}  # the paragraphs of the value in work
 
     def pack(self, value: Json) -> str:
-        """A line for the value and its paragraphs: its own as texts, shared ones as their numbers."""
+        """A line for the value and its paragraphs: its own as texts, shared ones as their numbers.
+
+        Takes the value apart: it is not to be used afterwards.
+        """
         self._own = {}
         packed = self._packed(value)
         return _line({"value": packed, "paragraphs": [self._reference(paragraph) for paragraph in self._own]})
 
     def _packed(self, value: Json) -> Json:
-        kind = type(value)  # what json.loads gives: a million of these are asked in a large run
+        """In place, and whole lists at once where they are of one kind: a large run has millions of values."""
+        kind = type(value)
         if kind is str:
             if len(value) < _SHARABLE:
                 return value
@@ -105,11 +97,16 @@ class Packing:
         if kind is float:
             return round(value, _DIGITS) if isfinite(value) else str(value)  # JSON has no infinity
         if kind is list:
-            if all(type(each) is str and len(each) < _SHARABLE for each in value):
+            kinds = set(map(type, value))
+            if kinds == {float} and isfinite(sum(value)):
+                return list(map(round, value, repeat(_DIGITS)))
+            if kinds <= _PLAIN or (kinds == {str} and max(map(len, value)) < _SHARABLE):
                 return value
-            return [self._packed(each) for each in value]
+            return [each if _is_short(each) else self._packed(each) for each in value]
         if kind is dict:
-            return {key: self._packed(each) for key, each in value.items()}
+            for key, each in value.items():
+                if type(each) not in _PLAIN and not _is_short(each):
+                    value[key] = self._packed(each)
         return value
 
     def _reference(self, paragraph: str) -> str | int:
@@ -124,15 +121,12 @@ class Packing:
         return self._numbers.setdefault(paragraph, len(self._numbers))
 
 
+def _is_short(value: Json) -> bool:
+    return type(value) is str and len(value) < _SHARABLE
+
+
 def _line(value: Json) -> str:
     """Deflated and in base64, whose characters mean nothing in HTML: no text can end the element it stands in."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    deflate = zlib.compressobj(5, zlib.DEFLATED, -zlib.MAX_WBITS)  # without header: the browser's deflate-raw
-    # a lone surrogate becomes JSON's own escape
-    packed = deflate.compress(text.encode("utf-8", "backslashreplace")) + deflate.flush()
-    return base64.b64encode(packed).decode()
-
-
-def _source_hash(source: str) -> str:
-    """For the page's content security policy: nothing but this script runs, whatever a passage holds."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}"
+    text = json.dumps(value, separators=(",", ":"))  # ASCII: quicker, and half a character stays JSON's own escape
+    deflate = zlib.compressobj(4, zlib.DEFLATED, -zlib.MAX_WBITS)  # without header: the browser's deflate-raw
+    return base64.b64encode(deflate.compress(text.encode()) + deflate.flush()).decode()

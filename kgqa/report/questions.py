@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, fields
 
 from kgqa.errors import DataError
 from kgqa.report.content import FinishedRun
+from kgqa.report.verdicts import Judgements
 from kgqa.runtime.folder import read_trace
 from kgqa.scoring.metrics import score
 from kgqa.scoring.support import support
@@ -35,10 +36,12 @@ class QuestionRow:
     calls: int
     prompt_tokens: int  # as if nothing had been cached
     output_tokens: int
+    verdict: str | None  # the judge's, or "unscored"; None: not judged, or another answer was
 
 
 def scored_questions(run: FinishedRun) -> Iterator[tuple[QuestionRow, dict[str, Json]]]:
-    """Each question's row and trace, in the order in which they ended."""
+    """Each question's row and trace, in the order in which they ended; `judgement` in the trace is the judge's line."""
+    judgements = Judgements(run.folder)
     profile, answers = run.metrics["profile"], run.metrics["scores"]["em"]["n"] > 0
     for traced in read_trace(run.folder):
         question, error = traced["question"], traced["error"]
@@ -46,6 +49,7 @@ def scored_questions(run: FinishedRun) -> Iterator[tuple[QuestionRow, dict[str, 
         if answers:
             scores = score(None if error else traced["answer"], question["answers"], profile)
         replies = [call["reply"] for call in traced["calls"]]
+        traced["judgement"] = judged = judgements.of(traced)
         usages = [reply["usage"] for reply in replies if isinstance(reply, Mapping) and "usage" in reply]
         yield (
             QuestionRow(
@@ -64,6 +68,7 @@ def scored_questions(run: FinishedRun) -> Iterator[tuple[QuestionRow, dict[str, 
                 calls=len(traced["calls"]),
                 prompt_tokens=sum(prompt for prompt, *_ in usages),
                 output_tokens=sum(output for _, _, output, _ in usages),
+                verdict=judged["verdict"] if judged else None,
             ),
             traced,
         )

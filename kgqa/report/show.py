@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import DataError, nearest
-from kgqa.runtime.folder import read_trace
+from kgqa.report.traversal import traversal_lines, traversal_svg
+from kgqa.report.verdicts import UNSCORED, Judgements
+from kgqa.runtime.folder import read_trace, replace_file
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -17,36 +19,47 @@ if TYPE_CHECKING:
 Traced = Mapping[str, Json]
 
 
-def show(folder: Path, question_id: str | None = None) -> None:
+def show(folder: Path, question_id: str | None = None, picture: Path | None = None) -> None:
     """Print a run's questions, or one question's passages, triples, chains, calls and answer.
 
+    `picture`: where its traversal of a passage graph is drawn, as SVG.
+
     Raises:
-        DataError: not a run's folder, or no such question in it.
+        DataError: not a run's folder, no such question in it, or nothing to draw.
     """
     from rich.console import Console
 
     console = Console()
     if question_id is None:
-        _questions(read_trace(folder), console)
+        _questions(_judged(folder), console)
         return
     ids = []
-    for traced in read_trace(folder):
+    for traced in _judged(folder):
         ids.append(traced["question"]["id"])
         if ids[-1] == question_id:
             _question(traced, console)
+            if picture:
+                _draw(traced, picture, console)
             return
     raise DataError(f"{folder}: no question {question_id} in this run; {nearest(question_id, islice(ids, 2000))}")
+
+
+def _judged(folder: Path) -> Iterator[Traced]:
+    """Each question with the judge's line as `judgement`, None without one."""
+    judgements = Judgements(folder)
+    yield from ({**traced, "judgement": judgements.of(traced)} for traced in read_trace(folder))
 
 
 def _questions(questions: Iterable[Traced], console: Console) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("question", "text", "answer", "gold", "calls")
+    table = Table("question", "text", "answer", "gold", "judge", "calls")
     for traced in questions:
         question = traced["question"]
         answer = f"failed: {traced['error']}" if traced["error"] else traced["answer"]
-        cells = (question["id"], question["text"], answer, question["answers"][0], str(len(traced["calls"])))
+        verdict = traced["judgement"]["verdict"] if traced["judgement"] else ""
+        cells = (question["id"], question["text"], answer, question["answers"][0], verdict, str(len(traced["calls"])))
         table.add_row(*(escape(cell) for cell in cells))
     console.print(table)
 
@@ -69,6 +82,9 @@ def _question(traced: Traced, console: Console) -> None:
         say.line(titles.get(call["passage_id"], call["passage_id"]))
         say.lines(f"    <{'; '.join(triple)}>" for triple in call["reply"])
     _chains(traced["notes"].get("chains", ()), titles, say)
+    if traced["notes"].get("traversal"):
+        say.title("traversal (* gold)")
+        say.lines(traversal_lines(traced))
     if traced["notes"].get("thoughts"):
         say.title("thoughts")
         say.lines(traced["notes"]["thoughts"])
@@ -79,6 +95,21 @@ def _question(traced: Traced, console: Console) -> None:
     say.line(f"answer: {traced['answer']!r}" if traced["error"] is None else f"failed: {traced['error']}")
     say.line(f"gold:   {' | '.join(question['answers'])}")
     say.line(f"flags:  {traced.get('flags') or 'none'} · context tokens: {traced.get('context_tokens')}")
+    if traced["judgement"]:
+        _judgement(traced["judgement"], say)
+
+
+def _draw(traced: Traced, picture: Path, console: Console) -> None:
+    if not traced["notes"].get("traversal"):
+        raise DataError(f"question {traced['question']['id']}: no traversal in its trace; method=kgp makes one")
+    console.print(str(replace_file(picture, traversal_svg(traced))), markup=False, highlight=False, soft_wrap=True)
+
+
+def _judgement(line: Mapping[str, Json], say: _Printer) -> None:
+    say.line(f"judge:  {line['verdict']} ({line['judge']})")
+    for vote in line["votes"]:
+        replies = vote["error"] or " | ".join(repr(reply) for reply in vote["replies"])
+        say.line(f"        {vote['verdict'] or UNSCORED}: {replies}")
 
 
 def _chains(chains: Sequence[Mapping[str, Json]], titles: Mapping[str, str], say: _Printer) -> None:
@@ -112,6 +143,9 @@ def _call(call: Mapping[str, Any], say: _Printer) -> None:
             say.line(f"query: {call['query']}")
             found = call["reply"] if _is_list(call) else []
             say.lines(f"{number:4} {passage['id']} {passage['title']}" for number, passage in enumerate(found, start=1))
+        case "neighbours":
+            count = len(call["reply"]) if _is_list(call) else 0
+            say.rule(f"{place} neighbours of {call['passage_id']}: {count}{kept}")
         case "count_tokens":
             say.rule(f"{place} count_tokens{kept}")
             say.line(f"→ {call['reply']}")

@@ -13,7 +13,9 @@ from kgqa.report.html import html
 from kgqa.report.latex import latex
 from kgqa.report.markdown import markdown
 from kgqa.report.questions import questions_csv
+from kgqa.report.sweep_writing import write_sweep_report
 from kgqa.runtime.folder import replace_file
+from kgqa.runtime.sweep_folder import SWEEP
 
 WRITERS: Mapping[str, tuple[str, Callable[[FinishedRun], str]]] = {
     "html": ("report.html", html),
@@ -31,13 +33,16 @@ def report(arguments: Sequence[str]) -> int:
         DataError: not the folder of a run that ended.
     """
     parser = _Parser("kgqa report", description="Write the report of a finished run again, or in another form.")
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder that kgqa run printed")
+    parser.add_argument("run", metavar="RUN", type=Path, help="the folder that kgqa run printed; with -m it is a sweep")
     parser.add_argument(
         "--format", choices=list(WRITERS), default="html",
         help="html: tables and trace explorer; md, latex: the tables; csv: one line a question",
     )  # fmt: skip
     parser.add_argument("--out", metavar="FILE", type=Path, help="instead of report.html (.md, .csv, .tex) in RUN")
     given = parser.parse_args(arguments)
+    if (given.run / SWEEP).is_file():
+        print(write_sweep_report(given.run, given.format, given.out))  # noqa: T201
+        return 0
     print(write_report(given.run, given.format, given.out))  # noqa: T201 - what the command is for
     return 0
 

@@ -17,12 +17,14 @@ from typing import Any
 import pytest
 
 from kgqa.engines import weights
-from kgqa.experiment import machine
+from kgqa.experiment import doctor, machine
 from kgqa.experiment.configuration import groups
 from kgqa.experiment.presets import Preset, presets, verdict
+from kgqa.retrieval import faiss_search
 from tests.e2e.conftest import Kgqa
 
 KEY = "sk-not-to-be-shown"
+BUILDS = ("faiss-cpu", "faiss-gpu")
 
 
 @pytest.fixture(autouse=True)
@@ -193,3 +195,30 @@ def test_neither_loads_an_engine(command: str, tmp_path: Path) -> None:
         "assert not {'torch', 'transformers', 'xllamacpp', 'hydra', 'scipy'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, cwd=tmp_path)
+
+
+class Distribution:
+    def __init__(self, name: str) -> None:
+        self.metadata = {"Name": name}
+
+
+@pytest.mark.parametrize(
+    ("installed", "cpu", "gpu"),
+    [
+        (("faiss-cpu",), "ok", "note"),
+        (("faiss_gpu",), "note", "ok"),
+        (("faiss-cpu", "faiss-gpu"), "gap", "gap"),
+        ((), "gap", "gap"),
+    ],
+)
+def test_one_build_of_faiss_is_enough_and_two_are_wrong(
+    monkeypatch: pytest.MonkeyPatch, installed: tuple[str, ...], cpu: str, gpu: str
+) -> None:
+    """What is installed is imagined: no machine has all four states."""
+    monkeypatch.setattr(faiss_search, "distributions", lambda: [Distribution(name) for name in installed])
+    lacking = {extra: [] if extra in {name.replace("_", "-") for name in installed} else [extra] for extra in BUILDS}
+    found = {extra: doctor._faiss(extra, extra, lacking[extra]) for extra in BUILDS}
+    assert [found[extra].state for extra in BUILDS] == [cpu, gpu]
+    if len(installed) == 2:
+        assert "overwrite each other" in found["faiss-cpu"].text
+        assert found["faiss-cpu"].remedy.startswith("pip uninstall faiss-cpu faiss-gpu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -162,3 +163,58 @@ def test_a_narrow_window_shows_list_or_question_and_never_scrolls_sideways(brows
     wait_for_question(browser, "In which town")
     assert browser.value("byId('browse').offsetHeight") == 0
     assert not browser.value(sideways)
+
+
+@pytest.fixture(scope="module")
+def judged(page: Path) -> Path:
+    """The same run with verdicts: the first against EM, the second of an answer that changed, the third unscored."""
+    copied = page.parent.with_name("judged")
+    shutil.copytree(page.parent, copied)
+    lines = []
+    for place, prediction in enumerate(map(json.loads, (copied / "predictions.jsonl").read_text("utf-8").splitlines())):
+        verdict = None if place == 2 else "correct" if place == 0 else "incorrect"
+        answer = "another" if place == 1 else prediction["answer"]
+        vote = {"verdict": verdict, "replies": [f'{{"verdict": "{verdict}"}} {SCRIPT}'], "error": None}
+        line = {"question_id": prediction["question_id"], "verdict": verdict, "fate": "judged", "answer": answer}
+        lines.append(json.dumps({**line, "votes": [vote], "error": None, "judge": "three_way small@scripted 12ab"}))
+    (copied / "verdicts.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert main(["report", str(copied)]) == 0
+    return copied / "report.html"
+
+
+def chosen(browser: Browser, outcome: str) -> list[str]:
+    browser.value(f"{{ const box = byId('outcome'); box.value = '{outcome}'; box.dispatchEvent(new Event('input')) }}")
+    return shown_ids(browser)
+
+
+def test_a_judge_against_exact_match_is_a_filter(browser: Browser, judged: Path) -> None:
+    browser.open(judged, "#questions")
+    assert chosen(browser, "disputed") == ["2hop__demo_01"]
+    assert "judge: correct" in browser.value("byId('rows').textContent")
+    assert len(chosen(browser, "unscored")) == 1
+    assert "judge: unscored" in browser.value("byId('rows').textContent")
+
+
+def test_a_question_shows_its_verdict_and_what_the_judge_wrote(browser: Browser, judged: Path) -> None:
+    browser.open(judged, "#q=2hop__demo_01")
+    wait_for_question(browser, "In which town was the architect")
+    shown = browser.value("document.querySelector('#question .facts').textContent")
+    assert "judgecorrect three_way small@scripted 12ab" in shown
+    assert f'{{"verdict": "correct"}} {SCRIPT}' in shown
+    browser.open(judged, "#q=2hop__demo_02")
+    wait_for_question(browser, "Which bridge was opened first")
+    assert "judge" not in browser.value("document.querySelector('#question .facts').textContent")
+
+
+def test_without_verdicts_nothing_offers_them(browser: Browser, page: Path) -> None:
+    browser.open(page, "#questions")
+    assert browser.value("[...byId('outcome').options].filter((o) => !o.hidden).map((o) => o.value)") == [
+        "", "wrong", "right", "failed", "empty", "flagged",
+    ]  # fmt: skip
+
+
+def test_names_in_texts_are_set_as_code(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    texts = browser.value("[...document.querySelectorAll('section > p')].map((p) => p.textContent).join('\\n')")
+    assert "`" not in texts
+    assert "**" not in texts

@@ -6,6 +6,7 @@ import base64
 import csv
 import json
 import re
+import shutil
 import zlib
 from html import unescape
 from pathlib import Path
@@ -19,6 +20,7 @@ from kgqa.report.content import FinishedRun, sections
 from kgqa.report.html import REFERENCE, Packing, abridged, html
 from kgqa.report.latex import escaped, latex
 from kgqa.report.markdown import markdown
+from kgqa.report.page import marked
 from kgqa.report.questions import QuestionRow, question_ids, scored_questions
 from kgqa.report.writing import WRITERS, report, write_report
 from kgqa.runtime.folder import read_trace
@@ -101,7 +103,8 @@ def test_the_traces_in_the_html_are_those_of_the_run(run: FinishedRun, folder: P
     for row, trace in zip(rows, traces, strict=True):
         texts = [shared[each] if isinstance(each, int) else each for each in trace["paragraphs"]]
         traced = kept[row["id"]]
-        assert whole(trace["value"], texts) == rounded({**traced, "calls": [abridged(c) for c in traced["calls"]]})
+        calls = [abridged(call) for call in traced["calls"]]
+        assert whole(trace["value"], texts) == rounded({**traced, "calls": calls, "judgement": None})
 
 
 def test_of_a_ranking_the_best_texts_are_shown() -> None:
@@ -185,3 +188,47 @@ def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_form_is_refused(folder: Path) -> None:
     with pytest.raises(ConfigError, match="invalid choice: 'pdf'"):
         report([str(folder), "--format", "pdf"])
+
+
+def test_texts_of_sections_keep_their_code_and_nothing_else_is_markup() -> None:
+    assert marked("by `musique`, **never** <b> & `<i>`") == (
+        "by <code>musique</code>, <strong>never</strong> &lt;b&gt; &amp; <code>&lt;i&gt;</code>"
+    )
+
+
+def test_verdicts_stand_beside_the_answers_they_were_given_for(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second answer is another one since, the third got no verdict, the fourth question had failed."""
+    judged = tmp_path / "judged"
+    shutil.copytree(folder, judged)
+    predictions = [json.loads(line) for line in (judged / "predictions.jsonl").read_text("utf-8").splitlines()]
+    given = [("correct", "judged"), ("correct", "judged"), (None, "judged"), (None, "failed"), ("incorrect", "exact")]
+    lines = []
+    for place, ((verdict, fate), prediction) in enumerate(zip(given, predictions, strict=True)):
+        answer = "another" if place == 1 else prediction["answer"]
+        votes = [{"verdict": verdict, "replies": ["a reply"], "error": None}]
+        line = {"question_id": prediction["question_id"], "verdict": verdict, "fate": fate, "answer": answer}
+        lines.append(json.dumps({**line, "votes": votes, "judge": "three_way"}))
+    (judged / "verdicts.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    with write_report(judged, "csv").open(encoding="utf-8", newline="") as file:
+        assert [line["verdict"] for line in csv.DictReader(file)] == ["correct", "", "unscored", "", "incorrect"]
+    shown = []
+    for prediction in predictions:
+        assert main(["show", str(judged), prediction["question_id"]]) == 0
+        shown.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("judge:")])
+    assert shown == [
+        ["judge:  correct (three_way)"],
+        [],
+        ["judge:  unscored (three_way)"],
+        [],
+        ["judge:  incorrect (three_way)"],
+    ]
+
+
+def test_a_line_that_is_no_verdict_is_refused(folder: Path, tmp_path: Path) -> None:
+    judged = tmp_path / "judged"
+    shutil.copytree(folder, judged)
+    (judged / "verdicts.jsonl").write_text('{"question_id": "q", "verdict": "correct"}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"verdicts\.jsonl:1: not a verdict; judge the run again"):
+        write_report(judged, "html")

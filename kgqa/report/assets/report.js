@@ -10,6 +10,8 @@ const OUTCOMES = {
   failed: (row) => row.error !== null,
   empty: (row) => row.answer !== null && !row.answer.trim(),
   flagged: (row) => Object.keys(row.flags).length > 0,
+  disputed: (row) => row.em !== null && !["unscored", null].includes(row.verdict) && (row.verdict === "correct") !== (row.em === 1),
+  unscored: (row) => row.verdict === "unscored",
 };
 
 const loaded = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
@@ -69,6 +71,7 @@ function grid(header, lines) {
   );
 }
 
+const spaced = (name) => name.replaceAll("_", " ");
 const number = (value) => (typeof value === "number" && !Number.isInteger(value) ? value.toFixed(4) : String(value));
 const percent = (share) => (share === null ? "–" : `${(100 * share).toFixed(1)} %`);
 
@@ -167,7 +170,7 @@ function listed(place) {
   const row = rows[place];
   const [sign, kind, said] = verdict(row);
   const answer = row.error !== null ? row.error : `${row.answer || "no answer"} · gold: ${row.gold[0]}`;
-  const score = row.f1 === null ? "" : `F1 ${percent(row.f1)} · `;
+  const score = (row.f1 === null ? "" : `F1 ${percent(row.f1)} · `) + (row.verdict === null ? "" : `judge: ${spaced(row.verdict)} · `);
   const link = element(
     "a", { href: linkTo(row.id), title: row.question },
     element("span", { class: kind, role: "img", "aria-label": said }, sign),
@@ -218,11 +221,12 @@ function questionView(row, traced) {
   const [, kind, said] = verdict(row);
   const back = element("a", { href: "#questions", id: "back" }, "← all questions");
   const flags = Object.entries(row.flags).map(([flag, count]) => mark(count > 1 ? `${flag} × ${count}` : flag, "wrong"));
-  const figures = Object.entries(traced.figures || {}).map(([name, value]) => mark(`${name.replaceAll("_", " ")} ${number(value)}`));
+  const figures = Object.entries(traced.figures || {}).map(([name, value]) => mark(`${spaced(name)} ${number(value)}`));
   const summary = facts([
     ["answer", row.error === null ? row.answer || element("i", null, "empty") : element("span", { class: "wrong" }, row.error)],
     ["gold", row.gold.join(" | ")],
     ["scores", [`EM ${percent(row.em)} · F1 ${percent(row.f1)} · support recall ${percent(row.support_recall)}`]],
+    ["judge", traced.judgement && judgementView(traced.judgement)],
     ["cost", `${row.calls} calls · ${row.prompt_tokens} + ${row.output_tokens} tokens` + (row.context_tokens === null ? "" : ` · context ${row.context_tokens} tokens`)],
     ["flags", flags.length ? element("span", { class: "marks" }, flags) : null],
     ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
@@ -234,12 +238,20 @@ function questionView(row, traced) {
     element("h2", null, row.question),
     element("div", { class: "marks" }, marks),
     summary,
-    ...notes.flatMap(([name, value]) => [element("h3", null, name.replaceAll("_", " ")), noteView(value, titles)]),
+    ...notes.flatMap(([name, value]) => [element("h3", null, spaced(name)), noteView(value, titles)]),
     element("h3", null, `passages (${passages.length})`),
     ...passagesView(passages, traced),
     element("h3", null, `calls (${traced.calls.length})`),
     ...traced.calls.map((call) => folded(callHead(call), () => callView(call, titles))),
   ];
+}
+
+/** The verdict, who gave it, and what each judge wrote. */
+function judgementView({ verdict, fate, judge, votes }) {
+  const kinds = { correct: "right", incorrect: "wrong" };
+  const written = votes.map((vote) => element("p", null, mark(spaced(vote.verdict ?? "unscored"), kinds[vote.verdict]), ` ${vote.error ?? vote.replies.join(" | ")}`));
+  const said = fate === "exact" ? "an exact match, which was not sent" : judge;
+  return [element("p", null, mark(spaced(verdict), kinds[verdict]), " ", element("span", { class: "hint" }, said)), ...written];
 }
 
 /** Those the question came with, then those its searches found. */
@@ -281,7 +293,7 @@ function noteView(value, titles) {
   if (Array.isArray(value) && !value.length) return element("span", { class: "hint" }, "none");
   const triples = asTriples(value);
   if (triples) return element("div", null, graphView(triples), triplesView(triples, titles));
-  if (!Array.isArray(value)) return facts(Object.entries(value).map(([name, inner]) => [name.replaceAll("_", " "), noteView(inner, titles)]));
+  if (!Array.isArray(value)) return facts(Object.entries(value).map(([name, inner]) => [spaced(name), noteView(inner, titles)]));
   if (value.every(isChain)) {
     const best = value.find((chain) => chain.triples.length); // the first may have ended at once
     return element("div", null, value.map((chain, index) => chainView(chain, index, titles, chain === best)));
@@ -480,6 +492,7 @@ async function start() {
   byId("count").textContent = rows.length;
   offer("hops", rows.map((row) => row.hops));
   offer("type", rows.map((row) => row.type));
+  for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
   for (const id of ["outcome", "hops", "type", "search"]) byId(id).addEventListener("input", filter);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   byId("list").addEventListener("scroll", draw);

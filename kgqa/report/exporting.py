@@ -1,0 +1,78 @@
+"""`kgqa export`: a finished run's predictions and traces for other programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from kgqa.errors import ConfigError
+from kgqa.report.arrow import write_dataset, write_parquet
+from kgqa.report.content import FinishedRun
+from kgqa.report.tables import PREDICTIONS, TRACES, Kind, Row, Tables
+from kgqa.runtime.folder import storing
+
+Writer = Callable[[Iterable[Row], Mapping[str, Kind], Path], None]
+
+
+def write_jsonl(rows: Iterable[Row], columns: Mapping[str, Kind], file: Path) -> None:
+    """A row a line, keys in the order of `columns`."""
+    # a lone surrogate becomes JSON's own escape
+    with storing(file), file.open("w", encoding="utf-8", errors="backslashreplace") as out:
+        for row in rows:
+            out.write(json.dumps({name: row[name] for name in columns}, ensure_ascii=False) + "\n")
+
+
+FORMATS: Mapping[str, tuple[str, Writer]] = {
+    "jsonl": (".jsonl", write_jsonl),
+    "parquet": (".parquet", write_parquet),
+    "datasets": ("", write_dataset),
+}
+
+
+def export(arguments: Sequence[str]) -> int:
+    """Write predictions and traces into a new folder and print what it holds.
+
+    Raises:
+        ConfigError: the command line is not understood, the folder is not empty, or an extra is missing.
+        DataError: not the folder of a run that ended.
+        StorageError: the disk is full or refuses.
+    """
+    parser = _Parser("kgqa export", description="Write a finished run's predictions and calls for other programs.")
+    parser.add_argument("run", metavar="RUN", type=Path, help="the folder that kgqa run printed")
+    parser.add_argument(
+        "--format", choices=list(FORMATS), default="jsonl",
+        help="jsonl; parquet (extra parquet); datasets: folders for datasets.load_from_disk (extra datasets)",
+    )  # fmt: skip
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="a folder that is empty or not there")
+    given = parser.parse_args(arguments)
+    for place in write_export(given.run, given.format, given.out):
+        print(place)  # noqa: T201 - what the command is for
+    return 0
+
+
+def write_export(run: Path, form: str, out: Path) -> list[Path]:
+    """Files or folders `predictions` and `traces` in `out`, which appears whole or not at all; see `export`."""
+    suffix, write = FORMATS[form]
+    tables = Tables(FinishedRun.read(run))
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out {out}: is there already and not an empty folder; give another one")
+    part = out.with_name(f"{out.name}.part")
+    with storing(part):
+        shutil.rmtree(part, ignore_errors=True)  # of an export that was killed
+        part.mkdir(parents=True)
+        try:
+            write(tables.predictions(), PREDICTIONS, part / f"predictions{suffix}")
+            write(tables.traces(), TRACES, part / f"traces{suffix}")
+            part.replace(out)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    return [out / f"{name}{suffix}" for name in ("predictions", "traces")]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{self.prog}: {message}; see {self.prog} --help")

@@ -1,0 +1,1 @@
+"""Experiment trackers: what a finished run leaves is copied to them, and a run never depends on one."""

@@ -1,0 +1,57 @@
+"""MLflow: a run of an experiment on a server, in a database or in a folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import islice
+
+from kgqa.errors import ConfigError, TrackerError
+from kgqa.protocols import TrackedRun
+
+AT_ONCE = 100  # parameters in a request, MLflow's limit
+# tried twice more, not for minutes; nothing is reported about the user
+ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_DISABLE_TELEMETRY": "true"}
+
+
+@dataclass(frozen=True)
+class MlflowTracker:
+    """`uri`: of the server or store; None: MLFLOW_TRACKING_URI, else MLflow's own default."""
+
+    uri: str | None
+    experiment: str
+
+    def check(self) -> None:
+        if find_spec("mlflow") is None:
+            raise ConfigError("tracker=mlflow: not installed; pip install 'kgqa[mlflow]', or leave tracker= out")
+
+    def log(self, run: TrackedRun) -> str:
+        for name, value in ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        import mlflow
+        from mlflow.entities import Metric, Param
+        from mlflow.exceptions import MlflowException
+
+        at = int(time.time() * 1000)
+        try:
+            client = mlflow.MlflowClient(self.uri)
+            known = client.get_experiment_by_name(self.experiment)
+            number = known.experiment_id if known else client.create_experiment(self.experiment)
+            logged = client.create_run(number, run_name=run.name).info
+            for some in _batches(Param(name, value) for name, value in run.parameters.items()):
+                client.log_batch(logged.run_id, params=some)
+            client.log_batch(logged.run_id, metrics=[Metric(name, value, at, 0) for name, value in run.metrics.items()])
+            for file in run.files:
+                client.log_artifact(logged.run_id, str(file))
+            client.set_terminated(logged.run_id)
+        except (MlflowException, OSError) as error:
+            raise TrackerError(f"MLflow took it only in part or not at all: {error}") from error
+        return f"MLflow run {logged.run_id} of experiment {self.experiment}"
+
+
+def _batches(params: Iterator[object]) -> Iterator[list[object]]:
+    while some := list(islice(params, AT_ONCE)):
+        yield some

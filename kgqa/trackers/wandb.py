@@ -1,0 +1,48 @@
+"""Weights & Biases: a run of a project, kept on disk for `wandb sync` or sent at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from kgqa.errors import ConfigError, TrackerError
+from kgqa.protocols import TrackedRun
+
+
+@dataclass(frozen=True)
+class WandbTracker:
+    """`mode`: online sends with the key of WANDB_API_KEY or `wandb login`; offline writes below `folder`."""
+
+    project: str
+    mode: Literal["offline", "online"]
+    folder: str
+
+    def check(self) -> None:
+        if find_spec("wandb") is None:
+            raise ConfigError("tracker=wandb: not installed; pip install 'kgqa[wandb]', or leave tracker= out")
+
+    def log(self, run: TrackedRun) -> str:
+        import wandb
+
+        # what the run logs and no more: neither console nor machine, packages, command, user or commit
+        quiet = wandb.Settings(
+            host="", silent=True, console="off", disable_git=True, disable_code=True, save_code=False,
+            x_disable_stats=True, x_disable_meta=True, x_disable_machine_info=True, x_save_requirements=False,
+        )  # fmt: skip
+        try:
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
+            logged = wandb.init(
+                project=self.project, name=run.name, config=dict(run.parameters), mode=self.mode,
+                dir=self.folder, settings=quiet,
+            )  # fmt: skip
+            logged.summary.update(dict(run.metrics))
+            for file in run.files:
+                logged.save(str(file), base_path=str(file.parent), policy="now")
+            place = str(Path(logged.dir).parent) if self.mode == "offline" else str(logged.url)
+            logged.finish()
+            wandb.teardown()  # its service, which would outlive the run
+        except (wandb.Error, OSError) as error:
+            raise TrackerError(f"Weights & Biases took it only in part or not at all: {error}") from error
+        return place
