@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from kgqa.errors import ConfigError, nearest
 
@@ -42,3 +44,10 @@ def refuse_other_keys(overrides: Sequence[str], keys: Sequence[str], usage: str)
 def group(override: str) -> str:
     """`judge` of judge=kgp and of judge.model=…"""
     return override.lstrip("+~").partition("=")[0].partition(".")[0]
+
+
+class Parser(argparse.ArgumentParser):
+    """For commands whose options have values; what is wrong is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{self.prog}: {message}; see {self.prog} --help")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from argparse import Namespace
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kgqa.errors import DataError, EngineError
+from kgqa.calls import Program
+from kgqa.errors import ConfigError, DataError, EngineError
+from kgqa.experiment.arguments import Parser
 from kgqa.experiment.building import build
 from kgqa.experiment.configuration import output_root
 from kgqa.experiment.workbench import Workbench
@@ -18,6 +20,7 @@ from kgqa.kg.store import TripleStore, store_folder
 from kgqa.prompting import template_hash
 from kgqa.report.progress import stage
 from kgqa.runtime.costs import Ledger
+from kgqa.runtime.scheduler import Record
 from kgqa.types import Json, Passage, Question
 
 if TYPE_CHECKING:
@@ -72,23 +75,38 @@ class Graph:
             )
         failed: list[Extraction] = []
         with stage("triples", len(missing), console) as shown:
-            programs = ((passage.id, self.extractor.extract(passage)) for passage in missing)
-            titles = {passage.id: passage.title for passage in missing}
-            for each in self._bench.run(programs, shown.record, width=self._width, seed=self._seed):
-                if isinstance(each.result, Exception):
-                    error = f"{type(each.result).__name__}: {each.result}"
-                    failed.append(Extraction(each.key, titles[each.key], "", error=error))
+            for extraction in self.extractions(missing, shown.record):
+                if extraction.error is None:
+                    self.store.add(extraction)
                 else:
-                    self.store.add(each.result)
-                shown.finished(failed=isinstance(each.result, Exception))
-        if len(failed) > MAX_FAILED * len(missing):
-            raise EngineError(
-                f"extraction failed for {len(failed)} of {len(missing)} passages, first {failed[0].title!r}: "
-                f"{failed[0].error}; what worked is kept, the same command tries the others again"
-            )
-        for extraction in failed:  # a few may fail: they count as empty and are reported
-            self.store.add(extraction)
+                    failed.append(extraction)
+                shown.finished(failed=extraction.error is not None)
+        if error := too_many_failed(failed, len(missing)):
+            raise error
+        self.store.add_all(failed)
         return shown.ledger
+
+    def extractions(
+        self, passages: Iterable[Passage], on_record: Callable[[Record], None]
+    ) -> Generator[Extraction, None, None]:
+        """Each passage's extraction as it is finished; one that failed has its error and no completion.
+
+        Passages are taken as there is room for them.
+        """
+        titles: dict[str, str] = {}  # of those under way
+
+        def programs() -> Iterator[tuple[str, Program[Extraction]]]:
+            for passage in passages:
+                titles[passage.id] = passage.title
+                yield passage.id, self.extractor.extract(passage)
+
+        for each in self._bench.run(programs(), on_record, width=self._width, seed=self._seed):
+            title = titles.pop(each.key)
+            if isinstance(each.result, Exception):
+                error = f"{type(each.result).__name__}: {each.result}"
+                yield Extraction(each.key, title, "", error=error)
+            else:
+                yield each.result
 
     def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
         """Table 5's figures over these questions, and what the parser had to skip."""
@@ -104,13 +122,57 @@ class Graph:
         }
 
 
+def too_many_failed(failed: Sequence[Extraction], attempted: int) -> EngineError | None:
+    """A few passages may fail: they count as empty and are reported. Above 5 % there is an error to raise."""
+    if len(failed) <= MAX_FAILED * attempted:
+        return None
+    return EngineError(
+        f"extraction failed for {len(failed)} of {attempted} passages, first {failed[0].title!r}: {failed[0].error}; "
+        "what worked is kept, the same command tries the others again"
+    )
+
+
 def distinct_passages(questions: Sequence[Question]) -> list[Passage]:
     return list({passage.id: passage for question in questions for passage in question.passages}.values())
 
 
-def build_triples(overrides: Sequence[str]) -> int:
-    """`kgqa kg build`: extract the triples of a dataset's passages."""
-    return _extract_and_show([*overrides, "kg.offline=false"])
+def build_triples(arguments: Sequence[str]) -> int:
+    """`kgqa kg build`: extract the triples of the questions' passages, or of the whole corpus, and arrange them."""
+    given = _build_arguments(arguments)
+    overrides = [*given.overrides, "kg.offline=false"]
+    if given.ray:
+        from kgqa.experiment.ray_build import build_by_workers
+
+        return build_by_workers(overrides, given.workers, given.gpus)
+    if given.corpus:
+        from kgqa.experiment.corpus_build import build_corpus, extract_here
+
+        return build_corpus(overrides, extract_here)
+    return _extract_and_show(overrides)
+
+
+def _build_arguments(arguments: Sequence[str]) -> Namespace:
+    parser = Parser("kgqa kg build", description="Extract the triples of a dataset's passages ahead of a run.")
+    parser.add_argument("overrides", metavar="key=value", nargs="*", help="as for kgqa run")
+    parser.add_argument(
+        "--corpus", action="store_true",
+        help="every passage of dataset.corpus instead of those that come with the questions; limit counts passages",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ray", action="store_true",
+        help="the corpus by workers of Ray, each with a model of its own, on this machine or on RAY_ADDRESS's cluster",
+    )  # fmt: skip
+    parser.add_argument("--workers", metavar="N", type=int, help="of Ray; 1 unless given")
+    parser.add_argument("--gpus", metavar="N", type=int, help="for each worker; 0 unless given")
+    given = parser.parse_intermixed_args(arguments)
+    for option, least, unless_given in (("workers", 1, 1), ("gpus", 0, 0)):
+        value = getattr(given, option)
+        if value is not None and not given.ray:
+            raise ConfigError(f"--{option}={value}: only with --ray")
+        if value is not None and value < least:
+            raise ConfigError(f"--{option}={value}: must be at least {least}")
+        setattr(given, option, unless_given if value is None else value)
+    return given
 
 
 def print_statistics(overrides: Sequence[str]) -> int:
@@ -124,18 +186,26 @@ def _extract_and_show(overrides: Sequence[str]) -> int:
     with Session(overrides) as session:
         graph = session.graph()
         graph.extract(session.questions, session.console)
+        graph.store.arrange()
         _write_statistics(graph, session.questions, session.console)
     return 0
 
 
 def _write_statistics(graph: Graph, questions: Sequence[Question], console: Console) -> None:
+    statistics = graph.statistics(questions)
+    show_figures(("per question (TRACE, Table 5)", "mean"), statistics, console, f"{len(questions)} questions")
+    graph.store.write_statistics({"questions": len(questions), **statistics})
+
+
+def show_figures(
+    columns: tuple[str, str], figures: Mapping[str, Json], console: Console, title: str | None = None
+) -> None:
+    """A table, and the folder that the figures are about as the last line."""
     from rich.table import Table
 
-    statistics = graph.statistics(questions)
-    table = Table("per question (TRACE, Table 5)", "mean", title=f"{len(questions)} questions", title_justify="left")
-    for key, value in statistics.items():
+    table = Table(*columns, title=title, title_justify="left")
+    for key, value in figures.items():
         if key != "folder":
             table.add_row(key.replace("_", " "), f"{value:,.2f}" if isinstance(value, float) else f"{value:,}")
     console.print(table)
-    graph.store.write_statistics({"questions": len(questions), **statistics})
-    console.print(str(Path(statistics["folder"])), highlight=False, soft_wrap=True)
+    console.print(figures["folder"], highlight=False, soft_wrap=True)

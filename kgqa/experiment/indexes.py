@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
+from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from kgqa.calls import Search
 from kgqa.errors import ConfigError
 from kgqa.experiment.configuration import output_root
 from kgqa.protocols import Index
+from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.index import Advance, IndexFolder
 from kgqa.retrieval.passages import text_key
 from kgqa.retrieval.search import PassageIndex, PoolIndex
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from kgqa.experiment.run import Session
 
 SMALL = 50_000  # passages that a run indexes by itself: seconds for BM25
+EMBEDDED = 5_000  # where they are embedded for it: minutes with a small encoder on a CPU
 SAMPLE = 200  # passages looked for by `kgqa index check`
 SAMPLE_WORDS = 20  # of a passage's text, as a query that should find it
 DEPTH = 10
@@ -37,7 +40,8 @@ def index_folder(session: Session) -> IndexFolder:
     canonical = json.dumps([made_from, retriever.identity()], sort_keys=True, ensure_ascii=False)
     digest = hashlib.sha256(canonical.encode()).hexdigest()[:12]
     names = [session.name("dataset"), session.name("retriever")]
-    own = [each for each in session.overrides if re.match(r"[+~]*(dataset\.|retriever\.|\w+@retriever)", each)]
+    shaping = r"[+~]*(dataset\.|collection[.=]|retriever\.|\w+@retriever)"
+    own = [each for each in session.overrides if re.match(shaping, each)]
     command = " ".join(["kgqa index build", f"dataset={names[0]}", f"retriever={names[1]}", *own])
     return IndexFolder(output_root().joinpath("index", *names, digest), retriever, made_from, command)
 
@@ -53,12 +57,25 @@ def open_index(session: Session) -> Index | None:
         return PoolIndex(session.retriever) if "pool" in session.method.uses else None
     folder = index_folder(session)
     if not folder.finished():
-        some = sum(1 for _ in islice(session.dataset.passages(), SMALL + 1))
-        if some > SMALL:
-            raise ConfigError(f"the corpus has more than {SMALL:,} passages; index it first: {folder.command}")
-        with _progress(session.console) as advance:
+        limit = EMBEDDED if _embeds(session.retriever) else SMALL
+        some = sum(1 for _ in islice(session.dataset.passages(), limit + 1))
+        if some > limit:
+            what = "embed" if limit == EMBEDDED else "index"
+            raise ConfigError(
+                f"the corpus has more than {limit:,} passages, too many to {what} inside a run; "
+                f"index it first: {folder.command}"
+            )
+        with passage_progress(session.console) as advance:
             folder.build(session.dataset.passages(), advance)
     return folder.open()
+
+
+def _embeds(retriever: object) -> bool:
+    """Whether it, or a retriever it is made of, embeds every passage."""
+    if isinstance(retriever, Dense):
+        return True
+    parts = fields(retriever) if is_dataclass(retriever) else ()
+    return any(_embeds(getattr(retriever, part.name)) for part in parts)
 
 
 def build_index(overrides: Sequence[str]) -> int:
@@ -68,7 +85,7 @@ def build_index(overrides: Sequence[str]) -> int:
     with Session(overrides) as session:
         folder, started = index_folder(session), time.monotonic()
         before = folder.finished()
-        with _progress(session.console) as advance:
+        with passage_progress(session.console) as advance:
             manifest = folder.build(session.dataset.passages(), advance)
         took = "was there already" if before else f"built in {time.monotonic() - started:,.1f} s"
         session.console.print(_described(manifest) + f"; {took}", highlight=False, soft_wrap=True)
@@ -124,7 +141,7 @@ def _described(manifest: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _progress(console: Console) -> Iterator[Advance]:
+def passage_progress(console: Console) -> Iterator[Advance]:
     """A bar for each stage in a terminal; elsewhere a line when a stage begins."""
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 

@@ -1,7 +1,8 @@
 """Extracted triples on disk: what a model wrote about each passage, parsed when asked for.
 
 A folder holds `extractions.jsonl` (one line per passage), `manifest.json` (what it was built with) and
-`statistics.json`. Several processes may add at once, and any of them may be killed at any moment.
+`statistics.json`. Several processes may add at once, and any of them may be killed at any moment. In memory are only
+the places of the lines, about 200 bytes a passage, since a corpus can have millions.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +20,8 @@ from pathlib import Path
 from kgqa.errors import DataError, StorageError
 from kgqa.kg.parsing import Extraction, ParsedTriples, parse_triples
 from kgqa.types import Json, Passage, Triple
+
+SUMS = ("passages", "failed", "empty", "triples", "malformed", "prompt_tokens", "output_tokens")
 
 
 def store_folder(root: Path, dataset: str, built_with: Mapping[str, Json]) -> Path:
@@ -32,8 +36,9 @@ class TripleStore:
     def __init__(self, folder: Path, built_with: Mapping[str, Json]) -> None:
         self.folder = folder
         self.built_with = dict(built_with)
-        self._extractions: dict[str, Extraction] = {}
+        self._places: dict[str, int] = {}  # where each passage's first line begins
         self._parsed: dict[str, ParsedTriples] = {}
+        self._inode = 0  # of the file they are of, which `arrange` replaces
         self._bytes_read = 0
         self._lines_read = 0
         self._manifest_checked = False
@@ -58,53 +63,78 @@ class TripleStore:
 
     def extraction(self, passage: Passage) -> Extraction:
         """The first one on disk; see `triples` for errors."""
-        if passage.id not in self._extractions:
+        if passage.id not in self._places:
             self._read_new_lines()
-        if passage.id not in self._extractions:
-            command = f"kgqa kg build dataset={self.folder.parent.name}"
-            raise DataError(f"no triples for passage {passage.id} in {self.folder}; run: {command}")
-        return self._extractions[passage.id]
+        while passage.id in self._places:
+            with _storage(self.file), self.file.open("rb") as file:
+                if os.fstat(file.fileno()).st_ino == self._inode:
+                    file.seek(self._places[passage.id])
+                    return _parse_line(file.readline(), f"{self.file}: {passage.id}")
+            self._read_new_lines()
+        command = f"kgqa kg build dataset={self.folder.parent.name}"
+        raise DataError(f"no triples for passage {passage.id} in {self.folder}; run: {command}")
 
     def missing(self, passages: Iterable[Passage]) -> list[Passage]:
         """Passages without an entry, each once, in the given order; a failed one has an entry."""
+        return list({passage.id: passage for passage in self.stream_missing(passages)}.values())
+
+    def stream_missing(self, passages: Iterable[Passage]) -> Iterator[Passage]:
+        """As `missing`, for passages that are distinct and too many for a list."""
         self._read_new_lines()
-        distinct = {passage.id: passage for passage in passages}
-        return [passage for passage in distinct.values() if passage.id not in self._extractions]
+        return (passage for passage in passages if passage.id not in self._places)
 
     def add(self, extraction: Extraction) -> None:
-        """Keep one extraction, at once and for good.
+        """As `add_all`, of one."""
+        self.add_all([extraction])
+
+    def add_all(self, extractions: Iterable[Extraction]) -> None:
+        """Keep extractions, each at once and for good; other processes that add wait meanwhile.
 
         Raises:
             StorageError: the disk is full or refuses.
         """
-        # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
-        line = json.dumps(asdict(extraction), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
         with _storage(self.file):
             self._write_manifest()
-            descriptor = os.open(self.file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)  # released by the system if we are killed
+            with _locked(self.file) as descriptor:
                 _cut_unfinished_line(descriptor)
-                if os.write(descriptor, line) < len(line):
-                    raise StorageError(f"{self.file}: the disk is full; make room and run the same command again")
-            finally:
-                os.close(descriptor)
+                for extraction in extractions:
+                    _write(descriptor, extraction_line(extraction), self.file)
 
-    def counts(self, passages: Sequence[Passage]) -> dict[str, int]:
-        """Sums over the passages, each once: passages, failed, empty, triples, malformed, flags and tokens."""
-        distinct = list({passage.id: passage for passage in passages}.values())
-        extractions = [self.extraction(passage) for passage in distinct]
-        parsed = [self.parsed(passage) for passage in distinct]
-        flags = sorted({flag for extraction in extractions for flag in extraction.flags})
-        return {
-            "passages": len(distinct),
-            "failed": sum(extraction.error is not None for extraction in extractions),
-            "empty": sum(not one.triples for one in parsed),
-            "triples": sum(len(one.triples) for one in parsed),
-            "malformed": sum(one.malformed for one in parsed),
-            "prompt_tokens": sum(extraction.prompt_tokens for extraction in extractions),
-            "output_tokens": sum(extraction.output_tokens for extraction in extractions),
-        } | {flag: sum(extraction.flags.get(flag, 0) for extraction in extractions) for flag in flags}
+    def arrange(self) -> None:
+        """Put the file in its final order, by passage id, each passage once: equal contents are then equal bytes.
+
+        The order does not depend on what else was extracted, or when. Costs one copy of the file.
+        """
+        if not self.file.exists():
+            return
+        unfinished = self.file.with_name(f"{self.file.name}.unfinished")  # one name: only who holds the lock writes it
+        with _storage(self.file), _locked(self.file) as descriptor:
+            _cut_unfinished_line(descriptor)
+            self._read_new_lines()
+            places = [place for _, place in sorted(self._places.items())]
+            if places == sorted(places) and self._lines_read == len(places):
+                return
+            with self.file.open("rb") as source, unfinished.open("wb") as target:
+                for place in places:
+                    source.seek(place)
+                    target.write(source.readline())
+            unfinished.replace(self.file)
+
+    def counts(self, passages: Iterable[Passage]) -> dict[str, int]:
+        """Sums over the passages, which must be distinct: `SUMS` and flags."""
+        sums, flags = Counter[str](), Counter[str]()
+        for passage in passages:
+            extraction = self.extraction(passage)
+            parsed = parse_triples(extraction.completion, passage)  # not `parsed`: millions are not to be kept
+            sums["passages"] += 1
+            sums["failed"] += extraction.error is not None
+            sums["empty"] += not parsed.triples
+            sums["triples"] += len(parsed.triples)
+            sums["malformed"] += parsed.malformed
+            sums["prompt_tokens"] += extraction.prompt_tokens
+            sums["output_tokens"] += extraction.output_tokens
+            flags.update(extraction.flags)
+        return {name: sums[name] for name in SUMS} | dict(sorted(flags.items()))
 
     def write_statistics(self, statistics: Mapping[str, Json]) -> Path:
         """Replace `statistics.json`; returns its path."""
@@ -128,13 +158,18 @@ class TripleStore:
         if not self.file.exists():
             return
         with _storage(self.file), self.file.open("rb") as file:
+            inode = os.fstat(file.fileno()).st_ino
+            if inode != self._inode:
+                self._inode, self._bytes_read, self._lines_read = inode, 0, 0
+                self._places.clear()
             file.seek(self._bytes_read)
-            added = file.read()
-        for line in added.split(b"\n")[:-1]:
-            extraction = _parse_line(line, f"{self.file}:{self._lines_read + 1}")
-            self._extractions.setdefault(extraction.passage_id, extraction)
-            self._bytes_read += len(line) + 1
-            self._lines_read += 1
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                extraction = _parse_line(line, f"{self.file}:{self._lines_read + 1}")
+                self._places.setdefault(extraction.passage_id, self._bytes_read)
+                self._bytes_read += len(line)
+                self._lines_read += 1
 
     def _check_manifest(self) -> None:
         path = self.folder / "manifest.json"
@@ -159,11 +194,54 @@ class TripleStore:
             self._manifest_checked = True
 
 
+def extraction_line(extraction: Extraction) -> bytes:
+    # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
+    return json.dumps(asdict(extraction), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def read_extractions(file: Path) -> Iterator[Extraction]:
+    """Those of a file that has a finished line for each.
+
+    Raises:
+        DataError: a line is none of ours.
+    """
+    with _storage(file), file.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            yield _parse_line(line, f"{file}:{number}")
+
+
 def _parse_line(line: bytes, where: str) -> Extraction:
     try:
         return Extraction(**json.loads(line))
     except (ValueError, TypeError) as error:  # not JSON or not UTF-8; or other keys than ours
         raise DataError(f"{where}: not an extraction ({error}); remove the line and build again") from None
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[int]:
+    """The file's descriptor, open for appending, and nobody else writing. The system unlocks it if we are killed."""
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_still(file, descriptor):
+                yield descriptor
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_still(file: Path, descriptor: int) -> bool:
+    """Whether the file is still the one that was opened: while we waited for it, `arrange` may have replaced it."""
+    try:
+        return os.path.samestat(file.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _write(descriptor: int, line: bytes, file: Path) -> None:
+    if os.write(descriptor, line) < len(line):
+        raise StorageError(f"{file}: the disk is full; make room and run the same command again")
 
 
 def _cut_unfinished_line(descriptor: int) -> None:

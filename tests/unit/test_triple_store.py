@@ -158,7 +158,7 @@ def test_counts_are_sums_over_distinct_passages(folder: Path) -> None:
     store.add(extraction(PASSAGES[0]))
     store.add(extraction(PASSAGES[1], error="gone"))
     store.add(Extraction(PASSAGES[2].id, "T2", "<a; b>\n<T2; is; y>\n<T2; was; z>"))
-    assert store.counts([*PASSAGES, PASSAGES[0]]) == {
+    assert store.counts(PASSAGES) == {
         "passages": 3, "failed": 1, "empty": 1, "triples": 3, "malformed": 1,
         "prompt_tokens": 20, "output_tokens": 10, "passage_cut": 2,
     }  # fmt: skip
@@ -186,3 +186,67 @@ def test_two_processes_can_add_at_once(folder: Path) -> None:
     passages = [Passage.of(f"{writer}-{number}", "text") for writer in (1, 2) for number in range(100)]
     assert opened(folder).missing(passages) == []
     assert opened(folder).counts(passages)["triples"] == 200
+
+
+def written(folder: Path, *extractions: Extraction) -> bytes:
+    """The file after adding in this order and arranging."""
+    opened(folder).add_all(extractions)
+    opened(folder).arrange()
+    return (folder / "extractions.jsonl").read_bytes()
+
+
+def test_arranging_makes_equal_contents_equal_bytes(tmp_path: Path) -> None:
+    first, second, third = map(extraction, PASSAGES)
+    together = written(tmp_path / "a", first, second, third)
+    one_by_one = [written(tmp_path / "b", each) for each in (third, first, second)][-1]
+    assert together == one_by_one
+    ids = [json.loads(line)["passage_id"] for line in together.splitlines()]
+    assert ids == sorted(passage.id for passage in PASSAGES)
+
+
+def test_arranging_keeps_the_first_of_each_passage_and_no_unfinished_line(folder: Path) -> None:
+    opened(folder).add_all(map(extraction, PASSAGES))
+    opened(folder).add(extraction(PASSAGES[1], "later"))
+    with (folder / "extractions.jsonl").open("ab") as file:
+        file.write(b'{"passage_id": ')
+    opened(folder).arrange()
+    assert len((folder / "extractions.jsonl").read_bytes().splitlines()) == len(PASSAGES)
+    assert opened(folder).triples(PASSAGES[1])[0].tail == "x"
+
+
+def test_arranging_again_does_not_touch_the_file(folder: Path) -> None:
+    written(folder, *map(extraction, PASSAGES))
+    before = (folder / "extractions.jsonl").stat()
+    opened(folder).arrange()
+    assert (folder / "extractions.jsonl").stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_arranging_nothing_leaves_nothing(folder: Path) -> None:
+    opened(folder).arrange()
+    assert not folder.exists()
+
+
+def test_a_store_that_is_open_follows_an_arrangement(folder: Path) -> None:
+    by_id = sorted(PASSAGES, key=lambda passage: passage.id, reverse=True)
+    store = opened(folder)
+    store.add_all(map(extraction, by_id[:2]))
+    assert store.extraction(by_id[0]).passage_id == by_id[0].id
+    opened(folder).arrange()
+    store.add(extraction(by_id[2]))
+    assert [store.extraction(passage).passage_id for passage in by_id] == [passage.id for passage in by_id]
+    assert store.missing(PASSAGES) == []
+
+
+def arrange_often(folder: Path) -> None:
+    for _ in range(60):
+        opened(folder).arrange()
+
+
+def test_what_others_add_while_a_file_is_arranged_is_not_lost(folder: Path) -> None:
+    with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as pool:
+        added = [pool.submit(add_many, folder, writer) for writer in (1, 2)]
+        arranged = pool.submit(arrange_often, folder)
+        for future in (*added, arranged):
+            future.result()
+    passages = [Passage.of(f"{writer}-{number}", "text") for writer in (1, 2) for number in range(100)]
+    assert opened(folder).missing(passages) == []
