@@ -1,0 +1,84 @@
+"""What the README and docs/ tell people to type must be known to kgqa, and the code they show must run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kgqa.cli import HELP
+from kgqa.experiment.configuration import compose
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LONGEST = 30  # lines of code that adding a method, a dataset or a model takes
+
+
+def commands(file: Path) -> list[str]:
+    """The command lines of all code blocks that call kgqa, without comments, continued lines joined."""
+    text = file.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(?:console)?\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    lines = re.sub(r"\\\n\s*", "", "\n".join(blocks)).splitlines()
+    typed = (line.removeprefix("$ ").partition("  #")[0].strip() for line in lines)
+    return [line for line in typed if re.match(r"(\w+=\S+ )*kgqa \w", line)]
+
+
+EVERY = [pytest.param(line, id=f"{file.stem}: {line}"[:100]) for file in DOCUMENTS for line in commands(file)]
+
+
+@pytest.mark.parametrize("line", EVERY)
+def test_every_command_shown_is_known(line: str) -> None:
+    words = shlex.split(line)
+    name = words[words.index("kgqa") + 1]
+    assert f"  kgqa {name} " in HELP or name.startswith("-")
+
+
+RUNS = [param for param in EVERY if re.search(r"kgqa run (?!-m)", str(param.values[0]))]
+
+
+@pytest.mark.parametrize("line", RUNS)
+def test_every_key_of_a_run_shown_is_known(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    given = shlex.split(line)
+    keys = [word for word in given[given.index("run") + 1 :] if "=" in word and "…" not in word]
+    own = "draft_and_check", "my_model", "trivia"  # what the README shows how to add
+    assert compose([key for key in keys if key.partition("=")[2] not in own])
+
+
+def shown_files() -> dict[str, str]:
+    """The files that the README shows in full, by their path: named in the text right before the block."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.findall(
+        r"`([\w/]+\.(?:py|yaml))`[^`]*(?:`[^`\n]+`[^`]*)?\n\n```(?:python|yaml)\n(.*?)```", text, re.DOTALL
+    )
+    return dict(found)
+
+
+def test_adding_a_method_a_dataset_or_a_model_takes_less_than_thirty_lines() -> None:
+    files = shown_files()
+    assert len(files) == 5
+    assert all(len(content.splitlines()) < LONGEST for content in files.values())
+
+
+def test_the_method_dataset_and_model_that_the_readme_shows_how_to_add_run(tmp_path: Path) -> None:
+    for folder in ("kgqa", "conf"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, content in shown_files().items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    question = {"question": "Who built it?", "answer": "Ann", "texts": {"Mill": "Ann built the mill."}}
+    (tmp_path / "trivia.jsonl").write_text(json.dumps(question) + "\n", encoding="utf-8")
+    keys = "method=draft_and_check dataset=trivia dataset.path=trivia.jsonl model=my_model engine=scripted out=run"
+    ended = subprocess.run(
+        [sys.executable, "-m", "kgqa.cli", "run", *keys.split()],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
+    assert (metrics["questions"], metrics["failed"], metrics["calls"]["Search"]) == (1, 0, 1)
