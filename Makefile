@@ -53,6 +53,7 @@ check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests
 bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same run
 	@$(BIN)/python scripts/bench.py
 	@$(BIN)/python scripts/bench_retrieval.py
+	@$(BIN)/python scripts/bench_graphs.py
 	@if [ -x $(VLLM)/bin/pytest ]; then $(VLLM)/bin/python scripts/bench_engines.py real; fi
 
 format: $(DONE)-test ## let ruff write
@@ -84,7 +85,7 @@ $(DONE)-qwen2_5_coder_1_5b: $(DONE)-core
 
 $(DONE)-test: $(DONE)-core $(DONE)-smollm2_135m
 	@echo "→ installing torch, transformers and the test tools"
-	@$(PIP) $(TORCH) -e '.[llamacpp,openai,transformers,sentence-transformers,faiss-cpu,rerankers,elasticsearch,fuzzy,bm25s,dev]'
+	@$(PIP) $(TORCH) -e '.[llamacpp,openai,transformers,sentence-transformers,faiss-cpu,rerankers,elasticsearch,fuzzy,bm25s,graphs,pdf,datasets,mlflow,wandb,joblib,optuna,dev]'
 	@touch $@
 
 # torchvision, torchaudio and torchcodec keep vLLM's CPU build from being imported; triton has no backend for CPUs

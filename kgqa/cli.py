@@ -9,14 +9,25 @@ from collections.abc import Callable, Sequence
 HELP = """kgqa: multi-hop question answering with knowledge-graph-grounded RAG, as experiments you can trust
 
   kgqa run [key=value …]        answer a dataset's questions with a method and score them
+  kgqa run -m key=a,b …         a sweep: one run for every combination of values; see kgqa run --help
+  kgqa tune key=a,b … tune.metric=f1 tune.dev=100  choose the values on dev questions, then measure on others
   kgqa show RUN [QUESTION]      one run's questions; one question's passages, triples, chains, prompts, answer
+  kgqa show RUN QUESTION --svg FILE  and a picture of its walk through the passage graph (KGP)
   kgqa report RUN [--format html|md|csv|latex]  a run's tables, questions and traces as one file (--out FILE)
+  kgqa export RUN --out DIR [--format jsonl|parquet|datasets]  a run's predictions and calls for other programs
   kgqa evaluate RUN [key=value …]  score a run again: every profile, by hops and type; judge=three_way asks a judge
   kgqa evaluate --predictions FILE dataset=NAME  score predictions of others (HotpotQA, 2Wiki, MuSiQue or JSONL)
   kgqa compare RUN RUN …        who wins where on the same questions, with paired tests; the questions that flipped
   kgqa judge calibrate RUN      the judge's agreement with exact match, another judge (other=) and people (human=)
-  kgqa kg build [key=value …]   extract the triples of a dataset's passages ahead of a run
+  kgqa kg build [key=value …]   extract the triples of a dataset's passages ahead of a run; of the whole corpus with
+                                --corpus, by several models at once with --ray --workers N
   kgqa kg stats [key=value …]   entities, triples and density per question (TRACE, Table 5)
+  kgqa graph build graph=NAME [key=value …]  link the passages of each question ahead of a run (KGP)
+  kgqa graph stats graph=NAME [key=value …]  passages, edges, density and build time (KGP, Table 3)
+  kgqa graph quality graph=NAME [key=value …]  SF-EM and precision over densities (KGP, Figs. 5, 9)
+  kgqa kgp export-instructions [key=value …]  training texts for KGP's agent, as JSON lines
+  kgqa reproduce --list         the papers' results tables and figures, by id; docs/REPRODUCE.md
+  kgqa reproduce ID [key=value …]  run one again, the published values beside ours: limit=, model=, only=ROW
   kgqa index build [key=value …]  index a dataset's corpus ahead of a run; a run builds a small one itself
   kgqa index check [key=value …]  every file against its hash, and whether passages are found again
   kgqa data list                every data set and corpus: source, licence, size, checksum, what is here
@@ -31,6 +42,12 @@ HELP = """kgqa: multi-hop question answering with knowledge-graph-grounded RAG, 
 """
 
 RUN_HELP = """kgqa run [key=value …]: answer a dataset's questions with a method and score them
+kgqa run -m [key=a,b …]: one run for every combination of values, as a sweep (docs/SWEEPS.md):
+  -m, --multirun  comma lists, choice(…), range(…) and glob(…) are swept; models stay loaded, finished cells are skipped
+  sweep.name=     its folder in outputs/sweeps; else a hash of its cells
+  budget=         what the sweep may pay for, e.g. 2.50usd or 500000tokens
+  hydra/launcher= basic, joblib, submitit_local, submitit_slurm, ray; hydra.launcher.KEY=… its settings
+  hydra/sweeper=  basic (every combination) or optuna (see docs/SWEEPS.md)
 
 Groups, as group=name:
 {groups}
@@ -49,12 +66,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     commands: dict[str, Callable[[list[str]], int]] = {
         "run": _run,
+        "tune": _tune,
         "show": _show,
         "report": _report,
+        "export": _export,
         "evaluate": _evaluate,
         "compare": _compare,
         "judge": _judge,
         "kg": _kg,
+        "graph": _graph,
+        "kgp": _kgp,
+        "reproduce": _reproduce,
         "index": _index,
         "data": _data,
         "models": _models,
@@ -105,7 +127,17 @@ def _run(arguments: list[str]) -> int:
     if "--cfg" in arguments:
         print_configuration([argument for argument in arguments if argument not in ("--cfg", "job")])
         return 0
+    if "-m" in arguments or "--multirun" in arguments:
+        from kgqa.experiment.sweep import sweep
+
+        return sweep(arguments)
     return run(arguments)
+
+
+def _tune(arguments: list[str]) -> int:
+    from kgqa.experiment.tuning import tune
+
+    return tune(arguments)
 
 
 def _show(arguments: list[str]) -> int:
@@ -114,9 +146,14 @@ def _show(arguments: list[str]) -> int:
     from kgqa.errors import ConfigError
     from kgqa.report.show import show
 
-    if not 1 <= len(arguments) <= 2:
-        raise ConfigError("kgqa show RUN [QUESTION]: give the folder a run printed, and at most one question id")
-    show(Path(arguments[0]), *arguments[1:])
+    picture = None
+    if "--svg" in arguments[:-1]:
+        at = arguments.index("--svg")
+        picture = Path(arguments[at + 1])
+        arguments = arguments[:at] + arguments[at + 2 :]
+    if not 1 <= len(arguments) <= 2 or "--svg" in arguments or (picture and len(arguments) == 1):
+        raise ConfigError("kgqa show RUN [QUESTION [--svg FILE]]: give the folder a run printed, and at most one id")
+    show(Path(arguments[0]), arguments[1] if len(arguments) == 2 else None, picture)
     return 0
 
 
@@ -124,6 +161,12 @@ def _report(arguments: list[str]) -> int:
     from kgqa.report.writing import report
 
     return report(arguments)
+
+
+def _export(arguments: list[str]) -> int:
+    from kgqa.report.exporting import export
+
+    return export(arguments)
 
 
 def _evaluate(arguments: list[str]) -> int:
@@ -155,6 +198,36 @@ def _kg(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in actions:
         raise ConfigError("kgqa kg build|stats [key=value …]: e.g. kgqa kg build dataset=demo limit=3")
     return actions[arguments[0]](arguments[1:])
+
+
+def _graph(arguments: list[str]) -> int:
+    from kgqa.errors import ConfigError
+    from kgqa.experiment.graph_quality import measure_quality
+    from kgqa.experiment.passage_graphs import build_graphs, graph_statistics
+
+    actions: dict[str, Callable[[Sequence[str]], int]] = {
+        "build": build_graphs,
+        "stats": graph_statistics,
+        "quality": measure_quality,
+    }
+    if not arguments or arguments[0] not in actions:
+        raise ConfigError("kgqa graph build|stats|quality graph=NAME [key=value …]: e.g. kgqa graph build graph=tfidf")
+    return actions[arguments[0]](arguments[1:])
+
+
+def _kgp(arguments: list[str]) -> int:
+    from kgqa.errors import ConfigError
+    from kgqa.experiment.instructions import export_instructions
+
+    if arguments[:1] != ["export-instructions"]:
+        raise ConfigError("kgqa kgp export-instructions [key=value …]: e.g. with dataset=hotpotqa --out=FILE")
+    return export_instructions(arguments[1:])
+
+
+def _reproduce(arguments: list[str]) -> int:
+    from kgqa.experiment.reproduce import reproduce
+
+    return reproduce(arguments)
 
 
 def _index(arguments: list[str]) -> int:

@@ -37,9 +37,20 @@ HEAVY = (
     "regex",
     "bm25s",
     "rapidfuzz",
+    "ahocorasick_rs",
     "faiss",
     "peft",
+    "pdfplumber",
+    "pypdfium2",
+    "semantic_text_splitter",
     "datasets",
+    "pyarrow",
+    "mlflow",
+    "wandb",
+    "ray",
+    "joblib",
+    "submitit",
+    "optuna",
 )
 CONFIGS = [(group, name) for group, names in groups().items() for name in names if group != "experiment"]
 

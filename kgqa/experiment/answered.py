@@ -90,7 +90,7 @@ def open_predictions(file: Path, session: Session, *, subset: bool) -> Answered:
     predictions = read_predictions(file)
     answered = {prediction.question_id for prediction in predictions}
     everything = session.questions
-    known = {question.id for question in session.dataset.questions()}
+    known = {question.id for question in session.source.questions()}
     questions = tuple(question for question in everything if question.id in answered or not subset)
     if not questions:
         raise DataError(f"{file}: none of its predictions is for a question of dataset={session.name('dataset')}")

@@ -9,12 +9,13 @@ from pathlib import Path
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.answered import Answered, open_run
 from kgqa.experiment.arguments import group, parse, refuse_other_keys
-from kgqa.experiment.comparing import read_verdicts, verdict_share
+from kgqa.experiment.comparing import verdict_share
 from kgqa.experiment.configuration import groups
 from kgqa.experiment.evaluation import scored
 from kgqa.experiment.run import Session
 from kgqa.report.content import Section, agreement_section
 from kgqa.report.evaluation import print_sections
+from kgqa.report.verdicts import read_verdicts
 from kgqa.runtime.folder import json_text, replace_file
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.metrics import score

@@ -8,13 +8,13 @@ from itertools import combinations
 from pathlib import Path
 from string import ascii_uppercase
 
-from kgqa.datasets import records
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import ConfigError
 from kgqa.experiment.answered import Answered, open_run, share_questions
 from kgqa.experiment.arguments import parse, refuse_other_keys
-from kgqa.experiment.judging import VERDICTS
 from kgqa.report.content import Section
 from kgqa.report.evaluation import comparison_section, print_sections
+from kgqa.report.verdicts import read_verdicts
+from kgqa.runtime.folder import VERDICTS
 from kgqa.scoring.comparison import compare
 from kgqa.scoring.metrics import score
 from kgqa.scoring.verdicts import RIGHT
@@ -73,24 +73,6 @@ def _scores(runs: Sequence[Answered], names: str) -> dict[str, dict[str, Shares]
         each = [score(row.prediction, row.golds, row.profile) for row in run.rows()]
         found["EM"][name], found["F1"][name] = [s["em"] for s in each], [s["f1"] for s in each]
     return found
-
-
-def read_verdicts(folder: Path) -> tuple[str, dict[str, dict[str, Json]]]:
-    """Which judge it was, and the lines by question.
-
-    Raises:
-        DataError: there are none, or a line is not one of a judge's.
-    """
-    file = folder / VERDICTS
-    if not file.is_file():
-        raise DataError(f"{folder}: no {VERDICTS}; judge it first: kgqa evaluate {folder} judge=three_way")
-    found: dict[str, dict[str, Json]] = {}
-    judge = ""
-    for where, line in records.records(file):
-        if not (isinstance(line, dict) and {"question_id", "verdict", "fate", "judge"} <= line.keys()):
-            raise DataError(f"{where}: not a verdict; judge the run again: kgqa evaluate {folder} judge=three_way")
-        found[line["question_id"]], judge = line, str(line["judge"])
-    return judge, found
 
 
 def _verdicts(runs: Sequence[Answered], names: str) -> tuple[dict[str, Shares] | None, list[str]]:

@@ -6,12 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kgqa import hashing
-from kgqa.datasets import corpus, hub
+from kgqa.datasets import hub
 from kgqa.datasets.fetching import Advance, fetch, mismatch
 from kgqa.datasets.files import roots
 from kgqa.datasets.inventory import count_passages, count_questions
@@ -101,8 +100,7 @@ def check(overrides: Sequence[str]) -> int:
     for each in dataset.corpus_files:
         _say(console, f"corpus {each}: sha256 {hashing.sha256(each)}")
     with _steps(console, "passages") as advance:
-        passages = chain.from_iterable(corpus.read(each) for each in dataset.corpus_files)
-        counts = count_passages(_counted(passages, advance), gold)
+        counts = count_passages(_counted(dataset.read_passages(), advance), gold)
     _show(console, counts)
     return 0
 

@@ -9,11 +9,11 @@ from typing import Any
 from kgqa.errors import ConfigError
 from kgqa.experiment.answered import Answered, open_predictions, open_run
 from kgqa.experiment.arguments import group, parse, refuse_other_keys
-from kgqa.experiment.judging import VERDICTS, Judged, judge_answers
+from kgqa.experiment.judging import Judged, judge_answers
 from kgqa.experiment.run import Session
 from kgqa.report.evaluation import evaluation_sections, print_sections
 from kgqa.report.markdown import document
-from kgqa.runtime.folder import IDENTITY, json_text, jsonl_text, replace_file, storing
+from kgqa.runtime.folder import IDENTITY, VERDICTS, json_text, jsonl_text, replace_file, storing
 from kgqa.scoring.summary import summarise
 from kgqa.types import Json
 

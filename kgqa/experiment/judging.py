@@ -25,8 +25,6 @@ from kgqa.types import Json
 if TYPE_CHECKING:
     from kgqa.experiment.run import Session
 
-VERDICTS = "verdicts.jsonl"
-
 
 @dataclass(frozen=True)
 class Judged:

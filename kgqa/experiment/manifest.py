@@ -35,9 +35,10 @@ def manifest(session: Session) -> dict[str, Json]:
         "packages": _versions(),
         "dataset": {
             "name": session.name("dataset"),
-            "file": session.dataset.file.name,
-            "sha256": session.dataset.sha256,
+            "file": session.source.file.name,
+            "sha256": session.source.sha256,
             "questions": len(session.questions),
+            **({"documents": session.dataset.documents} if "collection" in session.choices else {}),
         },
         "prompts": {name: template_hash(name) for name in _templates()},
         "models": session.bench.engines.identities(),

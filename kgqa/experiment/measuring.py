@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kgqa.calls import Search
+from kgqa.calls import Neighbours, Search
 from kgqa.errors import DataError
 from kgqa.kg.statistics import chain_statistics
 from kgqa.runtime.costs import Ledger
@@ -27,7 +27,7 @@ def titled(outcome: Answer | Exception, question: Question, records: Iterable[Re
         return outcome
     seen = {passage.id: passage.title for passage in (*question.passages, *question.pinned)}
     for record in records:
-        if isinstance(record.call, Search) and not isinstance(record.reply, Exception):
+        if isinstance(record.call, Search | Neighbours) and not isinstance(record.reply, Exception):
             seen |= {passage.id: passage.title for passage in record.reply}
     return replace(outcome, evidence_titles=tuple(seen.get(each, "") for each in outcome.evidence))
 
@@ -38,10 +38,12 @@ def measure(session: Session, outcomes: Outcomes, ledger: Ledger) -> dict[str, J
     if not session.asks_models:
         metrics |= _WITHOUT_ANSWERS
         metrics["scores"] |= {score: {"mean": None, "low": None, "high": None, "n": 0} for score in ("em", "f1")}
+        metrics["scores"].pop("struct_em", None)
     metrics["cost"] = ledger.json(len(rows), session.bench.engines.prices)
     metrics["throughput"] = session.bench.throughput(ledger)
     metrics["calls"] = dict(ledger.answered)
     metrics["cache_hits"] = dict(ledger.hits)
+    metrics["call_seconds"] = {kind: round(seconds, 6) for kind, seconds in sorted(ledger.seconds.items())}
     if session.searches or "reranker" in session.method.uses:
         retrieved = [_retrieved(session, question, outcomes[question.id]) for question in session.questions]
         ranked = ledger.answered[Search.__name__] <= len(rows)  # what several searches gave has no order of relevance

