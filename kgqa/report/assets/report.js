@@ -238,7 +238,7 @@ function questionView(row, traced) {
     element("h2", null, row.question),
     element("div", { class: "marks" }, marks),
     summary,
-    ...notes.flatMap(([name, value]) => [element("h3", null, spaced(name)), noteView(value, titles)]),
+    ...notes.flatMap(([name, value]) => [element("h3", null, spaced(name)), name === "traversal" && value ? traversalView(value, traced) : noteView(value, titles)]),
     element("h3", null, `passages (${passages.length})`),
     ...passagesView(passages, traced),
     element("h3", null, `calls (${traced.calls.length})`),
@@ -301,6 +301,23 @@ function noteView(value, titles) {
   return element("ol", { class: "plain" }, value.map((each) => element("li", null, noteView(each, titles))));
 }
 
+/** KGP's walk: seeds in their order; below each step what was looked for and what was chosen, deeper with each hop. */
+function traversalView({ agent, seeds, steps, paths }, traced) {
+  const gold = new Set(traced.question.support);
+  const texts = new Map(traced.evidence.map((id, index) => [id, (traced.evidence_titles ?? [])[index] || id]));
+  for (const { id, title, text } of passagesOf(traced)) texts.set(id, `${title}: ${text}`);
+  const passage = (id) => [element("span", { title: texts.get(id) ?? id }, shortened(texts.get(id) ?? id, 110)), gold.has(id) ? [" ", mark("gold", "gold")] : null];
+  const stepView = ({ path, neighbours, evidence, chosen }) => {
+    const wanted = evidence ? [element("i", null, evidence), ` among ${neighbours} neighbours`] : `${neighbours} neighbours`;
+    const shown = element("li", null, passage(path[path.length - 1]), element("p", { class: "hint" }, evidence ? "looks for " : "chooses among ", wanted), element("ul", null, chosen.map((id) => element("li", null, passage(id)))));
+    shown.style.marginLeft = `${1.5 * (path.length - 1)}em`;
+    return shown;
+  };
+  const walked = new Set(steps.map((each) => each.path[0]));
+  const unwalked = seeds.filter((id) => !walked.has(id)).map((id) => element("li", null, passage(id), " ", mark("the budget was spent")));
+  return element("div", { class: "traversal" }, element("p", null, `agent ${agent} · ${seeds.length} seeds · ${paths.length} paths`), element("ol", { class: "plain" }, steps.map(stepView), unwalked));
+}
+
 const isChain = (value) => value !== null && typeof value === "object" && Array.isArray(value.triples) && "score" in value;
 
 function chainView(chain, index, titles, open) {
@@ -331,7 +348,15 @@ function graphView(triples) {
   }
   const [width, height] = [(counts.length - 1) * wide + boxWide + 60, Math.max(...counts.map((count) => count ?? 0)) * high + 14];
   const arrow = drawing("marker", { id: `arrow${graphs}`, viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, drawing("path", { d: "M0 0L8 4L0 8z" }));
-  const edges = triples.map(([head, relation, tail], index) => edgeView(at.get(head), at.get(tail), relation, index));
+  const arrows = new Map(); // relations between the same two share an arrow
+  for (const [head, relation, tail] of triples) {
+    const key = JSON.stringify([head, tail]);
+    arrows.set(key, [...new Set([...(arrows.get(key) ?? []), relation])]);
+  }
+  const edges = [...arrows].map(([key, relations], index) => {
+    const [head, tail] = JSON.parse(key);
+    return edgeView(at.get(head), at.get(tail), relations.join(", "), index);
+  });
   const boxes = [...at].map(([entity, [x, y]]) => [
     drawing("rect", { x, y, width: boxWide, height: boxHigh, rx: 5 }),
     drawing("text", { x: x + boxWide / 2, y: y + boxHigh / 2 + 4 }, drawing("title", null, entity), shortened(entity, 20)),
