@@ -10,10 +10,11 @@ from typing import Any
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.building import build
-from kgqa.experiment.configuration import conf_folder, groups
+from kgqa.experiment.configuration import compose, conf_folder, groups
 from kgqa.experiment.machine import missing_libraries
 from kgqa.experiment.presets import Preset, presets, verdict
 from kgqa.experiment.published import override_key
+from kgqa.protocols import Need
 
 ENCODERS = ("ranker", "retriever", "reranker")
 
@@ -36,7 +37,8 @@ def with_engines(overrides: Sequence[str]) -> tuple[str, ...]:
 def missing(overrides: Sequence[str]) -> list[str]:
     """What keeps these overrides from running here, in words with the remedy; empty where nothing does.
 
-    Looks at what is named (model, roles, judge, ranker, retriever, reranker, dataset), not at defaults.
+    Looks at what is named (model, roles, judge, ranker, retriever, reranker, dataset), not at defaults; at models only
+    where the method asks any.
     """
     named = _named(overrides)
     return [*_models(named), *_encoders(named), *_datasets(named)]
@@ -58,6 +60,8 @@ def _engine(preset: Preset) -> str:
 
 def _models(named: Mapping[str, str]) -> Iterator[str]:
     asked = {key: value for key, value in named.items() if key in ("model", "judge.model") or key.startswith("roles.")}
+    if not _asks_models(named.get("method", "")):
+        asked = {}
     for key, choice in asked.items():
         name, _, own = choice.partition("@")
         engine = own or named.get("engine", "")
@@ -73,6 +77,15 @@ def _models(named: Mapping[str, str]) -> Iterator[str]:
         found = verdict(preset)
         if not found.startswith("yes"):
             yield f"{key}={name}: {_reason(preset, found)}; or give {key}=PRESET"
+
+
+@cache
+def _asks_models(method: str) -> bool:
+    """Whether a method as its preset has it, which "" stands for if none is named, asks any."""
+    if method not in groups()["method"]:
+        return True
+    uses: frozenset[Need] = build(compose([f"method={method}"])["method"], "method").uses
+    return bool(uses & {"model", "triples"})
 
 
 def _reason(preset: Preset, found: str) -> str:

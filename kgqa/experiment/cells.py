@@ -20,7 +20,7 @@ from kgqa.experiment.run import Session
 from kgqa.experiment.settings import Settings
 from kgqa.experiment.sweep_budget import SweepBudget, limited
 from kgqa.runtime.folder import storing
-from kgqa.runtime.sweep_folder import SweepFolder, cell_file, keep_result, read_result, sweep_name
+from kgqa.runtime.sweep_folder import SweepFolder, cell_file, keep_result, questions_asked, read_result, sweep_name
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ def frozen_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
 
 
 def open_sweep(
-    cells: Sequence[Cell], command: Sequence[str], axes: Mapping[str, Json], name: str | None, *, growing: bool = False
+    cells: Sequence[Cell], command: Sequence[str], axes: Mapping[str, Json], name: str | None, search: str | None = None
 ) -> SweepFolder:
-    """Claim `outputs/sweeps/NAME` for these cells; without a name it is a hash of them. `growing`: more will come.
+    """Claim `outputs/sweeps/NAME` for these cells; without a name it is a hash of them. search: see `SweepFolder`.
 
     Raises:
         ConfigError: two cells would write one run's folder, or the folder is another sweep's or in use.
@@ -82,7 +82,7 @@ def open_sweep(
         raise ConfigError(f"sweep.name={name}: must be a plain folder name, without slashes or a leading dot")
     plan = listed_plan(cells, command, axes)
     frozen = [yaml_text(cell.config) for cell in cells]
-    return SweepFolder(output_root() / "sweeps" / (name or sweep_name(frozen)), plan, frozen, growing=growing)
+    return SweepFolder(output_root() / "sweeps" / (name or sweep_name(frozen)), plan, frozen, search=search)
 
 
 def listed_plan(cells: Sequence[Cell], command: Sequence[str], axes: Mapping[str, Json]) -> dict[str, Json]:
@@ -190,13 +190,29 @@ def run_cell(cell: Cell, sweep: Path, allowance: SweepBudget | None = None) -> C
     return result
 
 
+def skip_finished(cells: Sequence[Cell], sweep: Path) -> dict[int, CellResult]:
+    """By number, the cells that have nothing left to run."""
+    found = {}
+    for cell in cells:
+        try:
+            with Session(cell.overrides, cell.config) as session:
+                metrics, run = finished(session), session.folder
+        except KgqaError:
+            continue  # running it tells
+        if metrics is not None:
+            found[cell.number] = CellResult(cell, "skipped", run, metrics, 0.0, None)
+            _keep(sweep, found[cell.number])
+    return found
+
+
 def result_of(cell: Cell, sweep: Path) -> CellResult:
     """How a cell ended that another process ran."""
     ended = read_result(sweep, cell.number)
     if ended is None or ended["status"] == "running":
-        return CellResult(
-            cell, "not run", None, None, 0.0, f"its process ended before it; see {cell_file(sweep, cell.number, 'log')}"
-        )
+        why = f"its process ended before it; see {cell_file(sweep, cell.number, 'log')}"
+        result = CellResult(cell, "not run", None, None, 0.0, why)
+        _keep(sweep, result)
+        return result
     run = Path(ended["run"]) if ended["run"] else None
     metrics = (
         json.loads((run / "metrics.json").read_text(encoding="utf-8")) if run and ended["status"] == "done" else None
@@ -225,6 +241,8 @@ def _keep(sweep: Path, result: CellResult) -> None:
     status = "done" if result.status == "skipped" else result.status
     run = str(result.run) if result.run else None
     ended = {"status": status, "run": run, "seconds": result.seconds, "error": result.error}
+    if status == "done" and result.run:
+        ended["asked"] = questions_asked(result.run)
     keep_result(sweep, result.cell.number, ended)
 
 

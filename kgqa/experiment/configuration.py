@@ -44,6 +44,8 @@ def compose(overrides: Sequence[str]) -> dict[str, Any]:
     for override in overrides:
         check_form(override)
         _check_choice(override)
+        if override.startswith(("hydra/", "hydra.")):
+            raise ConfigError(f"{override}: only kgqa run -m reads it, the launchers and sweepers of Hydra")
     try:
         with initialize_config_dir(str(conf_folder().resolve()), version_base="1.3"):
             composed = hydra_compose("config", overrides=[_spelt(o) for o in overrides], return_hydra_config=True)
@@ -117,8 +119,15 @@ def _explained(error: Exception, overrides: Sequence[str]) -> ConfigError:
     known = _known_keys(overrides)
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
+        group, inside_choice, place = key.partition("@")
+        if not known and inside_choice and _known_keys([each for each in overrides if each != override]):
+            outer, _, part = place.partition(".")
+            return ConfigError(
+                f"{override}: the chosen {outer} has no {part or 'part'} that is a {group}; leave it out, "
+                f"or choose another {outer}="
+            )
         inside = any(name.startswith(f"{key}.") for name in known)
-        if key not in known and _group(key) not in groups() and not inside:
+        if known and key not in known and _group(key) not in groups() and not inside:
             return ConfigError(f"{override}: unknown key {key!r}; {nearest(key, known)}")
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if first.startswith("LexerNoViableAlt"):  # a character that Hydra's grammar gives a meaning to
@@ -127,7 +136,7 @@ def _explained(error: Exception, overrides: Sequence[str]) -> ConfigError:
 
 
 def _known_keys(overrides: Sequence[str]) -> list[str]:
-    """Keys of the configuration that the group choices alone would give."""
+    """Keys of the configuration that the group choices alone would give; none where these do not fit together."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.errors import HydraException

@@ -55,6 +55,7 @@ class CorpusBuild:
         first = next(some, None)
         if first is None:
             return
+        shutil.rmtree(self.folder / "shards", ignore_errors=True)  # of a build that was killed as it was removed
         with storing(self.folder), passage_progress(console) as advance:
             count = store(chain([first], some), self.folder, lambda number: advance("storing", number, None)).count
             (self.folder / "shards").mkdir(exist_ok=True)
@@ -107,6 +108,7 @@ class CorpusBuild:
         if error is None:
             kept.add_all(failed)
         kept.arrange()
+        self._manifest.unlink()  # first: what a kill leaves of the others is no build
         shutil.rmtree(self.folder)
         if error is not None:
             raise error

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import DataError
+from kgqa.experiment.manifest import code_hash
 from kgqa.runtime.folder import IDENTITY, PREDICTIONS
 from kgqa.types import Json
 
@@ -18,11 +19,15 @@ MAX_FAILED = 0.05  # more failed questions than this, and a run's scores stand f
 
 
 def finished(session: Session) -> Mapping[str, Json] | None:
-    """The metrics of the session's run if its folder has them for exactly this configuration and these questions."""
+    """The metrics of the session's run if its folder has them for exactly this configuration and these questions.
+
+    Made by other code, a run is not finished: running it again takes its replies from the cache.
+    """
     folder = session.folder
     try:
-        identity, metrics = (
-            json.loads((folder / name).read_text(encoding="utf-8")) for name in (IDENTITY, "metrics.json")
+        identity, metrics, made = (
+            json.loads((folder / name).read_text(encoding="utf-8"))
+            for name in (IDENTITY, "metrics.json", "manifest.json")
         )
         config = _reporting(load_yaml(folder / "config.yaml"))
         with (folder / PREDICTIONS).open(encoding="utf-8") as lines:
@@ -30,6 +35,7 @@ def finished(session: Session) -> Mapping[str, Json] | None:
     except (OSError, ValueError, KeyError, DataError):
         return None  # not begun, killed before its end, or damaged: running it again mends it
     same = identity == json.loads(json.dumps(session.identity)) and config == _reporting(session.config)
+    same = same and made.get("code") == code_hash()
     judged = session.config.get("judge") is None or "judge" in metrics
     whole = answered == [question.id for question in session.questions] and metrics["questions"] == len(answered)
     return metrics if same and judged and whole and not too_many_failed(metrics) else None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kgqa.errors import ConfigError, nearest
+from kgqa.errors import ConfigError, EngineDied, nearest
 from kgqa.experiment.configuration import conf_folder
 
 if TYPE_CHECKING:
@@ -34,12 +36,14 @@ def launcher_of(overrides: Sequence[str]) -> str:
 
 
 def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) -> None:
-    """Run these cells of a sweep's folder; returns when all have ended.
+    """Run these cells of a sweep's folder; returns when no process works on them any more.
 
-    Every job is told the folder and a number, and runs what was frozen there: nothing is composed again.
+    Every job is told the folder and a number, and runs what was frozen there: nothing is composed again. A
+    worker of joblib that is killed takes the others along; what their cells were is left to the caller.
 
     Raises:
         ConfigError: the launcher is not installed, or one of its keys is wrong.
+        EngineDied: a job of submitit or Ray was killed; others may still be running.
     """
     from hydra import initialize_config_dir
     from hydra.core.config_store import ConfigStore
@@ -61,6 +65,17 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
             )
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error, hydra_overrides) from error
+    except BrokenExecutor:
+        return
+    except _deaths() as error:
+        name, first = launcher_of(hydra_overrides), str(error).strip().splitlines()[0]
+        raise EngineDied(f"hydra/launcher={name}: a job died: {first}; see {sweep / 'launcher'}") from error
+
+
+def _deaths() -> tuple[type[Exception], ...]:
+    """What launchers raise for a job that was killed, of those that were used."""
+    named = (("submitit.core.utils", "UncompletedJobError"), ("ray.exceptions", "RayError"))
+    return tuple(getattr(sys.modules[module], name) for module, name in named if module in sys.modules)
 
 
 def run_launched(job: DictConfig) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import distributions, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,7 @@ def manifest(session: Session) -> dict[str, Json]:
     return {
         "command": ["kgqa", "run", *session.overrides],
         "kgqa": {"version": version("kgqa"), **_git()},
+        "code": code_hash(),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
@@ -47,6 +50,17 @@ def manifest(session: Session) -> dict[str, Json]:
         "index": dict(session.bench.index.identity()) if session.bench.index else None,
         "width": session.settings.width,
     }
+
+
+@cache
+def code_hash() -> str:
+    """12 hex digits of what the package's files say that decide answers and scores: all but its reports."""
+    folder, digest = Path(kgqa.__file__).parent, hashlib.sha256()
+    files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    for file in files:
+        if file.parts[0] not in ("conf", "report") and "__pycache__" not in file.parts:  # conf/ is in the identity
+            digest.update(f"{file.as_posix()}\n".encode() + hashlib.sha256((folder / file).read_bytes()).digest())
+    return digest.hexdigest()[:12]
 
 
 def _templates() -> list[str]:

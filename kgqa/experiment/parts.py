@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,7 @@ class Tuning:
 
 
 def refuse_unknown_metric(key: str, metric: str) -> None:
-    if metric not in (*SCORES, "judge") and not metric.startswith("recall@"):
+    if metric not in (*SCORES, "judge") and not re.fullmatch(r"recall@[1-9]\d*", metric):
         raise ConfigError(f"{key}={metric}: choose from {', '.join(SCORES)}, judge, recall@K")
 
 

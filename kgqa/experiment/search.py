@@ -48,11 +48,12 @@ def search(asked: Asked, console: Console) -> int:
     if base.config["dry_run"]:
         raise ConfigError("dry_run=true: the cells of a search are not known ahead; plan one with kgqa run and no -m")
     study = _study(seed)
-    name = asked.name or f"optuna-{_digest(asked, yaml_text(base.config))}"
+    digest = _digest(asked, yaml_text(base.config))
+    name = asked.name or f"optuna-{digest}"
     swept: dict[str, Json] = {key: [] for key in spaces}
     cells: list[Cell] = []
     results: list[CellResult] = []
-    with open_sweep([], asked.command, swept, name, growing=True) as folder, board(folder.path, console), warm():
+    with open_sweep([], asked.command, swept, name, digest) as folder, board(folder.path, console), warm():
         for number in range(trials):
             if asked.budget and asked.budget.spent():
                 break
@@ -62,21 +63,26 @@ def search(asked: Asked, console: Console) -> int:
             cells.append(Cell(number, cell.name, cell.overrides, cell.config))
             folder.grow(listed_plan(cells, asked.command, swept), [yaml_text(each.config) for each in cells])
             result = run_cell(cells[-1], folder.path, asked.budget.left() if asked.budget else None)
-            if asked.budget and result.status == "done":
-                asked.budget.pay(result.metrics)
-            score = measured(result, str(asked.metric))
-            study.tell(trial, score["mean"] if score else None, state=None if score else _failed())
             results.append(result)
+            if result.status == "not run":
+                break  # the budget was spent within it
+            if asked.budget and result.status != "skipped":
+                asked.budget.pay(result.metrics)
+            score = measured(result, str(asked.metric), "sweep.metric")
+            study.tell(trial, score["mean"] if score else None, state=None if score else _failed())
     best = max((r for r in results if measured(r, str(asked.metric))), key=lambda r: _mean(r, asked), default=None)
     if best is not None:
         said = f"best {asked.metric}: {_mean(best, asked):.1f} in cell {best.cell.number}: {best.cell.name}"
         console.print(said, highlight=False, markup=False, soft_wrap=True)
-    return close_sweep(folder.path, results, console)
+    if untried := trials - len(results):
+        said = f"{untried} of {trials} cells were not tried: the budget is spent"
+        console.print(said, style="red", highlight=False, markup=False, soft_wrap=True)
+    return close_sweep(folder.path, results, console) or (2 if untried else 0)
 
 
 def _settings(hydra: Sequence[str]) -> tuple[int, int]:
     """How many trials, and the seed. Raises ConfigError for another key: cells run in this process, one by one."""
-    given = dict(each.split("=", 1) for each in hydra)
+    given = {key: value for key, _, value in (each.partition("=") for each in hydra)}
     for key, value in given.items():
         if key not in KEYS:
             raise ConfigError(f"{key}={value}: not a key of hydra/sweeper=optuna; {nearest(key, KEYS)}")

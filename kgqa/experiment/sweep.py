@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.axes import axes, grid
-from kgqa.experiment.cells import Cell, CellResult, frozen_cells, open_sweep, result_of, run_cells
+from kgqa.experiment.cells import Cell, CellResult, frozen_cells, open_sweep, result_of, run_cells, skip_finished
 from kgqa.experiment.launching import launch, launcher_of
+from kgqa.experiment.published import override_key
 from kgqa.experiment.sweep_budget import SweepBudget
 from kgqa.report.sweep_progress import board
 from kgqa.report.sweep_writing import print_sweep, write_sweep_report
@@ -79,13 +80,14 @@ def sweep(arguments: Sequence[str]) -> int:
         return search(asked, console)
     if sweeper != "basic":
         raise ConfigError(f"hydra/sweeper={sweeper}: no such sweeper; {nearest(sweeper, ['basic', 'optuna'])}")
+    _refuse_unread(asked)
     found = axes(asked.overrides)
     cells = frozen_cells(grid(found))
     if any(cell.config["dry_run"] for cell in cells):
         from kgqa.experiment.sweep_plan import plan_cells
 
         return plan_cells(cells, console, asked.budget)
-    swept: dict[str, Json] = {axis.key: list(axis.values) for axis in found if axis.swept}
+    swept: dict[str, Json] = {override_key(axis.key): list(axis.values) for axis in found if axis.swept}
     return run_sweep(cells, asked, swept, console)
 
 
@@ -107,9 +109,16 @@ def run_sweep(cells: Sequence[Cell], asked: Asked, swept: Mapping[str, Json], co
             if launcher == "basic":
                 results = run_cells(cells, folder, budget=asked.budget)
             else:
-                launch(folder.path, [cell.number for cell in cells], asked.hydra)
-                results = [result_of(cell, folder.path) for cell in cells]
+                results = _launched(cells, folder.path, asked.hydra)
         return close_sweep(folder.path, results, console)
+
+
+def _launched(cells: Sequence[Cell], folder: Path, hydra: Sequence[str]) -> list[CellResult]:
+    ended = skip_finished(cells, folder)
+    if left := [cell for cell in cells if cell.number not in ended]:
+        launch(folder, [cell.number for cell in left], hydra)
+        ended |= {cell.number: result_of(cell, folder) for cell in left}
+    return [ended[cell.number] for cell in cells]
 
 
 def close_sweep(path: Path, results: Sequence[CellResult], console: Console) -> int:
@@ -123,6 +132,21 @@ def close_sweep(path: Path, results: Sequence[CellResult], console: Console) -> 
     sys.stdout.write(f"{path}\n")  # plain, so that scripts can take it
     sys.stdout.flush()
     return 2 if counts["failed"] or counts["not run"] else 0
+
+
+def _refuse_unread(asked: Asked) -> None:
+    """Raises ConfigError: a key of a launcher or sweeper that was not chosen, which would change nothing."""
+    if asked.metric is not None:
+        raise ConfigError(f"sweep.metric={asked.metric}: only hydra/sweeper=optuna raises a score; add it")
+    for each in asked.hydra:
+        key = each.partition("=")[0]
+        if key.startswith("hydra.launcher.") and launcher_of(asked.hydra) != "basic":
+            continue
+        if key not in ("hydra/launcher", "hydra/sweeper"):
+            raise ConfigError(
+                f"{each}: nothing reads it; hydra.launcher.… goes with hydra/launcher=joblib, submitit_local, "
+                "submitit_slurm or ray, hydra.sweeper.… with hydra/sweeper=optuna"
+            )
 
 
 def _sweeper(hydra: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ class SweepBudget:
         return f"{self.dollars:g}usd" if self.dollars is not None else f"{self.tokens}tokens"
 
     def said(self) -> str:
-        return f"budget={self}, {self.spent_tokens:,} tokens and {self.spent_dollars:.4f} USD paid by this command"
+        return f"budget={self}, {self.spent_tokens:,} tokens and {self.spent_dollars:.4f} USD paid by cells that ended"
 
     def spent(self) -> bool:
         over_tokens = self.tokens is not None and self.spent_tokens >= self.tokens

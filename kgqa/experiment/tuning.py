@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from kgqa.report.sweep_progress import board
 from kgqa.report.sweep_writing import write_sweep_report
 from kgqa.report.terminal import interval_text
 from kgqa.runtime.folder import json_text, replace_file
-from kgqa.runtime.sweep_folder import sweep_name
+from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
 
 
 def tune(arguments: Sequence[str]) -> int:
-    """Try the grid on dev, run test with the best, keep both in `tune.json`; that file is the last line printed."""
+    """Try the grid on dev, run test with the best, keep both in `tune.json`; that file is the last line printed.
+
+    Gives 2 if a cell failed or was not run, of dev or of test.
+    """
     from rich.console import Console
 
     own = [each.removeprefix("tune.").partition("=") for each in arguments if each.startswith("tune.")]
@@ -44,18 +48,20 @@ def tune(arguments: Sequence[str]) -> int:
     _refuse_no_hyperparameters(found)
     candidates = frozen_cells(grid(found))
     with Session(candidates[0].overrides, candidates[0].config) as session:
-        if session.settings.out or session.settings.name:
-            raise ConfigError("out= and name=: dev and test runs have folders of their own; give tune.name=")
+        _refuse_unheeded(session, tuning)
         dev, test = parts(session, tuning)
     if candidates[0].config["dry_run"]:
         return plan_cells([over(cell, dev, "dev") for cell in candidates], Console(), budget)
     tried = [over(cell, dev, "dev") for cell in candidates]
-    name = tuning.name or f"tune-{sweep_name([yaml_text(cell.config) for cell in tried])}"
+    frozen = [yaml_text(cell.config) for cell in tried]
+    name = tuning.name or f"tune-{sweep_name([*frozen, tuning.metric, *test.ids, *tuning.sets])}"
+    _refuse_another(name, tuning, test)
     runs = _Runs(["kgqa", "tune", *arguments], name, budget, Console(width=None if sys.stdout.isatty() else 160))
     results = runs.of(tried, "", {axis.key: list(axis.values) for axis in found if axis.swept})
     record: dict[str, Json] = {
         "command": runs.command,
         "metric": tuning.metric,
+        "sets": list(tuning.sets),
         "dev": dev.json(),
         "test": test.json(),
         "tried": [_outcome(result, tuning.metric) for result in results],
@@ -69,7 +75,7 @@ def tune(arguments: Sequence[str]) -> int:
     file = runs.keep(record)
     print_sections(runs.console, f"{tuning.metric} chosen on dev, measured on test", sections(record))
     sys.stdout.write(f"{file}\n")
-    return 0 if all(result.metrics and result.status != "failed" for result in ended) else 2
+    return 0 if all(result.status in ("done", "skipped") for result in [*results, *ended]) else 2
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class _Runs:
     console: Console
 
     def of(self, cells: Sequence[Cell], suffix: str, swept: Mapping[str, Json]) -> list[CellResult]:
-        with open_sweep(cells, self.command, swept, self.name + suffix) as folder:
+        with self._claimed(cells, swept, self.name + suffix) as folder:
             said = f"{len(cells)} cell{'s' if len(cells) > 1 else ''} in {folder.path}"
             self.console.print(said, highlight=False, markup=False, soft_wrap=True)
             with board(folder.path, self.console):
@@ -90,6 +96,13 @@ class _Runs:
             for form in ("md", "html"):
                 write_sweep_report(folder.path, form)
         return results
+
+    def _claimed(self, cells: Sequence[Cell], swept: Mapping[str, Json], name: str) -> SweepFolder:
+        """In the words of this command."""
+        try:
+            return open_sweep(cells, self.command, swept, name)
+        except ConfigError as error:
+            raise ConfigError(str(error).replace("sweep.name=", "tune.name=")) from error
 
     def keep(self, record: Mapping[str, Json]) -> Path:
         folder = output_root() / "sweeps" / self.name
@@ -132,8 +145,33 @@ def _refuse_no_hyperparameters(found: Sequence[Axis]) -> None:
     if not swept:
         raise ConfigError(f"nothing to choose from: give a key several values; e.g. {USAGE}")
     for key in swept:
-        if key in ("dataset", "limit", "ids", "seed", "judge"):
+        scoring = ("dataset", "collection", "judge", "limit", "ids", "seed", "profile", "roles.judge")
+        if key in scoring or key.partition(".")[0] in ("dataset", "collection", "judge"):
             raise ConfigError(f"{key}: is no hyperparameter; tune for one value of it at a time")
+
+
+def _refuse_unheeded(session: Session, tuning: Tuning) -> None:
+    """Raises ConfigError: a key that would have no effect, or a metric that no run will have."""
+    if session.settings.out or session.settings.name:
+        raise ConfigError("out= and name=: dev and test runs have folders of their own; give tune.name=")
+    if session.settings.limit is not None or session.settings.ids is not None:
+        raise ConfigError("limit= and ids=: which questions are asked is for tune.dev=, tune.test=, tune.dev_ids=")
+    if tuning.metric == "judge" and session.judge is None:
+        raise ConfigError("tune.metric=judge: the runs have no such score (give judge=NAME)")
+
+
+def _refuse_another(name: str, tuning: Tuning, test: Part) -> None:
+    """Raises ConfigError: the folder holds the record of another choice. That dev is the same, `open_sweep` sees."""
+    file = output_root() / "sweeps" / name / "tune.json"
+    if not file.is_file():
+        return
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        same = (kept["metric"], kept["sets"], kept["test"]) == (tuning.metric, list(tuning.sets), test.json())
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file}: not a record of kgqa tune ({error!r}); give another tune.name=") from error
+    if not same:
+        raise ConfigError(f"{file}: the record of another metric, test or sets; give another tune.name=, or remove it")
 
 
 def _finals(chosen: Cell, test: Part, sets: Sequence[str]) -> list[Cell]:
@@ -143,7 +181,7 @@ def _finals(chosen: Cell, test: Part, sets: Sequence[str]) -> list[Cell]:
     return [over(cell, test, "test") for cell in frozen_cells(given or [(chosen.name, chosen.overrides)])]
 
 
-def measured(result: CellResult, metric: str) -> Mapping[str, Json] | None:
+def measured(result: CellResult, metric: str, key: str = "tune.metric") -> Mapping[str, Json] | None:
     """Raises ConfigError: the run has no such score."""
     metrics = result.metrics
     if metrics is None or result.status in ("failed", "not run"):
@@ -156,7 +194,7 @@ def measured(result: CellResult, metric: str) -> Mapping[str, Json] | None:
         found = metrics.get("judge", {}).get("accuracy") if metric == "judge" else metrics["scores"][metric]
         known = "give judge=NAME" if metric == "judge" else "the data set does not define it for these questions"
     if found is None or found["mean"] is None:
-        raise ConfigError(f"tune.metric={metric}: the runs have no such score ({known})")
+        raise ConfigError(f"{key}={metric}: the runs have no such score ({known})")
     score: Mapping[str, Json] = found
     return score
 

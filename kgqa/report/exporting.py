@@ -60,6 +60,8 @@ def write_export(run: Path, form: str, out: Path) -> list[Path]:
     tables = Tables(FinishedRun.read(run))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out {out}: is there already and not an empty folder; give another one")
+    if out.name in ("", ".."):
+        raise ConfigError(f"--out {out}: name a folder, for it is written beside that name first")
     part = out.with_name(f"{out.name}.part")
     with storing(part):
         shutil.rmtree(part, ignore_errors=True)  # of an export that was killed

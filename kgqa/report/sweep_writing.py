@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import csv
-import hashlib
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgqa.errors import DataError
 from kgqa.report.content import figure
 from kgqa.report.latex import escaped
+from kgqa.report.page import page
 from kgqa.report.plots import svg
 from kgqa.report.sweeps import COLUMNS, Entry, SweepReport, SweepTable, tables
 from kgqa.runtime.folder import replace_file
@@ -81,29 +79,18 @@ def sweep_csv(report: SweepReport, out: Path) -> str:  # noqa: ARG001
 
 
 def sweep_html(report: SweepReport, out: Path) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("kgqa.report", "assets"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=True,
-    )
-    assets = files("kgqa.report") / "assets"
-    style = "".join((assets / name).read_text(encoding="utf-8") for name in ("report.css", "sweep.css"))
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     found = tables(report)
-    return environment.get_template("sweep.html.j2").render(
+    return page(
+        "sweep.html.j2",
+        ["report.css", "sweep.css"],
         report=report,
         tables=found,
         plots=[Markup(svg(table.plot)) if table.plot else None for table in found],  # noqa: S704 - escaped by svg
         links={cell.number: _link(cell.run.folder, out) for cell in report.cells if cell.run},
         differing=_differing(report),
         note=NOTE.replace("**", "").replace("<u>", "").replace("</u>", ""),
-        style=Markup(style),  # noqa: S704 - ours
-        style_hash=f"sha256-{digest}",
     )
 
 

@@ -13,7 +13,7 @@ from kgqa.report.content import FinishedRun
 from kgqa.report.plots import Plot, Point, Series
 from kgqa.report.questions import question_ids
 from kgqa.runtime.folder import PREDICTIONS, read_questions
-from kgqa.runtime.sweep_folder import read_plan, read_result
+from kgqa.runtime.sweep_folder import SweepFolder, questions_asked, read_plan, read_result
 from kgqa.scoring.comparison import ALPHA, compare, holm
 from kgqa.scoring.metrics import score
 from kgqa.scoring.support import support
@@ -31,7 +31,7 @@ class CellRun:
     number: int
     name: str
     overrides: Mapping[str, str]  # key to value
-    status: str  # waiting, running, done, failed, not run
+    status: str  # waiting, running, interrupted, done, changed, failed, not run
     error: str | None
     run: FinishedRun | None
 
@@ -80,6 +80,8 @@ class SweepReport:
             DataError: not a sweep's folder, one of another version, or one with a damaged run.
         """
         plan = read_plan(path)
+        if plan["command"][1:2] == ["reproduce"]:
+            raise DataError(f"{path}: of kgqa reproduce; the same command writes its report.html again")
         cells = [_cell(path, listed) for listed in plan["cells"]]
         return cls(path, plan["command"], plan["axes"], cells, _by_value(plan.get("differing", {})))
 
@@ -151,8 +153,8 @@ def _worse(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) 
     for other in known:
         second = shares[other] or {}
         tested = compare({"": {"best": list(first.values()), "other": [second.get(key) for key in first]}}, seed=0)
-        if other != best and tested:
-            found[other] = tested[0].p
+        if other != best and tested:  # over the questions that both define, the best may be the worse one
+            found[other] = tested[0].p if tested[0].difference > 0 else 1.0
     adjusted = holm(list(found.values()))
     return {other for other, p in zip(found, adjusted, strict=True) if p < ALPHA}
 
@@ -189,14 +191,8 @@ def _plot(title: str, cells: Sequence[CellRun]) -> Plot | None:
         spent, reached = cost(metrics), scored.of(metrics)
         if spent is not None and reached is not None:
             points.append(Point(spent.value, reached.value, reached.low, reached.high, str(cell.number)))
-    series = [
-        Series("cells, by number", points, 0, line=False),
-        Series(
-            "no cell is both better and cheaper",
-            [replace(p, low=None, high=None, label="") for p in _frontier(points)],
-            1,
-        ),
-    ]
+    best = [replace(point, low=None, high=None, label="") for point in _frontier(points)]
+    series = [Series("cells, by number", points, 0, line=False), Series("no cell is both better and cheaper", best, 1)]
     return Plot(f"{scored.label} against cost: {title}", label, scored.label, series)
 
 
@@ -212,7 +208,12 @@ def _frontier(points: Sequence[Point]) -> list[Point]:
 def _cell(path: Path, listed: Mapping[str, Any]) -> CellRun:
     ended = read_result(path, listed["number"]) or {"status": "waiting", "error": None, "run": None}
     status, error = ended["status"], ended["error"]
+    if status == "running" and not SweepFolder.in_use(path):
+        status, error = "interrupted", "no command works on this sweep now; the sweep's command goes on"
     run = FinishedRun.read(Path(ended["run"])) if status == "done" else None
+    if run and ended.get("asked") not in (None, questions_asked(run.folder)):
+        status, run = "changed", None
+        error = "another command has asked its run other questions since; run the sweep's command again"
     given = (override.lstrip("+~").partition("=") for override in listed["overrides"])
     return CellRun(listed["number"], listed["name"], {key: value for key, _, value in given}, status, error, run)
 
@@ -252,12 +253,17 @@ def _each(metrics: Mapping[str, Json], total: float | None) -> Measured | None:
     return None if total is None else Measured(total / metrics["questions"], None, None)
 
 
+def _failed(metrics: Mapping[str, Json]) -> Measured | None:
+    return Measured(metrics["failed"], None, None) if metrics["failed"] else None
+
+
 # costs as if nothing had been cached, so that the order in which cells ran changes none
 COLUMNS = (
     _Column("EM", _score("em"), "em"),
     _Column("F1", _score("f1"), "f1"),
     _Column("judge", _judged, "judge"),
     _Column("support recall", _score("support_recall"), "support_recall"),
+    _Column("failed questions", _failed, None),  # there where a cell has some: they count as wrong
     _Column("calls / question", lambda metrics: _each(metrics, metrics["cost"]["method"]["calls"]), None),
     _Column("tokens / question", _tokens, None),
     _Column("model s / question", lambda metrics: _each(metrics, metrics["cost"]["method"]["seconds"]), None),

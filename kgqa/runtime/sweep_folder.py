@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from kgqa.errors import ConfigError, DataError, KgqaError
-from kgqa.runtime.folder import json_text, replace_file, storing
+from kgqa.runtime.folder import PREDICTIONS, json_text, replace_file, storing
 from kgqa.types import Json
 
 SWEEP = "sweep.json"
@@ -25,8 +25,8 @@ FORMAT = 1  # of the folder; one with another number is refused
 class SweepFolder:
     """Opening claims the folder for these cells, and against other processes until it is closed.
 
-    frozen: the cells' configurations as text, in the order of `plan["cells"]`. growing: cells are added one by one, so
-    that a sweep begins with none; the folder may hold some of them from before.
+    frozen: the cells' configurations as text, in the order of `plan["cells"]`. search: what decides which cells a
+    search proposes; it adds them one by one, so that it begins with none, and the folder may hold some from before.
 
     Raises:
         ConfigError: the folder holds another sweep, or another process is working on it.
@@ -34,17 +34,22 @@ class SweepFolder:
         StorageError: it cannot be created or written.
     """
 
-    def __init__(self, path: Path, plan: Mapping[str, Json], frozen: Sequence[str], *, growing: bool = False) -> None:
-        self.path = path
+    def __init__(
+        self, path: Path, plan: Mapping[str, Json], frozen: Sequence[str], *, search: str | None = None
+    ) -> None:
+        self.path, self._search, self._kept = path, search, 0
         with storing(path):
             (path / "cells").mkdir(parents=True, exist_ok=True)
             self._lock = (path / ".lock").open("a+")
         try:
             self._claim()
             if (path / SWEEP).is_file():
-                before = [cell["frozen"] for cell in read_plan(path)["cells"]]
-                if not growing:
-                    _refuse_another(path, before, [_digest(text) for text in frozen])
+                before = read_plan(path)
+                if before.get("search") != search:
+                    raise ConfigError(f"{path} holds another sweep; give another sweep.name=, or remove the folder")
+                if search is None:
+                    listed = [cell["frozen"] for cell in before["cells"]]
+                    _refuse_another(path, listed, [_digest(text) for text in frozen])
             self.grow(plan, frozen)
         except KgqaError:
             self._lock.close()
@@ -60,14 +65,28 @@ class SweepFolder:
         self._lock.close()
 
     def grow(self, plan: Mapping[str, Json], frozen: Sequence[str]) -> None:
-        """Keep these cells in place of those so far."""
-        for number, text in enumerate(frozen):
+        """Keep these cells, which go on from those kept so far."""
+        for number, text in list(enumerate(frozen))[self._kept :]:
             if (ended := read_result(self.path, number)) and ended["status"] != "done":
                 cell_file(self.path, number, "json").unlink()  # it is tried again
             replace_file(cell_file(self.path, number, "yaml"), text)
+        self._kept = len(frozen)
         listed = zip(plan["cells"], frozen, strict=True)
         cells = [{**cell, "frozen": _digest(text)} for cell, text in listed]
-        replace_file(self.path / SWEEP, json_text({"format": FORMAT, **plan, "cells": cells}))
+        search = {} if self._search is None else {"search": self._search}
+        replace_file(self.path / SWEEP, json_text({"format": FORMAT, **search, **plan, "cells": cells}))
+
+    @staticmethod
+    def in_use(path: Path) -> bool:
+        """Whether a process works on this sweep."""
+        try:
+            with (path / ".lock").open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass  # there is none, or it may not be read
+        return False
 
     def _claim(self) -> None:
         with storing(self.path):
@@ -102,13 +121,30 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 
 def read_result(path: Path, number: int) -> dict[str, Any] | None:
-    """How far a cell is: `status` (running, done, failed, not run), `run`, `error`, `seconds`; None: not begun."""
+    """How far a cell is: `status` (running, done, failed, not run), `run`, `error`, `seconds`; None: not begun.
+
+    Of a done one also `asked`, of the questions its run answered then.
+    """
     file = cell_file(path, number, "json")
     return _read(file) if file.is_file() else None
 
 
 def keep_result(path: Path, number: int, result: Mapping[str, Json]) -> None:
     replace_file(cell_file(path, number, "json"), json_text(result))
+
+
+def questions_asked(run: Path) -> str:
+    """16 hex digits of what a run answered: its folder's name does not tell, so another command may change it.
+
+    Raises:
+        DataError: the run's predictions are not readable.
+    """
+    file = run / PREDICTIONS
+    try:
+        with file.open(encoding="utf-8") as lines:
+            return _digest("\n".join(json.loads(line)["question_id"] for line in lines))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file}: not readable ({error}); run the sweep's command again") from error
 
 
 def cell_file(path: Path, number: int, suffix: str) -> Path:

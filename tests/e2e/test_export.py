@@ -111,6 +111,15 @@ def test_bad_command_lines_are_one_line(kgqa: Kgqa, tmp_path: Path, arguments: t
     assert not (tmp_path / "out").exists()
 
 
+def test_the_working_directory_itself_is_refused(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished(kgqa)
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    ran = kgqa("export", "../one", "--out", ".")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "--out .: name a folder" in ran.err
+
+
 def test_a_damaged_trace_leaves_no_half_export(kgqa: Kgqa, tmp_path: Path) -> None:
     finished(kgqa)
     trace = tmp_path / "one/trace.jsonl.zst"

@@ -58,6 +58,15 @@ def test_a_report_of_other_cells_is_not_overwritten(kgqa: Kgqa) -> None:
     assert "give another name=" in ran.err
 
 
+def test_its_report_is_not_overwritten_by_one_of_a_sweep(kgqa: Kgqa) -> None:
+    folder = kgqa(*SOME, "limit=1").folder
+    before = (folder / "report.html").read_bytes()
+    ran = kgqa("report", str(folder))
+    assert ran.code == 2
+    assert "of kgqa reproduce; the same command writes its report.html again" in ran.err
+    assert (folder / "report.html").read_bytes() == before
+
+
 def test_a_dry_run_asks_nothing(kgqa: Kgqa) -> None:
     ran = kgqa(*SOME, "limit=2", "dry_run=true")
     assert ran.code == 0

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import signal
+import time
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,6 +54,80 @@ def test_finished_cells_are_skipped_and_need_no_engine(kgqa: Kgqa, monkeypatch: 
     assert second.folder == first.folder
     assert "cells: 2 skipped" in second.out
     assert {form: (first.folder / f"report.{form}").read_bytes() for form in reports} == reports
+
+
+def test_a_run_of_other_code_is_not_finished_and_takes_its_replies_from_the_cache(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kgqa(*TWO)
+    kept = replies_kept(tmp_path)
+    for module in ("finished", "manifest"):
+        monkeypatch.setattr(f"kgqa.experiment.{module}.code_hash", lambda: "another")
+    assert "cells: 2 done" in kgqa(*TWO).out
+    assert replies_kept(tmp_path) == kept
+    assert "cells: 2 skipped" in kgqa(*TWO).out
+
+
+def test_a_launcher_is_not_started_for_finished_cells(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    kgqa("run", "method=golden", "limit=2", *QUICK)
+    launched: list[int] = []
+    monkeypatch.setattr("kgqa.experiment.sweep.launch", lambda sweep, numbers, hydra: launched.extend(numbers))
+    ran = kgqa(*TWO, "hydra/launcher=joblib")
+    assert launched == [1]
+    assert "cells: 1 skipped, 1 not run" in ran.out
+    kgqa(*TWO)
+    assert "cells: 2 skipped" in kgqa(*TWO, "hydra/launcher=joblib").out
+    assert launched == [1]
+
+
+def test_a_single_run_has_no_launcher(kgqa: Kgqa) -> None:
+    ran = kgqa("run", "hydra/launcher=joblib", "limit=1", *QUICK)
+    assert (ran.code, ran.err) == (
+        2,
+        "kgqa: hydra/launcher=joblib: only kgqa run -m reads it, the launchers and sweepers of Hydra\n",
+    )
+
+
+def test_a_run_that_another_command_asked_other_questions_is_not_shown_as_the_cell(kgqa: Kgqa) -> None:
+    first = kgqa(*TWO)
+    kgqa("run", "method=golden", "limit=3", *QUICK)
+    kgqa("report", str(first.folder), "--format", "md")
+    written = (first.folder / "report.md").read_text()
+    assert "| 0 | method=golden | changed | another command has asked its run other questions since" in written
+    assert "1 of 2 cells" in written
+    assert "cells: 1 done, 1 skipped" in kgqa(*TWO).out
+
+
+def test_a_cell_that_nobody_runs_any_more_is_interrupted(kgqa: Kgqa) -> None:
+    folder = kgqa(*TWO).folder
+    (folder / "cells/001.json").write_text(json.dumps({**result(folder, 1), "status": "running"}))  # as kill -9 does
+    kgqa("report", str(folder), "--format", "md")
+    assert (
+        "| 1 | method=no_context | interrupted | no command works on this sweep now"
+        in (folder / "report.md").read_text()
+    )
+
+
+def test_ctrl_c_ends_a_sweep_with_130_and_keeps_what_was_done(kgqa: Kgqa, tmp_path: Path) -> None:
+    slow = ["run", "-m", "method=golden,no_context,all_documents", "limit=4", "engine.delay=1", *QUICK]
+    running = started(slow, tmp_path)
+    deadline = time.monotonic() + 240
+    while not list(tmp_path.glob("outputs/sweeps/*/cells/001.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert err.strip() == "kgqa: interrupted; the same command goes on from here"
+    (folder,) = (tmp_path / "outputs/sweeps").iterdir()
+    assert kgqa("report", str(folder), "--format", "csv").code == 0
+    rows = list(csv.DictReader(io.StringIO((folder / "report.csv").read_text())))
+    assert [row["status"] for row in rows] == ["done", "interrupted", "waiting"]
+    assert "cells: 1 skipped, 2 done" in kgqa(*slow).out
+
+
+def test_an_axis_that_adds_or_forces_a_key_has_its_column(kgqa: Kgqa) -> None:
+    ran = kgqa("run", "-m", "method=golden", "++seed=1,2", "limit=1", *QUICK)
+    assert "| cell | seed | EM |" in (ran.folder / "report.md").read_text()
 
 
 def test_a_sweep_shares_the_runs_of_another_and_of_single_commands(kgqa: Kgqa) -> None:
@@ -178,6 +254,9 @@ def test_a_judge_judges_every_cell(kgqa: Kgqa) -> None:
         (["hydra/sweeper=grid"], "no such sweeper"),
         (["budget=3usd", "hydra/launcher=joblib"], "do not see each other's cost"),
         (["limit=0"], "limit=0: must be at least 1"),
+        (["hydra.launcher.n_jobs=4"], "nothing reads it"),
+        (["hydra.sweeper.n_trials=4", "hydra/launcher=joblib"], "nothing reads it"),
+        (["sweep.metric=f1"], "only hydra/sweeper=optuna raises a score"),
     ],
 )
 def test_bad_input_ends_in_one_line_and_leaves_nothing(
@@ -267,6 +346,26 @@ def test_joblib_runs_cells_in_processes_of_their_own(kgqa: Kgqa, tmp_path: Path)
     assert not list(other.rglob(".hydra"))
     assert not list((other / "outputs/demo").rglob("*.yaml.new"))
     assert {file.parent.name for file in other.rglob("multirun.yaml")} == {"launcher"}  # within the sweep's own folder
+
+
+@pytest.mark.skipif(find_spec("hydra_plugins") is None, reason="needs kgqa[joblib]")
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds the workers in /proc")
+def test_a_killed_worker_leaves_its_cells_not_run_and_a_report(tmp_path: Path) -> None:
+    slow = [*TWO, "engine.delay=60", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+    running = started(slow, tmp_path)
+    deadline = time.monotonic() + 240
+    while not list(tmp_path.glob("outputs/sweeps/*/cells/00?.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for pid in Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split():
+        if b"popen_loky_posix" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(int(pid), signal.SIGKILL)
+            break
+    out, err = running.communicate(timeout=240)
+    assert running.returncode == 2, err
+    assert "cells: 2 not run" in out
+    assert "Traceback" not in err
+    folder = tmp_path / out.strip().splitlines()[-1]
+    assert "not run | its process ended before it" in (folder / "report.md").read_text()
 
 
 def test_a_dry_run_counts_every_cell_and_asks_nothing(kgqa: Kgqa, tmp_path: Path) -> None:

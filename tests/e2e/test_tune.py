@@ -91,6 +91,10 @@ def test_dev_questions_can_be_listed_or_have_a_file_of_their_own(kgqa: Kgqa) -> 
         (["tune.metric=f1", "tune.dev=2", "seed=1,2"], "seed: is no hyperparameter"),
         (["tune.metric=f1", "tune.dev_ids=nowhere.txt"], "nowhere.txt"),
         (["tune.metric=judge", "tune.dev=2", "tune.test=2"], "give judge=NAME"),
+        (["tune.metric=recall@few", "tune.dev=2"], "tune.metric=recall@few: choose from em, f1"),
+        (["tune.metric=f1", "tune.dev=2", "profile=trace,musique"], "profile: is no hyperparameter"),
+        (["tune.metric=f1", "tune.dev=2", "judge=three_way", "judge.votes=1,3"], "judge.votes: is no hyperparameter"),
+        (["tune.metric=f1", "tune.dev=2", "limit=9"], "which questions are asked is for tune.dev="),
         (["tune.metric=f1", "tune.dev=2", "name=x"], "give tune.name="),
     ],
 )
@@ -99,6 +103,25 @@ def test_bad_input_ends_in_one_line(kgqa: Kgqa, arguments: list[str], said: str)
     assert ran.code == 2
     assert said in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_another_metric_or_test_has_a_record_of_its_own(kgqa: Kgqa) -> None:
+    command = [*IRCOT, "tune.dev=2", "tune.test=2"]
+    first = kgqa(*command, "tune.metric=f1", "tune.name=mine")
+    record(first)
+    refused = kgqa(*command, "tune.metric=em", "tune.name=mine")
+    assert refused.code == 2
+    assert "the record of another metric, test or sets; give another tune.name=" in refused.err
+    places = {kgqa(*command, f"tune.metric={metric}").folder for metric in ("f1", "em")}
+    assert len(places) == 2
+
+
+def test_a_failed_cell_on_dev_is_told_by_the_exit_code(kgqa: Kgqa) -> None:
+    ran = kgqa(*IRCOT[:3], "engine.rules=nowhere.jsonl,null", *QUICK, "tune.metric=f1", "tune.dev=2", "tune.test=2")
+    assert ran.code == 2
+    kept = json.loads(ran.folder.read_text())
+    assert [each["status"] for each in kept["tried"]] == ["failed", "done"]
+    assert [each["status"] for each in kept["result"]["runs"]] == ["done"]
 
 
 def test_nothing_to_choose_from_is_said(kgqa: Kgqa) -> None:

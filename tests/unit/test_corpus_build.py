@@ -141,3 +141,20 @@ def test_attempts_are_counted_until_they_are_forgotten(build: CorpusBuild) -> No
     assert [build.begin_attempt(first), build.begin_attempt(first), build.begin_attempt(second)] == [1, 2, 1]
     build.forget_attempts()
     assert build.begin_attempt(first) == 1
+
+
+def test_a_build_killed_while_it_is_removed_leaves_no_shard_to_the_next(
+    store: TripleStore, build: CorpusBuild, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish(build)
+
+    def killed(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kgqa.experiment.corpus_build.shutil.rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            build.merge(store)
+    assert not build.prepared
+    build.prepare([Passage.of("New", "text")], Console(file=io.StringIO()))
+    assert build.unfinished() == build.shards()

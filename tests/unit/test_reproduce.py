@@ -362,3 +362,38 @@ def test_reports_are_written_in_every_form(tmp_path: Path) -> None:
     assert r"1 & EM & 40.0 & 45.0 & 40.0 to 50.0 & +5.0 & OK \\" in latex
     assert r"$\pm$ 0.5" in latex  # signs that LaTeX has in formulas alone
     assert (tmp_path / "plot1.svg").is_file()
+
+
+def test_a_method_that_asks_no_model_needs_no_weights() -> None:
+    assert missing(("model=llama3_8b_instruct", "engine=nowhere", "method=retrieve_only")) == []
+    assert missing(("model=llama3_8b_instruct", "model.path=nowhere.gguf", "engine=llamacpp", "method=ircot"))
+
+
+def test_totals_of_safe_table_8_are_compared_per_question() -> None:
+    table = load_table("safe/table8")
+    (cell,) = table.cells
+    published = {m.name: value.number for m, value in zip(table.metrics, cell.values, strict=True) if value}
+    assert published["Overall, computed"] * 3000 == pytest.approx(15_900_000)
+    assert published["Generator, cached"] * 3000 == pytest.approx(32_900_000, abs=20)
+    metrics = {"questions": 2, "cost": {"method": {"prompt_tokens": 100, "cached_tokens": 40}}}
+    ours = {metric.name: measured(metrics, metric) for metric in table.metrics}
+    assert ours["Overall, computed"] == Ours(30.0, None, None, 2)
+    assert ours["Overall, savings"] == Ours(40.0, None, None, 2)
+
+
+@pytest.mark.parametrize("table_id", table_ids())
+def test_a_table_whose_cells_ask_a_model_names_model_questions_and_prompts_as_settings(table_id: str) -> None:
+    """Our prompts are never the authors', so a table without that line would claim too much."""
+    table = load_table(table_id)
+    runs = [cell for cell in table.cells if cell.availability not in ("quoted", "human", "not built")]
+    asking = [cell for cell in runs if any(_asks(each) for each in cell.overrides)]
+    keys, names = {setting.key for setting in table.settings}, " ".join(setting.name for setting in table.settings)
+    of_graphs = any((metric.path or "").startswith("passage_graph.") for metric in table.metrics)
+    if asking and not of_graphs:
+        assert "prompts" in names
+        assert "limit" in keys or "questions" in names
+        assert keys & {"model", "roles.triples", "roles.selector"}
+
+
+def _asks(override: str) -> bool:
+    return override.startswith("method=") and override != "method=retrieve_only"

@@ -13,7 +13,7 @@ from kgqa.experiment.cells import Cell, adjacent, differing_settings
 from kgqa.experiment.estimating import Rate
 from kgqa.experiment.sweep_budget import SweepBudget, limited
 from kgqa.report.plots import Point
-from kgqa.report.sweeps import Measured, _frontier, _marked
+from kgqa.report.sweeps import COLUMNS, Measured, _frontier, _marked
 from kgqa.runtime.sweep_folder import SweepFolder, keep_result, read_plan, read_result
 
 
@@ -105,6 +105,21 @@ def test_best_and_second_are_marked_and_only_a_shown_difference_is_starred() -> 
     assert [entry.worse for entry in marked] == [False, False, True, False]
 
 
+def test_a_cell_that_is_better_where_both_are_judged_is_not_starred() -> None:
+    """The best was judged on few questions, and of these the other has more."""
+    best = {str(n): 0.0 if n < 20 else 1.0 if n < 60 else None for n in range(100)}
+    other = {str(n): 1.0 if n < 40 else 0.0 for n in range(100)}
+    other |= {str(n): 1.0 for n in range(40, 60)}
+    figures = [Measured(66.7, 0.0, 100.0), Measured(60.0, 0.0, 100.0)]
+    assert [entry.worse for entry in _marked(figures, [best, other])] == [False, False]
+
+
+def test_failed_questions_have_a_column_where_there_are_some() -> None:
+    column = next(column for column in COLUMNS if column.label == "failed questions")
+    assert column.of({"failed": 0}) is None
+    assert column.of({"failed": 2}) == Measured(2, None, None)
+
+
 def test_equal_scores_and_costs_have_no_best() -> None:
     same = [Measured(50.0, 40.0, 60.0)] * 2
     costs = [Measured(3.0, None, None), Measured(4.0, None, None)]
@@ -143,6 +158,25 @@ def test_a_sweep_in_use_is_refused(tmp_path: Path) -> None:
     with SweepFolder(tmp_path / "s", PLAN, ["seed: 1"]), pytest.raises(ConfigError, match="another kgqa process"):
         SweepFolder(tmp_path / "s", PLAN, ["seed: 1"])
     SweepFolder(tmp_path / "s", PLAN, ["seed: 1"]).close()
+
+
+def test_a_search_keeps_to_its_own_folder(tmp_path: Path) -> None:
+    SweepFolder(tmp_path / "grid", PLAN, ["seed: 1"]).close()
+    nothing = {**PLAN, "cells": []}
+    SweepFolder(tmp_path / "search", nothing, [], search="f1").close()
+    SweepFolder(tmp_path / "search", nothing, [], search="f1").close()
+    for name, search in (("grid", "f1"), ("search", "em"), ("search", None)):
+        with pytest.raises(ConfigError, match="holds another sweep"):
+            SweepFolder(tmp_path / name, nothing, [], search=search)
+
+
+def test_a_failed_cell_of_a_search_stays_when_the_next_is_added(tmp_path: Path) -> None:
+    two = {**PLAN, "cells": [*PLAN["cells"], {"number": 1, "name": "b", "overrides": []}]}
+    with SweepFolder(tmp_path / "s", {**PLAN, "cells": []}, [], search="f1") as folder:
+        folder.grow(PLAN, ["seed: 1"])
+        keep_result(folder.path, 0, {"status": "failed", "run": None, "seconds": 0, "error": "gone"})
+        folder.grow(two, ["seed: 1", "seed: 2"])
+        assert (read_result(folder.path, 0) or {})["error"] == "gone"
 
 
 def test_a_failed_cell_is_forgotten_when_it_is_tried_again_and_a_done_one_is_not(tmp_path: Path) -> None:
