@@ -51,6 +51,8 @@ def measure_quality(arguments: Sequence[str]) -> int:
     from kgqa.experiment.run import Session
 
     asked, overrides = _parser().parse_known_args(arguments)
+    if asked.seeds < 1:
+        raise ConfigError(f"--seeds={asked.seeds}: must be at least 1")
     chosen = ["retriever=tfidf", *overrides]  # finds the seeds; the last one given counts
     with Session(chosen) as session:
         name = session.config["choices"]["graph"]

@@ -6,14 +6,12 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TextIO
 
-from kgqa.errors import DataError
+from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.arguments import Parser
-from kgqa.methods.kgp import wording
-from kgqa.retrieval.passages import storing
+from kgqa.methods.kgp import Kgp, wording
+from kgqa.runtime.folder import replace_file
 from kgqa.types import Question
 
 
@@ -25,21 +23,25 @@ def export_instructions(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, help="the file; without it, standard output")
     asked, overrides = parser.parse_known_args(arguments)
     counts: Counter[str] = Counter()
-    with Session(["method=kgp", *overrides]) as session, ExitStack() as opened:
-        target: TextIO = sys.stdout
-        if asked.out:
-            with storing(asked.out):
-                target = opened.enter_context(asked.out.open("w", encoding="utf-8", errors="backslashreplace"))
+    written = []
+    with Session(["method=kgp", *overrides]) as session:
+        if not isinstance(session.method, Kgp):
+            raise ConfigError(f"method={session.name('method')}: the texts are for method=kgp; leave method= out")
+        if session.config.get("collection"):
+            raise ConfigError("collection: its passages have no order of facts; leave collection= out")
         for question in session.questions:
             facts = ordered_facts(question)
             counts["questions"] += len(facts) > 1
             counts["without order"] += len(facts) < 2
-            for line in _lines(question, facts, session.method.instruction):
-                counts["lines"] += 1
-                target.write(json.dumps(line, ensure_ascii=False) + "\n")
-        if not counts["lines"]:
+            lines = _lines(question, facts, session.method.instruction)
+            written += [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
+        if not written:
             raise DataError(f"dataset={session.name('dataset')}: no question says in which order its facts are needed")
-    said = [f"{counts['lines']:,} lines from {counts['questions']:,} questions"]
+    if asked.out:
+        replace_file(asked.out, "".join(written))
+    else:
+        sys.stdout.writelines(written)
+    said = [f"{len(written):,} lines from {counts['questions']:,} questions"]
     if counts["without order"]:
         said.append(f"{counts['without order']:,} left out, which name fewer than two facts in order")
     sys.stderr.write("; ".join(said) + "\n")

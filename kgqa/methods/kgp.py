@@ -32,7 +32,7 @@ class Step:
     path: Path
     candidates: tuple[Passage, ...]  # its neighbours that are not on the path
     evidence: str  # what was looked for; "" for an agent that writes nothing
-    chosen: tuple[Passage, ...]  # best first
+    chosen: tuple[Passage, ...]  # best first; once traversed, those that the budget allowed
 
 
 @dataclass(slots=True)
@@ -119,8 +119,8 @@ class Kgp:
             ahead = min(len(queue), -(-(self.budget - visited) // self.branching))
             heads = [queue.popleft() for _ in range(ahead)]  # line 6
             for step in await gather(*(self.step(question, path, scope, course.flags) for path in heads)):  # line 7
-                course.steps.append(step)
                 chosen = step.chosen[: self.budget - visited]  # lines 10 to 12
+                course.steps.append(replace(step, chosen=chosen))
                 visited += len(chosen)
                 grown = [(*step.path, passage) for passage in chosen]  # lines 8 and 9
                 (queue if len(step.path) + 1 < self.hops else ended).extend(grown)

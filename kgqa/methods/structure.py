@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from kgqa.types import Passage
 
 PLACE = re.compile(r"(?:table (?P<table>\d+) pages? (?P<first>\d+)(?:-(?P<last>\d+))?|page (?P<page>\d+))")
-NAMED = re.compile(r"\b(page|table)s?\s*(?:no\.?|number|#)?\s*(\d+)", re.IGNORECASE)
+NAMED = re.compile(
+    r"\b(page|table)s?\s*(?:no\.?|number|#)?\s*(\d+(?:(?:\s*,\s*and|\s*,|\s+and)\s+\d+\b)*)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +40,13 @@ def places_named(reply: str) -> tuple[Place, ...]:
     """The places that a classifying reply lists, a line for each, once each; empty: the question is about content.
 
     A line may name a page ("page 3"), a table ("table 2"), a table on a page ("table 2 on page 3"), or "table on page
-    3". Whatever names no number is passed over.
+    3"; "pages 1, 2 and 4" are three. Whatever names no number is passed over.
     """
     places = []
     for line in reply.splitlines():
-        named = [(kind.lower(), int(number)) for kind, number in NAMED.findall(line)]
+        named = [
+            (kind.lower(), int(number)) for kind, listed in NAMED.findall(line) for number in re.findall(r"\d+", listed)
+        ]
         pages = [number for kind, number in named if kind == "page"]
         tables = [number for kind, number in named if kind == "table"]
         if tables:

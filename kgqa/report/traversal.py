@@ -76,7 +76,7 @@ def traversal_svg(traced: Traced) -> str:
     hidden = len({other for others in around.values() for other in others} - {passage for _, passage in nodes})
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" {STYLE}>',
-        f'<text x="20" y="24" font-size="14">{escape(traced["question"]["text"])}</text>',
+        f'<text x="20" y="24" font-size="14">{_xml(traced["question"]["text"])}</text>',
         f'<text x="20" y="44">{escape(_legend(walked["agent"], hidden))}</text>',
     ]
     parts += [_line(nodes[start], nodes[end], OTHER, 0.6) for start, end in passed_over]
@@ -127,9 +127,14 @@ def _box(node: Node, text: str, colour: str, *, gold: bool) -> list[str]:
     shown = label if len(label) <= 28 else f"{label[:27]}…"
     frame = f'rx="4" fill="{colour}" fill-opacity=".14" stroke="{colour}" stroke-width="{3 if gold else 1}"'
     return [
-        f'<rect x="{node.left}" y="{node.top}" width="{BOX}" height="22" {frame}><title>{escape(text)}</title></rect>',
-        f'<text x="{node.left + 6}" y="{node.top + 15}">{escape(shown)}</text>',
+        f'<rect x="{node.left}" y="{node.top}" width="{BOX}" height="22" {frame}><title>{_xml(text)}</title></rect>',
+        f'<text x="{node.left + 6}" y="{node.top + 15}">{_xml(shown)}</text>',
     ]
+
+
+def _xml(text: str) -> str:
+    """Escaped, with blanks for what XML cannot hold: control characters, which texts of PDFs have."""
+    return escape("".join(letter if letter.isprintable() else " " for letter in text))
 
 
 def _texts(traced: Traced) -> dict[str, str]:

@@ -37,6 +37,18 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def walked(page: Path) -> Path:
+    """The report of KGP on the same questions, with paths of three passages."""
+    base = page.parents[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(base)
+        asked = ("method=kgp", "graph=none", "method.agent=random", "method.hops=3", "method.branching=1")
+        few = ("dataset=musique", f"dataset.path={base / 'questions.jsonl'}", "limit=1", "engine=scripted")
+        assert main(["run", *asked, *few, f"out={base / 'walk'}"]) == 0
+    return base / "walk/report.html"
+
+
+@pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with Browser(tmp_path_factory.mktemp("profile")) as started:
         yield started
@@ -138,6 +150,20 @@ def test_a_script_in_a_passage_stays_text(browser: Browser, page: Path) -> None:
     browser.value("{ for (const each of document.querySelectorAll('#question details')) each.open = true }")
     browser.wait("document.querySelectorAll('#question details pre').length > 10")
     assert browser.value("byId('question').textContent").count(SCRIPT) > 10
+    assert browser.value("document.querySelectorAll('#explorer script, #explorer img').length") == 0
+
+
+def test_a_walk_through_a_passage_graph_is_a_list_whose_scripts_stay_text(browser: Browser, walked: Path) -> None:
+    browser.open(walked, "#q=2hop__demo_01")
+    wait_for_question(browser, SCRIPT)
+    text = browser.value("document.querySelector('.traversal').textContent")
+    assert "agent random · 8 seeds" in text
+    assert "chooses among" in text
+    assert browser.value("document.querySelectorAll('.traversal > ol > li').length") == 16  # 8 seeds, 2 steps each
+    hostile = "[...document.querySelectorAll('.traversal [title]')].filter((each) => each.title.includes('<script>'))"
+    assert browser.value(f"{hostile}.length") > 0
+    assert browser.value("document.querySelectorAll('.traversal .gold').length") > 0
+    assert browser.value("document.querySelectorAll('#question .graph').length") == 0  # paths of three are no triples
     assert browser.value("document.querySelectorAll('#explorer script, #explorer img').length") == 0
 
 

@@ -82,6 +82,15 @@ def test_a_title_is_a_keyword_of_any_length_without_its_bracket() -> None:
     assert neighbours(Keywords(0, 4).links(pool)) == [[], [2], [1]]
 
 
+def test_a_title_of_hundreds_of_words_is_one_keyword() -> None:
+    long = Passage.of("mill " * 300, "Unlike others.")
+    assert neighbours(Keywords(0, 4).links([long, Passage.of("a", "mill " * 300), Passage.of("b", "mill " * 301)])) == [
+        [],
+        [2],
+        [1],
+    ]
+
+
 def test_stop_words_begin_and_end_no_keyword() -> None:
     pool = passages("the of the of the", "the of the of the")
     assert neighbours(Keywords(9, 4).links(pool)) == [[], []]
@@ -312,6 +321,10 @@ def tagme() -> Iterator[Tagme]:
 def test_tagmes_confident_entities_link_passages(tagme: Tagme, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAGME_TOKEN", "key")
     assert neighbours(tagme.links(passages("AAA b", "cc DDD", "d", ""))) == [[1], [0], [], []]
+
+
+def test_another_tagme_service_gives_another_graph(tagme: Tagme) -> None:
+    assert replace(tagme, url="http://127.0.0.1:1/tag").identity() != tagme.identity()
 
 
 def test_tagme_without_a_key_or_an_answer_says_what_to_do(tagme: Tagme, monkeypatch: pytest.MonkeyPatch) -> None:

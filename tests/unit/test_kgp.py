@@ -111,7 +111,9 @@ def test_a_third_hop_goes_on_from_the_end_of_each_path_and_never_back() -> None:
 def test_the_budget_bounds_the_passages_visited_after_the_seeds() -> None:
     world = World()
     answer = walk(world, "branching=2", "budget=3")
-    assert answer.notes["traversal"]["paths"] == [[OPERA.id, COMPOSER.id], [OPERA.id, FJORD.id], [COMPOSER.id, TOWN.id]]
+    walked = answer.notes["traversal"]
+    assert walked["paths"] == [[OPERA.id, COMPOSER.id], [OPERA.id, FJORD.id], [COMPOSER.id, TOWN.id]]
+    assert [step["chosen"] for step in walked["steps"]] == [[COMPOSER.id, FJORD.id], [TOWN.id]]  # what was visited
 
 
 def test_no_agent_is_asked_once_the_budget_is_spent() -> None:
@@ -313,6 +315,9 @@ def test_nothing_is_classified_where_documents_have_no_pages_or_it_is_switched_o
         ("table 2 on page 3", (Place(page=3, table=2),)),
         ("- Table on page 3.", (Place(page=3, any_table=True),)),
         ("pages 1 and page 2", (Place(page=1), Place(page=2))),
+        ("tables 1, 2 and 3 on page 4", (Place(4, 1), Place(4, 2), Place(4, 3))),
+        ("pages 1 and 2", (Place(page=1), Place(page=2))),
+        ("page 1, table 2", (Place(page=1, table=2),)),
         ("content", ()),
         ("", ()),
         ("page three", ()),

@@ -121,7 +121,7 @@ class _Windows:
                 starts = np.flatnonzero(np.arange(len(rolling)) + length <= ends[: len(rolling)]).astype(np.int32)
                 meaningful = ~empty[starts] & ~empty[starts + length - 1]
                 columns.append(
-                    (rolling[starts], starts, passages[starts], np.full(len(starts), length, np.int8), meaningful)
+                    (rolling[starts], starts, passages[starts], np.full(len(starts), length, np.int32), meaningful)
                 )
         phrases, starts, of, long, meaningful = (
             (np.concatenate(column) for column in zip(*columns, strict=True))

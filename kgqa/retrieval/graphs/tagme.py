@@ -40,7 +40,7 @@ class Tagme:
             raise ConfigError(f"graph.threshold={self.threshold}: must be between 0 and 1")
 
     def identity(self) -> Mapping[str, Json]:
-        return {"graph": "tagme", "version": 1, "threshold": self.threshold, "language": self.language}
+        return {"graph": "tagme", "version": 1, "url": self.url, "threshold": self.threshold, "language": self.language}
 
     def links(self, passages: Sequence[Passage]) -> Links:
         """Raises ConfigError without a key, DataError where the service does not answer."""
