@@ -94,7 +94,7 @@ class KnowTrace:
 
         Flags: `forced_answer` where the last iteration, a standstill or an unreadable reply ended the tracing;
         `unreadable_exploration`, `no_pairs`, `too_many_pairs`, `standstill` where no triple was new, `empty_retrieval`,
-        `passages_too_long`, `malformed_triple`, `cut_reply`, `empty_answer`.
+        `passages_too_long`, `malformed_triple`, `empty_triple` where its object is "none", `cut_reply`, `empty_answer`.
         """
         course = Course()
         for _ in range(self.max_iterations):
@@ -140,8 +140,14 @@ class KnowTrace:
         except PromptTooLong:
             return Completed(pair, passages=passages, tokens=tokens, flags={"passages_too_long": 1})
         written = read_triples(reply.text)
-        facts = tuple(dict.fromkeys(Fact(*triple) for triple in written.triples))
-        flags = {"malformed_triple": written.malformed, "cut_reply": int(reply.finish == "length")}
+        # small models put the "none" that the prompt asks for into a triple
+        said = [Fact(*triple) for triple in written.triples if triple[2].strip().lower() != "none"]
+        flags = {
+            "malformed_triple": written.malformed,
+            "empty_triple": len(written.triples) - len(said),
+            "cut_reply": int(reply.finish == "length"),
+        }
+        facts = tuple(dict.fromkeys(said))
         return Completed(pair, facts, passages, tokens, reply.text, flags)
 
     async def remember(self, graph: list[Fact]) -> str:

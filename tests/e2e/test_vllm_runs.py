@@ -54,7 +54,7 @@ def test_the_demo_runs_on_vllm_and_then_from_the_cache(tmp_path: Path) -> None:
 def test_the_death_of_the_engine_stops_the_run_with_everything_saved(tmp_path: Path, slow_run: tuple[str, ...]) -> None:
     running, engine = under_way(slow_run, tmp_path)
     next(process for process in engine if process.name().startswith("VLLM::EngineCore")).kill()
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=180)
     assert running.returncode == 3
     assert "vLLM's engine died" in err
     assert "the same command goes on from there" in err
@@ -70,7 +70,7 @@ def test_whatever_ends_a_run_ends_vllm_with_it(
     running, engine = under_way(slow_run, tmp_path)
     assert engine
     running.send_signal(how)
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=180)
     assert running.returncode == code
     assert "Traceback" not in err
     assert replies_kept(tmp_path) >= 2

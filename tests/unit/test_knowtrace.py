@@ -179,6 +179,7 @@ FORCED = " Holm wrote it.\nAnswer: Gorm College"
         ([" No\n- Nowhere | place", FORCED], [], {"empty_retrieval": 1, "standstill": 1}),
         ([ASK_AUTHOR, FORCED], [PromptTooLong(9000, 8192)], {"passages_too_long": 1, "standstill": 1}),
         ([ASK_AUTHOR, FORCED], ["<Reed Lake; by>"], {"malformed_triple": 1, "standstill": 1}),
+        ([ASK_AUTHOR, FORCED], ["<Reed Lake; written by; None>"], {"empty_triple": 1, "standstill": 1}),
         ([ASK_AUTHOR, FORCED], [Completion("none", "length")], {"cut_reply": 1, "standstill": 1}),
     ],
 )
