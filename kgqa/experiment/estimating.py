@@ -40,11 +40,11 @@ class Rate:
 
 @dataclass(frozen=True)
 class Estimated:
-    """`seconds`: None where an engine was never measured; `usd`: at most, None where a price is not known."""
+    """`seconds`: None where an engine was never measured; `usd`: None where a price is not known."""
 
     calls: int
     asked: int
-    tokens: int  # of what is to be asked, at most
+    tokens: int  # of what is to be asked
     seconds: float | None
     usd: float | None
     unmeasured: tuple[str, ...]
@@ -53,7 +53,7 @@ class Estimated:
     def lines(self) -> list[str]:
         if not self.asked:
             return []
-        said = [f"to be asked: at most about {self.tokens:,} tokens"]
+        said = [f"to be asked: about {self.tokens:,} tokens"]
         if self.seconds is None:
             said.append(
                 f"time: not known, no finished run here with {', '.join(self.unmeasured)}; one with limit=3 tells"
@@ -61,7 +61,7 @@ class Estimated:
         else:
             said.append(f"time: about {duration(self.seconds)}, from the rates of {self.measured} earlier runs")
         if self.usd is not None:
-            said.append(f"cost: at most {self.usd:,.2f} USD")
+            said.append(f"cost: about {self.usd:,.2f} USD")
         return said
 
 

@@ -117,7 +117,10 @@ def plan(session: Session) -> int:
 
 
 def planned(session: Session, shared: Shared) -> Plan:
-    """What a run would ask at most, role by role: triples first, then questions, then the judge."""
+    """What a run would ask, role by role: triples first, then questions, then the judge.
+
+    The most it can ask, except where texts decide how far a program goes (`Imagined`): KnowTrace, GE-Reasoning, Self-Ask.
+    """
     planner = _Planner(session, shared)
     if planner.graph:
         store = planner.graph.store
@@ -248,7 +251,7 @@ def _show(session: Session, plan: Plan) -> None:
             console.print(Rule(f"{template} ({call.role})", align="left"))
             console.print(escape(role.render(call)), highlight=False, soft_wrap=True)
     table = Table("role", "calls", "in the cache", "prompt tokens", "generated tokens", title_justify="left")
-    table.title = f"{len(session.questions)} questions: at most"
+    table.title = f"{len(session.questions)} questions, planned with made-up replies"
     for name, role in sorted(plan.items()):
         table.add_row(
             name,

@@ -19,7 +19,7 @@ from kgqa.calls import Generate, labels
 from kgqa.engines.openai import OpenAI
 from kgqa.engines.openai_choices import label_in
 from kgqa.engines.weights import Model, Prices
-from kgqa.errors import ConfigError, EngineDied, EngineError, PromptTooLong, UsageError
+from kgqa.errors import BudgetSpent, ConfigError, EngineDied, EngineError, PromptTooLong, UsageError
 from kgqa.experiment.building import build
 from kgqa.experiment.configuration import compose
 from kgqa.types import Choice, Completion, Message, Prompt
@@ -474,7 +474,7 @@ def test_a_spent_budget_stops_after_what_is_under_way(serving: Serving, budget: 
     replies = [reply for call in CALLS[:6] for reply in ask(opened, [call])]
     opened.close()
     assert texts(replies[:4]) == REPLIES[:4]
-    assert [type(error) for error in replies[4:]] == [UsageError] * 2
+    assert [type(error) for error in replies[4:]] == [BudgetSpent] * 2
     key = next(iter(budget))
     assert f"engine.{key}={budget[key]} is spent (24 tokens, 0.0000 USD by this command)" in str(replies[4])
     assert len(server.asked) == 4
@@ -494,7 +494,7 @@ def test_replies_under_way_are_delivered_before_the_budgets_error(serving: Servi
     while len(delivered) < 6:
         time.sleep(0.01)
     opened.close()
-    assert [type(reply) for reply in delivered] == [Completion] * 5 + [UsageError]
+    assert [type(reply) for reply in delivered] == [Completion] * 5 + [BudgetSpent]
 
 
 def test_a_budget_in_dollars_needs_prices() -> None:
