@@ -119,7 +119,8 @@ def plan(session: Session) -> int:
 def planned(session: Session, shared: Shared) -> Plan:
     """What a run would ask, role by role: triples first, then questions, then the judge.
 
-    The most it can ask, except where texts decide how far a program goes (`Imagined`): KnowTrace, GE-Reasoning, Self-Ask.
+    The most it can ask, except where texts decide how far a program goes, see `Imagined`: KnowTrace, GE-Reasoning,
+    Self-Ask.
     """
     planner = _Planner(session, shared)
     if planner.graph:

@@ -45,7 +45,9 @@ def plan_cells(cells: Sequence[Cell], console: Console, budget: SweepBudget | No
     from rich.table import Table
 
     found = estimated_cells(cells)
-    table = Table(title="planned with made-up replies", title_justify="left", box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table = Table(
+        title="planned with made-up replies", title_justify="left", box=None, padding=(0, 2, 0, 0), header_style="dim"
+    )
     for header in ("cell", "settings", "calls", "to be asked", "tokens to be asked", "time", "USD"):
         table.add_column(header, justify="left" if header == "settings" else "right", overflow="fold")
     plans = [each for each in found.values() if isinstance(each, Estimated)]
