@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kgqa.datasets.predictions import Prediction, matched, read_predictions
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.building import build
+from kgqa.experiment.configuration import load_yaml
 from kgqa.experiment.judging import reader_preset
 from kgqa.runtime.folder import IDENTITY, PREDICTIONS, TRACE, read_questions
 from kgqa.scoring.summary import ScoredQuestion
@@ -150,14 +151,7 @@ def _questions(folder: Path, config: Mapping[str, Any], predictions: Mapping[str
 
 
 def _config(file: Path) -> Mapping[str, Any]:
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
-    try:
-        config: Any = OmegaConf.to_container(OmegaConf.load(file))
-    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
-        raise DataError(f"{file}: cannot be read ({error}); run the run's command again to rewrite it") from error
+    config: Any = load_yaml(file)
     if not isinstance(config, Mapping) or not {"dataset", "model", "engine", "roles"} <= config.keys():
         raise DataError(f"{file}: not the configuration of a run; run the run's command again to rewrite it")
     return config

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.overrides import override_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +36,5 @@ def parse(arguments: Sequence[str], usage: str, flags: Sequence[str] = ()) -> Ar
 def refuse_other_keys(overrides: Sequence[str], keys: Sequence[str], usage: str) -> None:
     """Raises ConfigError for a key that would change nothing here."""
     for override in overrides:
-        if (key := group(override)) not in keys:
+        if (key := override_group(override)) not in keys:
             raise ConfigError(f"{override}: not a key of this command; {nearest(key, keys)}; {usage}")
-
-
-def group(override: str) -> str:
-    """`judge` of judge=kgp and of judge.model=…"""
-    return override.lstrip("+~").partition("=")[0].partition(".")[0]
-
-
-class Parser(argparse.ArgumentParser):
-    """For commands whose options have values; what is wrong is one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{self.prog}: {message}; see {self.prog} --help")

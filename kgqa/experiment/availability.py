@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from os import environ
@@ -12,8 +12,8 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.building import build
 from kgqa.experiment.configuration import compose, conf_folder, groups
 from kgqa.experiment.machine import missing_libraries
+from kgqa.experiment.overrides import override_key, override_values
 from kgqa.experiment.presets import Preset, presets, verdict
-from kgqa.experiment.published import override_key
 from kgqa.protocols import Need
 
 ENCODERS = ("ranker", "retriever", "reranker")
@@ -22,7 +22,7 @@ ENCODERS = ("ranker", "retriever", "reranker")
 def with_engines(overrides: Sequence[str]) -> tuple[str, ...]:
     """The overrides with the engine that suits each model here, where none is named: weights in a .gguf file and a
     folder of safetensors want different ones, and papers name none."""
-    named = _named(overrides)
+    named = override_values(overrides)
     engine = named.get("engine")
     found = list(overrides)
     if engine is None and (preset := _presets().get(named.get("model", ""))):
@@ -40,12 +40,8 @@ def missing(overrides: Sequence[str]) -> list[str]:
     Looks at what is named (model, roles, judge, ranker, retriever, reranker, dataset), not at defaults; at models only
     where the method asks any.
     """
-    named = _named(overrides)
+    named = override_values(overrides)
     return [*_models(named), *_encoders(named), *_datasets(named)]
-
-
-def _named(overrides: Iterable[str]) -> dict[str, str]:
-    return {override_key(each): each.partition("=")[2] for each in overrides}
 
 
 @cache

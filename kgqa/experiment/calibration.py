@@ -8,10 +8,11 @@ from pathlib import Path
 
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.answered import Answered, open_run
-from kgqa.experiment.arguments import group, parse, refuse_other_keys
+from kgqa.experiment.arguments import parse, refuse_other_keys
 from kgqa.experiment.comparing import verdict_share
 from kgqa.experiment.configuration import groups
 from kgqa.experiment.evaluation import scored
+from kgqa.experiment.overrides import override_group
 from kgqa.experiment.run import Session
 from kgqa.report.content import Section, agreement_section
 from kgqa.report.evaluation import print_sections
@@ -36,7 +37,7 @@ def calibrate(arguments: Sequence[str]) -> int:
         raise ConfigError(f"kgqa judge calibrate {' '.join(arguments)}: expected {USAGE}")
     refuse_other_keys(given.overrides, (*OWN, *OF_SECOND_JUDGE), USAGE)
     own = {key: value for key, _, value in (each.partition("=") for each in given.overrides) if key in OWN}
-    overrides = [override for override in given.overrides if group(override) not in OWN]
+    overrides = [override for override in given.overrides if override_group(override) not in OWN]
     (folder,) = given.places
     run = open_run(folder)
     judge, lines = read_verdicts(folder)

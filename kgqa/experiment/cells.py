@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError
-from kgqa.experiment.configuration import compose, flatten, output_root
+from kgqa.experiment.configuration import compose, flatten, load_yaml, output_root
 from kgqa.experiment.executing import execute, yaml_text
-from kgqa.experiment.finished import finished, load_yaml, too_many_failed
+from kgqa.experiment.finished import finished, too_many_failed
 from kgqa.experiment.models import warm
 from kgqa.experiment.run import Session
 from kgqa.experiment.settings import Settings

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import kgqa
-from kgqa.errors import ConfigError, nearest
+from kgqa.errors import ConfigError, DataError, nearest
 
 Config = Mapping[str, Any]
 # groups that may be null
@@ -149,6 +149,18 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
     except HydraException:
         return []
     return [*flatten(container), *groups()]
+
+
+def load_yaml(file: Path) -> Any:
+    """A configuration that a run has kept. Raises DataError: not readable."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    try:
+        return OmegaConf.to_container(OmegaConf.load(file))
+    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
+        raise DataError(f"{file}: not readable ({error}); run the same command again") from error
 
 
 def output_root() -> Path:

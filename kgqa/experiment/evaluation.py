@@ -8,8 +8,9 @@ from typing import Any
 
 from kgqa.errors import ConfigError
 from kgqa.experiment.answered import Answered, open_predictions, open_run
-from kgqa.experiment.arguments import group, parse, refuse_other_keys
+from kgqa.experiment.arguments import parse, refuse_other_keys
 from kgqa.experiment.judging import Judged, judge_answers
+from kgqa.experiment.overrides import override_group
 from kgqa.experiment.run import Session
 from kgqa.report.evaluation import evaluation_sections, print_sections
 from kgqa.report.markdown import document
@@ -65,7 +66,7 @@ def scored(session: Session, answered: Answered, overrides: Sequence[str]) -> tu
 
 def run_models(config: Any, overrides: Sequence[str]) -> dict[str, Any]:
     """The models of a run, where the command line names none of its own: a judge without a model is the reader."""
-    named = {group(override) for override in overrides}
+    named = {override_group(override) for override in overrides}
     return {} if named & {"model", "engine"} else {"model": config["model"], "engine": config["engine"]}
 
 

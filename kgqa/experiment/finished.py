@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import DataError
+from kgqa.experiment.configuration import load_yaml
 from kgqa.experiment.manifest import code_hash
 from kgqa.runtime.folder import IDENTITY, PREDICTIONS
 from kgqa.types import Json
@@ -43,18 +43,6 @@ def finished(session: Session) -> Mapping[str, Json] | None:
 
 def too_many_failed(metrics: Mapping[str, Json]) -> bool:
     return bool(metrics["failed"] > MAX_FAILED * metrics["questions"])
-
-
-def load_yaml(file: Path) -> Any:
-    """Raises DataError: not readable."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
-    try:
-        return OmegaConf.to_container(OmegaConf.load(file))
-    except (OSError, YAMLError, OmegaConfBaseException) as error:
-        raise DataError(f"{file}: not readable ({error}); run the same command again") from error
 
 
 def _reporting(config: Mapping[str, Any]) -> dict[str, Any]:

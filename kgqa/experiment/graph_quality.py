@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.calls import Search
 from kgqa.errors import ConfigError
-from kgqa.experiment.arguments import Parser
 from kgqa.experiment.configuration import output_root
 from kgqa.experiment.passage_graphs import PassageGraphs
 from kgqa.methods.structure import ordinary
+from kgqa.report.arguments import Parser
 from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.folder import replace_file

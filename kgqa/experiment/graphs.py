@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.calls import Program
 from kgqa.errors import ConfigError, DataError, EngineError
-from kgqa.experiment.arguments import Parser
 from kgqa.experiment.building import build
 from kgqa.experiment.configuration import output_root
 from kgqa.experiment.workbench import Workbench
@@ -18,6 +17,7 @@ from kgqa.kg.parsing import Extraction
 from kgqa.kg.statistics import graph_statistics
 from kgqa.kg.store import TripleStore, store_folder
 from kgqa.prompting import template_hash
+from kgqa.report.arguments import Parser
 from kgqa.report.progress import stage
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.scheduler import Record

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.arguments import Parser
 from kgqa.methods.kgp import Kgp, wording
+from kgqa.report.arguments import Parser
 from kgqa.runtime.folder import replace_file
 from kgqa.types import Question
 

@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.availability import missing, with_engines
 from kgqa.experiment.configuration import Config, flatten, groups
-from kgqa.experiment.published import PublishedCell, Setting, Table, merged, override_key
+from kgqa.experiment.overrides import merged, override_group, override_key, override_values
+from kgqa.experiment.published import PublishedCell, Setting, Table
 from kgqa.types import Json
 
 
@@ -40,7 +41,7 @@ def planned_cells(table: Table, given: Sequence[str], only: str | None) -> list[
 def replaced(own: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
     """The paper's overrides with those given; another choice in a group takes the keys of the former one along."""
     chosen = {override_key(each) for each in given} & set(groups())
-    stale = [each for each in own if _group(each) in chosen and override_key(each) not in chosen]
+    stale = [each for each in own if override_group(each) in chosen and override_key(each) not in chosen]
     return merged((each for each in own if each not in stale), given)
 
 
@@ -62,14 +63,19 @@ def differing(
     for override in given:
         if override_key(override) not in named:
             key = override_key(override)
-            theirs = dict.fromkeys(_values(cell.published.overrides).get(key, "not named") for cell in running or cells)
+            theirs = dict.fromkeys(
+                override_values(cell.published.overrides).get(key, "not named") for cell in running or cells
+            )
             found.append((key, "; ".join(theirs), override))
     return found
 
 
 def _here(cell: PlannedCell, setting: Setting, config: Config) -> str:
     """Ours, where it is not the paper's; "" where it is."""
-    now, theirs = _values(cell.overrides).get(setting.key), _values(cell.published.overrides).get(setting.key)
+    now, theirs = (
+        override_values(cell.overrides).get(setting.key),
+        override_values(cell.published.overrides).get(setting.key),
+    )
     if now is not None and now != theirs:
         return f"{setting.key}={now}"
     if setting.ours or now is not None or setting.key in ("", "limit"):
@@ -86,7 +92,7 @@ def _planned(table: Table, cell: PublishedCell, given: Sequence[str]) -> Planned
     named = {override_key(each) for each in given}
     own = merged(cell.overrides, () if "model" in named else cell.substitute)
     if "model" in named and "engine" not in named:
-        own = tuple(each for each in own if _group(each) != "engine")
+        own = tuple(each for each in own if override_group(each) != "engine")
     overrides = with_engines(replaced(own, given))
     runs = cell.availability in ("run", "model retired") or bool(cell.trained and cell.trained in named)
     if not runs:
@@ -122,15 +128,6 @@ def _matching(pattern: str, names: Sequence[str]) -> set[str]:
         if found := {name for name, text in folded.items() if match(text)}:
             return found
     return set()
-
-
-def _values(overrides: Sequence[str]) -> Mapping[str, str]:
-    return {override_key(each): each.partition("=")[2] for each in overrides}
-
-
-def _group(override: str) -> str:
-    """`retriever` of retriever=bm25, retriever.k1=1 and retriever@retriever.dense=e5."""
-    return override_key(override).partition("@")[0].partition(".")[0]
 
 
 def counted(states: Sequence[str]) -> Iterator[tuple[str, Json]]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.configuration import conf_folder
+from kgqa.experiment.overrides import merged
 from kgqa.scoring.closeness import Metric, Value
 
 Availability = Literal["run", "needs training", "model retired", "human", "quoted", "not built"]
@@ -148,20 +149,6 @@ def read_table(file: Path, table_id: str) -> Table:
         tuple(row.name for row in parsed.rows),
         tuple(_cells(parsed)),
     )
-
-
-def merged(*groups: Iterable[str]) -> tuple[str, ...]:
-    """Overrides as one list: of those with the same key the last one counts."""
-    by_key: dict[str, str] = {}
-    for override in (override for group in groups for override in group):
-        key = override_key(override)
-        by_key.pop(key, None)
-        by_key[key] = override
-    return tuple(by_key.values())
-
-
-def override_key(override: str) -> str:
-    return override.lstrip("+~").partition("=")[0]
 
 
 def _yaml(file: Path) -> Any:

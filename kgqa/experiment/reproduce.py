@@ -14,8 +14,9 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.cells import Cell, CellResult, frozen_cells, run_cells
 from kgqa.experiment.configuration import compose, output_root
 from kgqa.experiment.executing import yaml_text
+from kgqa.experiment.overrides import override_key
 from kgqa.experiment.planned import PlannedCell, counted, differing, planned_cells
-from kgqa.experiment.published import Table, load_table, override_key, table_ids
+from kgqa.experiment.published import Table, load_table, table_ids
 from kgqa.experiment.sweep_budget import SweepBudget
 from kgqa.report.evaluation import print_sections
 from kgqa.report.reproduction import CellLine, Line, Reproduction, compared_sections

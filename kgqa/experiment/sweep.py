@@ -13,7 +13,7 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.axes import axes, grid
 from kgqa.experiment.cells import Cell, CellResult, frozen_cells, open_sweep, result_of, run_cells, skip_finished
 from kgqa.experiment.launching import launch, launcher_of
-from kgqa.experiment.published import override_key
+from kgqa.experiment.overrides import override_key
 from kgqa.experiment.sweep_budget import SweepBudget
 from kgqa.report.sweep_progress import board
 from kgqa.report.sweep_writing import print_sweep, write_sweep_report

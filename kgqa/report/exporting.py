@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from kgqa.errors import ConfigError
+from kgqa.report.arguments import Parser
 from kgqa.report.arrow import write_dataset, write_parquet
 from kgqa.report.content import FinishedRun
 from kgqa.report.tables import PREDICTIONS, TRACES, Kind, Row, Tables
@@ -41,7 +40,7 @@ def export(arguments: Sequence[str]) -> int:
         DataError: not the folder of a run that ended.
         StorageError: the disk is full or refuses.
     """
-    parser = _Parser("kgqa export", description="Write a finished run's predictions and calls for other programs.")
+    parser = Parser("kgqa export", description="Write a finished run's predictions and calls for other programs.")
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder that kgqa run printed")
     parser.add_argument(
         "--format", choices=list(FORMATS), default="jsonl",
@@ -73,8 +72,3 @@ def write_export(run: Path, form: str, out: Path) -> list[Path]:
         finally:
             shutil.rmtree(part, ignore_errors=True)
     return [out / f"{name}{suffix}" for name in ("predictions", "traces")]
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{self.prog}: {message}; see {self.prog} --help")

@@ -36,7 +36,12 @@ def escaped(text: str) -> str:
 
 
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [" & ".join(map(escaped, row)) + r" \\" for row in (header, *rows)]
+    return styled_table(caption, header, ([escaped(cell) for cell in row] for row in rows))
+
+
+def styled_table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The same with cells that are LaTeX already."""
+    lines = [" & ".join(row) + r" \\" for row in ([escaped(name) for name in header], *rows)]
     return "\n".join(
         [
             r"\begin{table}[t]",

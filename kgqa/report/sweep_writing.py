@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kgqa.errors import DataError
 from kgqa.report.content import figure
-from kgqa.report.latex import escaped
+from kgqa.report.latex import escaped, styled_table
 from kgqa.report.page import page
 from kgqa.report.plots import svg
 from kgqa.report.sweeps import COLUMNS, Entry, SweepReport, SweepTable, tables
@@ -43,19 +43,8 @@ def sweep_latex(report: SweepReport, out: Path) -> str:  # noqa: ARG001 - LaTeX 
     """Tables alone (package booktabs)."""
     written = ["% needs \\usepackage{booktabs}\n"]
     for table in tables(report):
-        lines = [" & ".join(map(escaped, table.header)) + r" \\"]
-        for cell, entries in table.rows:
-            lines.append(" & ".join([str(cell.number), *(_latex_entry(entry) for entry in entries)]) + r" \\")
-        caption = f"{report.title} on {table.title}"
-        written.append(
-            "\n".join(
-                [
-                    r"\begin{table}[t]", r"\centering", rf"\caption{{{escaped(caption)}}}",
-                    rf"\begin{{tabular}}{{{'l' * len(table.header)}}}", r"\toprule", lines[0], r"\midrule", *lines[1:],
-                    r"\bottomrule", r"\end{tabular}", r"\end{table}", "",
-                ]
-            )
-        )  # fmt: skip
+        rows = [(str(cell.number), *map(_latex_entry, entries)) for cell, entries in table.rows]
+        written.append(styled_table(f"{report.title} on {table.title}", table.header, rows))
     return "\n".join(written)
 
 

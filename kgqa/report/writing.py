@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import DataError
+from kgqa.report.arguments import Parser
 from kgqa.report.content import FinishedRun
 from kgqa.report.html import html
 from kgqa.report.latex import latex
@@ -32,7 +31,7 @@ def report(arguments: Sequence[str]) -> int:
         ConfigError: the command line is not understood.
         DataError: not the folder of a run that ended.
     """
-    parser = _Parser("kgqa report", description="Write the report of a finished run again, or in another form.")
+    parser = Parser("kgqa report", description="Write the report of a finished run again, or in another form.")
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder that kgqa run printed; with -m it is a sweep")
     parser.add_argument(
         "--format", choices=list(WRITERS), default="html",
@@ -63,8 +62,3 @@ def write_report(folder: Path, form: str, out: Path | None = None) -> Path:
             f"{folder}: written by another version of kgqa ({missing} is missing); run the same command again"
         ) from missing
     return replace_file(out or folder / name, text)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"kgqa report: {message}; see kgqa report --help")
