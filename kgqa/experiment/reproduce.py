@@ -15,9 +15,9 @@ from kgqa.experiment.cells import Cell, CellResult, frozen_cells, run_cells
 from kgqa.experiment.configuration import compose, output_root
 from kgqa.experiment.executing import yaml_text
 from kgqa.experiment.overrides import override_key
-from kgqa.experiment.planned import PlannedCell, counted, differing, planned_cells
 from kgqa.experiment.published import Table, load_table, table_ids
 from kgqa.experiment.sweep_budget import SweepBudget
+from kgqa.experiment.table_cells import PlannedCell, counted, differing, planned_cells
 from kgqa.report.evaluation import print_sections
 from kgqa.report.reproduction import CellLine, Line, Reproduction, compared_sections
 from kgqa.report.reproduction_writing import write_reproduction

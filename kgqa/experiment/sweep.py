@@ -75,7 +75,7 @@ def sweep(arguments: Sequence[str]) -> int:
     asked = Asked.of(arguments)
     console = Console(width=None if sys.stdout.isatty() else 160)
     if (sweeper := _sweeper(asked.hydra)) == "optuna":
-        from kgqa.experiment.search import search
+        from kgqa.experiment.optuna_search import search
 
         return search(asked, console)
     if sweeper != "basic":

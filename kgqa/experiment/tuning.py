@@ -15,8 +15,8 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.axes import Axis, axes, grid
 from kgqa.experiment.cells import Cell, CellResult, frozen_cells, open_sweep, run_cells
 from kgqa.experiment.configuration import output_root
+from kgqa.experiment.dev_and_test import USAGE, Part, Tuning, parts
 from kgqa.experiment.executing import yaml_text
-from kgqa.experiment.parts import USAGE, Part, Tuning, parts
 from kgqa.experiment.run import Session
 from kgqa.experiment.sweep_budget import SweepBudget
 from kgqa.experiment.sweep_plan import plan_cells

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.axes import parsed
 from kgqa.experiment.cells import Cell, CellResult, frozen_cells, listed_plan, open_sweep, run_cell
+from kgqa.experiment.dev_and_test import refuse_unknown_metric
 from kgqa.experiment.executing import yaml_text
 from kgqa.experiment.models import warm
-from kgqa.experiment.parts import refuse_unknown_metric
 from kgqa.experiment.tuning import measured
 from kgqa.report.sweep_progress import board
 from kgqa.runtime.sweep_folder import sweep_name
