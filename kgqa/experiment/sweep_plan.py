@@ -74,11 +74,16 @@ def plan_cells(cells: Sequence[Cell], console: Console, budget: SweepBudget | No
     for line in whole.lines():
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if budget:
-        over = budget.tokens is not None and budget.tokens < whole.tokens
-        over = over or (budget.dollars is not None and budget.dollars < (whole.usd or 0.0))
-        said = "may not cover" if over else "covers"
-        console.print(f"budget={budget} {said} all of it", markup=False, highlight=False)
+        console.print(f"budget={budget} {_covered(budget, whole)}", markup=False, highlight=False)
     return 2 if len(plans) < len(cells) else 0
+
+
+def _covered(budget: SweepBudget, whole: Estimated) -> str:
+    if budget.dollars is not None and whole.usd is None and whole.asked:
+        return "stops nothing: none of these models has a price"
+    over = budget.tokens is not None and budget.tokens < whole.tokens
+    over = over or (budget.dollars is not None and budget.dollars < (whole.usd or 0.0))
+    return f"{'may not cover' if over else 'covers'} all of it"
 
 
 def _figures(each: Estimated) -> tuple[str, ...]:

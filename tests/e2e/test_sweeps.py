@@ -373,6 +373,9 @@ def test_a_dry_run_counts_every_cell_and_asks_nothing(kgqa: Kgqa, tmp_path: Path
     assert planned.code == 0
     assert "time: not known, no finished run here with smollm2_135m@scripted" in planned.out
     assert "budget=9tokens may not cover all of it" in planned.out
+    assert (
+        "budget=1usd stops nothing: none of these models has a price" in kgqa(*TWO, "dry_run=true", "budget=1usd").out
+    )
     assert replies_kept(tmp_path) == 0
     assert not (tmp_path / "outputs/sweeps").exists()
     kgqa(*TWO)
