@@ -23,10 +23,11 @@ def document(title: str, content: Sequence[Section]) -> str:
 def _body(section: Section) -> list[str]:
     header = section.header or ("",) * len(section.rows[0])
     alarm = [f"**Alarm**: {section.alarm}\n"] if section.alarm else []
-    return [*(f"{text}\n" for text in section.text), *alarm, _table(header, section.rows)]
+    return [*(f"{text}\n" for text in section.text), *alarm, table(header, section.rows)]
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Cells may hold Markdown; each stays on its line."""
     lines = [header, ["---"] * len(header), *rows]
     return "".join(
         "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |\n" for row in lines

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kgqa.errors import DataError
 from kgqa.report.content import figure
 from kgqa.report.latex import escaped, styled_table
+from kgqa.report.markdown import table as markdown_table
 from kgqa.report.page import page
 from kgqa.report.plots import svg
 from kgqa.report.sweeps import COLUMNS, Entry, SweepReport, SweepTable, tables
@@ -33,9 +34,9 @@ def sweep_markdown(report: SweepReport, out: Path) -> str:
     for table in tables(report):
         parts += [f"## {_plain(table.title)}\n", _markdown_table(table, out)]
     if failures := report.failures():
-        parts += ["## Cells without figures\n", _rows(("cell", "settings", "status", "why"), failures)]
+        parts += ["## Cells without figures\n", markdown_table(("cell", "settings", "status", "why"), failures)]
     if report.differing:
-        parts += ["## Settings that differ\n", _rows(("key", "values"), _differing(report))]
+        parts += ["## Settings that differ\n", markdown_table(("key", "values"), _differing(report))]
     return "\n".join(parts)
 
 
@@ -135,12 +136,7 @@ def _markdown_table(table: SweepTable, out: Path) -> str:
         )
         for cell, entries in table.rows
     ]
-    return _rows(table.header, rows)
-
-
-def _rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join("| " + " | ".join(_plain(cell).replace("|", "\\|") for cell in row) + " |\n" for row in lines)
+    return markdown_table(table.header, rows)
 
 
 def _markdown_entry(entry: Entry) -> str:

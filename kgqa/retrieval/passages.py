@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import overload
 
 from kgqa.errors import DataError, StorageError
+from kgqa.scoring.retrieval import plain
 from kgqa.types import Json, Passage
 
 LINES, OFFSETS, TITLES = "passages.jsonl", "offsets.bin", "titles.bin"
@@ -97,7 +98,7 @@ class StoredPassages(Sequence[Passage]):
         at = bisect_left(self._titles, number, 0, count)
         while at < count and self._titles[at] == number:
             place = self._titles[count + at]
-            if _plain_title(self[place].title) == _plain_title(title):  # two titles may share a number
+            if plain(self[place].title) == plain(title):  # two titles may share a number
                 found.append(place)
             at += 1
         return found
@@ -165,14 +166,10 @@ def _mapped(file: Path) -> mmap.mmap:
         return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _plain_title(title: str) -> str:
-    return " ".join(title.replace("_", " ").split()).casefold()
-
-
 def _title_number(title: str) -> int:
     """64 bits that are the same in every process, unlike `hash`."""
-    plain = _plain_title(title).encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(plain, digest_size=8).digest(), "little")
+    content = plain(title).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
 def _sorted_by_title(titles: array[int]) -> bytes:
