@@ -14,6 +14,7 @@ HELP = """kgqa: multi-hop question answering with knowledge-graph-grounded RAG, 
   kgqa show RUN [QUESTION]      one run's questions; one question's passages, triples, chains, prompts, answer
   kgqa show RUN QUESTION --svg FILE  and a picture of its walk through the passage graph (KGP)
   kgqa report RUN [--format html|md|csv|latex]  a run's tables, questions and traces as one file (--out FILE)
+  kgqa report RUN --against RUN  the same beside another run's answers; the questions that flipped are a filter
   kgqa export RUN --out DIR [--format jsonl|parquet|datasets]  a run's predictions and calls for other programs
   kgqa evaluate RUN [key=value …]  score a run again: every profile, by hops and type; judge=three_way asks a judge
   kgqa evaluate --predictions FILE dataset=NAME  score predictions of others (HotpotQA, 2Wiki, MuSiQue or JSONL)

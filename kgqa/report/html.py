@@ -15,7 +15,7 @@ from math import isfinite
 
 from kgqa.report.content import FinishedRun, estimates, sections
 from kgqa.report.page import page
-from kgqa.report.questions import question_ids, scored_questions
+from kgqa.report.questions import question_ids, same_questions, scored_questions
 from kgqa.types import Json
 
 _SHARABLE = 40  # characters; shorter texts are not worth a reference
@@ -25,13 +25,19 @@ _DIGITS = 4  # of a number after its point, as the page shows them: log-probabil
 REFERENCE = "\x00"  # the key of an object that stands for a text: {"\0": [numbers of its paragraphs]}
 
 
-def html(run: FinishedRun) -> str:
-    index, traces = packed_questions(run)
+def html(run: FinishedRun, against: FinishedRun | None = None) -> str:
+    """`against`: another run on the same questions, whose answers stand beside; questions that flipped are a filter.
+
+    Raises:
+        DataError: the two are not on the same questions.
+    """
+    index, traces = packed_questions(run, against)
     return page(
         "report.html.j2",
         ["report.css"],
-        ["report.js"],
+        ["tables.js", "report.js"],
         run=run,
+        against=against,
         sections=sections(run),
         estimates=estimates(run),
         index=index,
@@ -39,12 +45,18 @@ def html(run: FinishedRun) -> str:
     )
 
 
-def packed_questions(run: FinishedRun) -> tuple[str, str]:
-    """The rows of all questions, in the data file's order; and a line each for the shared texts and every trace."""
+def packed_questions(run: FinishedRun, against: FinishedRun | None = None) -> tuple[str, str]:
+    """The rows of all questions, in the data file's order; and a line each for the shared texts and every trace.
+
+    A row's `other` is the answer of the run it stands against, with its error and scores.
+    """
+    others = same_questions(run, against) if against else {}
     packing, packed = Packing(), {}
     for row, traced in scored_questions(run):
         calls = [abridged(call) for call in traced["calls"]]
-        packed[row.id] = (asdict(row), packing.pack({**traced, "calls": calls}))
+        other = others.get(row.id)
+        beside = other and {"answer": other.answer, "error": other.error, "em": other.em, "f1": other.f1}
+        packed[row.id] = ({**asdict(row), "other": beside}, packing.pack({**traced, "calls": calls}))
     ordered = [packed[question_id] for question_id in question_ids(run)]
     return _line([row for row, _ in ordered]), "\n".join([_line(packing.shared), *(trace for _, trace in ordered)])
 

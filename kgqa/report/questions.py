@@ -74,6 +74,26 @@ def scored_questions(run: FinishedRun) -> Iterator[tuple[QuestionRow, dict[str, 
         )
 
 
+def same_questions(run: FinishedRun, other: FinishedRun) -> dict[str, QuestionRow]:
+    """The other run's questions by id, where both answered the same ones and are scored alike.
+
+    Raises:
+        DataError: they differ; the message says in what.
+    """
+    mine, theirs = run.metrics["profile"], other.metrics["profile"]
+    if mine != theirs:
+        raise DataError(f"{other.folder}: scored by {theirs}, {run.folder} by {mine}; run both with one profile=")
+    rows = {row.id: row for row, _ in scored_questions(other)}
+    asked = set(question_ids(run))
+    if unlike := sorted(asked ^ rows.keys()):
+        only = run.folder if unlike[0] in asked else other.folder
+        raise DataError(
+            f"{other.folder}: {len(unlike):,} questions are not in both it and {run.folder}, the first {unlike[0]}, "
+            f"only in {only}; give two runs on the same questions"
+        )
+    return rows
+
+
 def question_ids(run: FinishedRun) -> list[str]:
     """In the order of the data file.
 

@@ -39,6 +39,7 @@ def _html(found: Reproduction) -> str:
     return page(
         "reproduction.html.j2",
         ["report.css", "reproduction.css"],
+        ["tables.js"],
         found=found,
         sections=sections(found),
         compared=[section.title for section in compared_sections(found)],

@@ -75,6 +75,7 @@ def sweep_html(report: SweepReport, out: Path) -> str:
     return page(
         "sweep.html.j2",
         ["report.css", "sweep.css"],
+        ["tables.js"],
         report=report,
         tables=found,
         plots=[Markup(svg(table.plot)) if table.plot else None for table in found],  # noqa: S704 - escaped by svg

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from kgqa.errors import DataError
+from kgqa.errors import ConfigError, DataError
 from kgqa.report.arguments import Parser
 from kgqa.report.content import FinishedRun
 from kgqa.report.html import html
@@ -37,26 +37,36 @@ def report(arguments: Sequence[str]) -> int:
         "--format", choices=list(WRITERS), default="html",
         help="html: tables and trace explorer; md, latex: the tables; csv: one line a question",
     )  # fmt: skip
+    parser.add_argument(
+        "--against", metavar="RUN", type=Path,
+        help="html: another run on the same questions; its answers stand beside, those that flipped are a filter",
+    )  # fmt: skip
     parser.add_argument("--out", metavar="FILE", type=Path, help="instead of report.html (.md, .csv, .tex) in RUN")
     given = parser.parse_args(arguments)
+    if given.against and (given.format != "html" or (given.run / SWEEP).is_file()):
+        raise ConfigError("--against: only a run's HTML report stands against another run; leave --format away")
     if (given.run / SWEEP).is_file():
         print(write_sweep_report(given.run, given.format, given.out))  # noqa: T201
         return 0
-    print(write_report(given.run, given.format, given.out))  # noqa: T201 - what the command is for
+    print(write_report(given.run, given.format, given.out, given.against))  # noqa: T201 - what the command is for
     return 0
 
 
-def write_report(folder: Path, form: str, out: Path | None = None) -> Path:
+def write_report(folder: Path, form: str, out: Path | None = None, against: Path | None = None) -> Path:
     """Write one of `WRITERS`, by default into the run's folder; gives the file.
+
+    `against`: the folder of another run; the page with both is a file of its own, against-<its name>.html.
 
     Raises:
         DataError: not the folder of a run that ended.
         StorageError: the file cannot be written.
     """
     name, write = WRITERS[form]
-    run = FinishedRun.read(folder)
+    run, other = FinishedRun.read(folder), FinishedRun.read(against) if against else None
+    if other:
+        name = f"against-{other.folder.resolve().name}.html"
     try:
-        text = write(run)
+        text = html(run, other) if other else write(run)
     except KeyError as missing:
         raise DataError(
             f"{folder}: written by another version of kgqa ({missing} is missing); run the same command again"

@@ -14,6 +14,8 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+READY = "document.documentElement?.dataset.ready === 'yes'"
+LOADED = "location.protocol === 'file:' && document.readyState === 'complete'"  # of a page without explorer
 
 
 class Browser:
@@ -54,11 +56,11 @@ class Browser:
         """The system's colour scheme: "light" or "dark"."""
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
-    def open(self, file: Path, fragment: str = "") -> None:
-        """Load a file anew and wait until its script says it is ready."""
+    def open(self, file: Path, fragment: str = "", ready: str = READY) -> None:
+        """Load a file anew and wait until it is ready: an explorer's script says so itself."""
         self.ask("Page.navigate", url="about:blank")
         self.ask("Page.navigate", url=f"{file.resolve().as_uri()}{fragment}")
-        self.wait("document.documentElement?.dataset.ready === 'yes'")
+        self.wait(ready)
 
     def wait(self, condition: str, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds

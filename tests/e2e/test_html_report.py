@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kgqa.cli import main
-from tests.e2e.browser import CHROMIUM, Browser
+from tests.e2e.browser import CHROMIUM, LOADED, Browser
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
 
@@ -244,3 +244,47 @@ def test_names_in_texts_are_set_as_code(browser: Browser, page: Path) -> None:
     texts = browser.value("[...document.querySelectorAll('section > p')].map((p) => p.textContent).join('\\n')")
     assert "`" not in texts
     assert "**" not in texts
+
+
+@pytest.fixture(scope="module")
+def against(page: Path) -> Path:
+    """The same questions answered without passages, the second one right, in the report of TRACE's run."""
+    base = page.parents[1]
+    rule = {"match": "Which bridge was opened first", "reply": "the Candle Bridge"}
+    (base / "rules.jsonl").write_text(json.dumps(rule), encoding="utf-8")
+    asked = ("method=no_context", "dataset=musique", f"dataset.path={base / 'questions.jsonl'}", "engine=scripted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(base)
+        assert main(["run", *asked, f"engine.rules={base / 'rules.jsonl'}", f"out={base / 'other'}"]) == 0
+    assert main(["report", str(base / "run"), "--against", str(base / "other")]) == 0
+    return base / "run/against-other.html"
+
+
+def test_questions_that_flipped_against_another_run_are_a_filter(browser: Browser, against: Path) -> None:
+    browser.open(against, "#questions")
+    assert chosen(browser, "won") == []
+    assert chosen(browser, "lost") == ["2hop__demo_02"]
+    browser.press("j")
+    wait_for_question(browser, "Which bridge was opened first")
+    assert "the Candle Bridge (EM 100.0 % · F1 100.0 %)" in browser.value("byId('question').textContent")
+
+
+def test_without_another_run_nothing_flipped(browser: Browser, page: Path) -> None:
+    browser.open(page)
+    assert browser.value("['won', 'lost'].every((id) => document.querySelector(`#outcome [value=${id}]`).hidden)")
+
+
+def test_the_table_of_a_sweep_sorts(browser: Browser, page: Path) -> None:
+    base = page.parents[1]
+    swept = ("method=no_context", "method.max_answer_tokens=3,1,2", "dataset=demo", "limit=1", "engine=scripted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(base)
+        assert main(["run", "-m", *swept, "sweep.name=sorting"]) == 0
+    browser.open(base / "outputs/sweeps/sorting/report.html", ready=LOADED)
+    column = "[...document.querySelectorAll('.figures tbody tr')].map((row) => row.cells[1].textContent)"
+    assert browser.value(column) == ["3", "1", "2"]
+    head = "document.querySelector('.figures th:nth-child(2) button')"
+    browser.value(f"{head}.click()")
+    assert browser.value(column) == ["1", "2", "3"]
+    browser.value(f"{head}.click()")
+    assert browser.value(column) == ["3", "2", "1"]

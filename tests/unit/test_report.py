@@ -232,3 +232,19 @@ def test_a_line_that_is_no_verdict_is_refused(folder: Path, tmp_path: Path) -> N
     (judged / "verdicts.jsonl").write_text('{"question_id": "q", "verdict": "correct"}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"verdicts\.jsonl:1: not a verdict; judge the run again"):
         write_report(judged, "html")
+
+
+def test_runs_on_other_questions_do_not_stand_against_each_other(folder: Path, tmp_path: Path) -> None:
+    shorter = tmp_path / "shorter"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        asked = ("method=no_context", "dataset=demo", "limit=2", "engine=scripted")
+        assert main(["run", *asked, f"out={shorter}"]) == 0
+    with pytest.raises(DataError, match=r"3 questions are not in both .* only in .*run; give two runs"):
+        write_report(folder, "html", None, shorter)
+    assert not list(folder.glob("against-*"))
+
+
+def test_only_a_page_stands_against_another_run(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="leave --format away"):
+        report([str(folder), "--against", str(folder), "--format", "md"])

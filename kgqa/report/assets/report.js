@@ -1,5 +1,4 @@
-// The report's tables and its trace explorer. Texts of passages and models enter the page as text nodes only.
-"use strict";
+// A run's trace explorer, after tables.js. Texts of passages and models enter the page as text nodes only.
 
 const byId = (id) => document.getElementById(id);
 const ROW = 54; // height of a list row in pixels, as in the style sheet
@@ -10,6 +9,8 @@ const OUTCOMES = {
   failed: (row) => row.error !== null,
   empty: (row) => row.answer !== null && !row.answer.trim(),
   flagged: (row) => Object.keys(row.flags).length > 0,
+  won: (row) => row.em === 1 && row.other?.em === 0, // `other`: the answer of the run that the report stands against
+  lost: (row) => row.em === 0 && row.other?.em === 1,
   disputed: (row) => row.em !== null && !["unscored", null].includes(row.verdict) && (row.verdict === "correct") !== (row.em === 1),
   unscored: (row) => row.verdict === "unscored",
 };
@@ -25,19 +26,8 @@ const drawn = new Map(); // row number -> its <li>
 
 // ---- building elements
 
-/** An element with attributes and children; strings become text nodes, null and false nothing. */
-function element(name, attributes, ...children) {
-  return filled(document.createElement(name), attributes, children);
-}
-
 function drawing(name, attributes, ...children) {
   return filled(document.createElementNS(SVG, name), attributes, children);
-}
-
-function filled(node, attributes, children) {
-  for (const [key, value] of Object.entries(attributes || {})) node.setAttribute(key, value);
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== false && child !== undefined));
-  return node;
 }
 
 const mark = (text, kind = "") => element("span", { class: `mark ${kind}` }, text);
@@ -98,28 +88,6 @@ function whole(value, texts) {
   if (value === null || typeof value !== "object") return value;
   if ("\u0000" in value) return value["\u0000"].map((place) => texts[place]).join("\n\n");
   return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, whole(each, texts)]));
-}
-
-// ---- sortable tables
-
-function sortable(table) {
-  for (const [column, head] of [...table.tHead.rows[0].cells].entries()) {
-    const name = head.textContent;
-    head.replaceChildren(element("button", { type: "button", title: `sort by ${name}` }, name));
-    head.firstChild.addEventListener("click", () => {
-      const down = head.getAttribute("aria-sort") === "ascending";
-      for (const each of table.tHead.rows[0].cells) each.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const lines = [...table.tBodies[0].rows].sort((a, b) => compared(a.cells[column].textContent, b.cells[column].textContent));
-      table.tBodies[0].append(...(down ? lines.reverse() : lines));
-    });
-  }
-}
-
-function compared(left, right) {
-  const [a, b] = [left, right].map((text) => parseFloat(text.replaceAll(",", "")));
-  if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b) || left.localeCompare(right);
-  return a - b;
 }
 
 // ---- the list of questions
@@ -226,6 +194,7 @@ function questionView(row, traced) {
     ["answer", row.error === null ? row.answer || element("i", null, "empty") : element("span", { class: "wrong" }, row.error)],
     ["gold", row.gold.join(" | ")],
     ["scores", [`EM ${percent(row.em)} · F1 ${percent(row.f1)} · support recall ${percent(row.support_recall)}`]],
+    ["there", row.other && `${row.other.error ?? (row.other.answer || "empty")} (EM ${percent(row.other.em)} · F1 ${percent(row.other.f1)})`],
     ["judge", traced.judgement && judgementView(traced.judgement)],
     ["cost", `${row.calls} calls · ${row.prompt_tokens} + ${row.output_tokens} tokens` + (row.context_tokens === null ? "" : ` · context ${row.context_tokens} tokens`)],
     ["flags", flags.length ? element("span", { class: "marks" }, flags) : null],
@@ -510,7 +479,6 @@ function offer(id, values) {
 }
 
 async function start() {
-  for (const table of document.querySelectorAll("#tables table")) if (table.tHead) sortable(table);
   byId("theme").addEventListener("click", switchTheme);
   rows = await unpacked(byId("index").textContent);
   for (const row of rows) row.searched = [row.id, row.question, row.answer ?? "", row.error ?? "", ...row.gold].join("\n").toLowerCase();
@@ -518,6 +486,7 @@ async function start() {
   offer("hops", rows.map((row) => row.hops));
   offer("type", rows.map((row) => row.type));
   for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
+  for (const id of ["won", "lost"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.other === null);
   for (const id of ["outcome", "hops", "type", "search"]) byId(id).addEventListener("input", filter);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   byId("list").addEventListener("scroll", draw);

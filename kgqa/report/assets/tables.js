@@ -1,0 +1,36 @@
+// Every table of a page is sorted by a press on the head of a column.
+"use strict";
+
+/** An element with attributes and children; strings become text nodes, null and false nothing. */
+function element(name, attributes, ...children) {
+  return filled(document.createElement(name), attributes, children);
+}
+
+function filled(node, attributes, children) {
+  for (const [key, value] of Object.entries(attributes || {})) node.setAttribute(key, value);
+  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== false && child !== undefined));
+  return node;
+}
+
+function sortable(table) {
+  for (const [column, head] of [...table.tHead.rows[0].cells].entries()) {
+    const name = head.textContent;
+    if (!name) continue;
+    head.replaceChildren(element("button", { type: "button", title: `sort by ${name}` }, name));
+    head.firstChild.addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") === "ascending";
+      for (const each of table.tHead.rows[0].cells) each.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const lines = [...table.tBodies[0].rows].sort((a, b) => compared(a.cells[column].textContent, b.cells[column].textContent));
+      table.tBodies[0].append(...(down ? lines.reverse() : lines));
+    });
+  }
+}
+
+function compared(left, right) {
+  const [a, b] = [left, right].map((text) => parseFloat(text.replaceAll(",", "")));
+  if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b) || left.localeCompare(right);
+  return a - b;
+}
+
+for (const table of document.querySelectorAll("main table")) if (table.tHead) sortable(table);
