@@ -1,7 +1,8 @@
 """Prompts are Jinja templates under `kgqa/prompts/<method>/<name>.j2`.
 
 A chat template has the blocks `user` and, if it likes, `system` and `prefill`; a completion template has
-the one block `completion`. Blocks, not markers in the text, so that no passage can forge a message.
+the one block `completion`. Blocks, not markers in the text, so that no passage can forge a message. A template whose
+reply decides how far its method goes also has the block `imagined`, the reply that a dry run takes.
 """
 
 from __future__ import annotations
@@ -29,6 +30,16 @@ def render(name: str, /, **values: object) -> Prompt:
         messages.insert(0, Message("system", _block(template, "system", values)))
     prefill = _block(template, "prefill", values) if "prefill" in template.blocks else ""
     return Prompt(name, tuple(messages), prefill)
+
+
+def imagined(name: str, number: int) -> str:
+    """What a dry run takes for a reply to the template `name`: one after which the method goes on.
+
+    `number` is another one each time, as some methods stop when they read the same again. A template that does not say
+    is answered "unknown".
+    """
+    template = _environment().get_template(f"{name}.j2")
+    return _block(template, "imagined", {"number": number}) if "imagined" in template.blocks else "unknown"
 
 
 def template_hash(name: str) -> str:

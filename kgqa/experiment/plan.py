@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from kgqa.experiment.indexes import index_folder
 from kgqa.experiment.judging import judge_engines
 from kgqa.experiment.models import Engines
 from kgqa.judge.judges import Case
+from kgqa.prompting import imagined
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.codec import call_key, reply_from_json
 from kgqa.runtime.scheduler import Record, Scheduler
@@ -65,10 +67,11 @@ Plan = dict[str, Planned]  # by role
 class Imagined:
     """Answers every call at once: from the call cache, else with a reply that makes the program ask the most.
 
-    Choices are even over all options but the first, which stops; texts conclude nothing; a passage not extracted yet
-    has eight triples. Where there is no index yet, a search gives the question's own passages, then made-up ones. All
-    passages of a pool are neighbours. A call asked before is `cached` if it is certain to be the same: no reply of its
-    program was imagined.
+    Choices are even over all options but the first, which stops; texts conclude nothing, and where they decide how far
+    a method goes the template has them ask for more (block `imagined`); a passage not extracted yet has eight triples.
+    Where there is no index yet, a search gives the question's own passages, then made-up ones. All passages of a pool
+    are neighbours. A call asked before is `cached` if it is certain to be the same: no reply of its program was
+    imagined.
     """
 
     held = busy = 0
@@ -84,6 +87,7 @@ class Imagined:
         """`found`: replies of what is looked up, not asked; `asked`: keys of calls that will have been made."""
         self._done, self._cache, self._identify, self._found, self._asked = done, cache, identify, found, asked
         self.imagining: set[int] = set()  # programs that have had an imagined reply
+        self._numbers = count(1)
 
     def submit(self, request: Request) -> None:
         call = request.call
@@ -98,7 +102,7 @@ class Imagined:
         else:
             if program not in self.imagining:
                 self._asked.add(key)
-            reply = self._found(request) if isinstance(call, Search) else _imagined(call)
+            reply = self._found(request) if isinstance(call, Search) else _imagined(call, next(self._numbers))
             self.imagining.add(program)
         self._done.put(Reply(request.ticket, reply, cached=value is not None or again))
 
@@ -119,8 +123,8 @@ def plan(session: Session) -> int:
 def planned(session: Session, shared: Shared) -> Plan:
     """What a run would ask, role by role: triples first, then questions, then the judge.
 
-    The most it can ask, except where texts decide how far a program goes, see `Imagined`: KnowTrace, GE-Reasoning,
-    Self-Ask.
+    The most it can ask, except where a text could ask for ever more (KnowTrace, GE-Reasoning, ERA-CoT): there what
+    the template's block `imagined` says.
     """
     planner = _Planner(session, shared)
     if planner.graph:
@@ -167,13 +171,13 @@ class _Planner:
                 return bench.rankers(call.scorer).identity()
             return bench.index.identity() if bench.index else {}
 
-        def count(record: Record) -> None:
+        def counted(record: Record) -> None:
             if isinstance(record.call, Generate | Choose):
                 self._count(record.call, record, engines)
 
         service = Imagined(done, bench.cache, identify, self._found, self._shared.calls)
         scheduler = Scheduler(lambda _: service, done, width=session.settings.width, seed=session.settings.seed)
-        scheduler.on_record = count
+        scheduler.on_record = counted
         service.imagining = self.imagining
         return {each.key: each.result for each in scheduler.run(programs)}
 
@@ -214,10 +218,11 @@ class _Planner:
         role.first.setdefault(call.prompt.name, call)
 
 
-def _imagined(call: Call[Any]) -> Any:
+def _imagined(call: Call[Any], number: int) -> Any:
     match call:
         case Generate():
-            return Completion("unknown", usage=Usage(prompt_tokens=_tokens(call), output_tokens=call.max_tokens))
+            usage = Usage(prompt_tokens=_tokens(call), output_tokens=call.max_tokens)
+            return Completion(imagined(call.prompt.name, number), usage=usage)
         case Choose():
             from math import log
 

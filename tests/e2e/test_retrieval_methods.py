@@ -164,9 +164,20 @@ def test_a_reranker_is_asked_for_by_name(kgqa: Kgqa) -> None:
     assert "reranker=null: method=retrieve_only needs one" in ran.err
 
 
-def test_a_dry_run_of_ircot_counts_every_step(kgqa: Kgqa) -> None:
-    planned = kgqa("run", "method=ircot", "limit=2", "dry_run=true", *QUICK).out
-    assert "18 model calls, 18 of them to be asked" in planned  # eight thoughts and an answer
+@pytest.mark.parametrize(
+    ("method", "calls"),
+    [
+        ("ircot", 8 + 1),  # thoughts, and an answer
+        ("knowtrace", 5 * (1 + 2) + 1),  # iterations of an exploration and two pairs; the forced answer
+        ("self_ask", 5 + 1),  # follow-ups; the forced answer
+        ("react", 7 + 1),  # steps; the forced answer
+        ("ge_reasoning", 1 + 4 + 1),  # the question's graph, its unknowns, the answer
+        ("era_cot", 3 + 3 + 1),  # three lists, the scores of three relations, the answer
+    ],
+)
+def test_a_dry_run_counts_as_if_nothing_ended_a_method_early(kgqa: Kgqa, method: str, calls: int) -> None:
+    planned = kgqa("run", f"method={method}", "limit=2", "dry_run=true", *QUICK).out
+    assert f"{2 * calls} model calls, {2 * calls} of them to be asked" in planned
 
 
 def test_a_quoted_value_may_hold_any_character(kgqa: Kgqa) -> None:
