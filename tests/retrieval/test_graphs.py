@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -20,6 +21,7 @@ from kgqa.calls import Neighbours, Rank
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.building import build
 from kgqa.experiment.configuration import compose
+from kgqa.retrieval import hub
 from kgqa.retrieval.graphs.entities import Entities
 from kgqa.retrieval.graphs.growing import growing
 from kgqa.retrieval.graphs.keywords import Keywords
@@ -132,6 +134,21 @@ def test_names_that_most_passages_mention_can_be_left_out() -> None:
     pool = passages("in Wexcombe by Ida Ruhn", "of Wexcombe", "near Wexcombe by Ida Ruhn", "nothing")
     assert Entities(1.0).links(pool).edges() == 3
     assert neighbours(Entities(0.5).links(pool)) == [[2], [], [0], []]
+
+
+def test_a_long_run_of_capitalised_words_is_no_name() -> None:
+    twelve, thirteen = (" ".join(["Song"] * count) for count in (12, 13))
+    assert Entities(1.0).links(passages(f"a {twelve}", f"the {twelve}")).edges() == 1
+    assert Entities(1.0).links(passages(f"a {thirteen}", f"the {thirteen}")).edges() == 0
+
+
+def test_a_missing_package_is_noticed_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(hub, "version", absent)
+    with pytest.raises(ConfigError, match=r"ahocorasick-rs is not installed; pip install 'kgqa\[graphs\]'"):
+        build(compose(["graph=entities"])["graph"], "graph")
 
 
 def test_a_month_and_the_first_word_of_a_sentence_are_no_names() -> None:

@@ -22,6 +22,7 @@ from kgqa.types import Json, Passage
 WORD = re.compile(r"\w+")
 JOINING = frozenset([" ", "-", "'", "’", ". "])  # between two words of one name; ". " behind an initial alone
 PARTICLES = words_of("of de del della der den di du da la le van von the")
+LONGEST = 12  # words of a name; a longer run of capitalised words is a heading or a list
 DATES = words_of(
     "January February March April May June July August September October November December "
     "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
@@ -42,7 +43,7 @@ class Entities:
 
     Of names that overlap in a text the one that begins first counts, and of those the longest; a name that stands in
     one passage alone does not take part in this ("Later Ida Ruhn" does not hide "Ida Ruhn"). A word that is capitalised
-    as the first of a sentence is no name by that alone, nor are months and days.
+    as the first of a sentence is no name by that alone, nor are months and days, nor more than twelve words.
 
     most_common: names that a larger share of the passages mention link nothing (1: all do); thins the graph out.
     """
@@ -52,9 +53,10 @@ class Entities:
     def __post_init__(self) -> None:
         if not 0 < self.most_common <= 1:
             raise ConfigError(f"graph.most_common={self.most_common}: must be above 0 and at most 1")
+        hub.installed("graphs", "ahocorasick-rs")
 
     def identity(self) -> Mapping[str, Json]:
-        return {"graph": "entities", "version": 1, "most_common": self.most_common}
+        return {"graph": "entities", "version": 2, "most_common": self.most_common}
 
     def links(self, passages: Sequence[Passage]) -> Links:
         return self.join(passages, [self.read(passage) for passage in passages])
@@ -79,7 +81,6 @@ class Entities:
 
 
 def _automaton(names: Sequence[str]) -> Any:
-    hub.installed("graphs", "ahocorasick-rs")
     from ahocorasick_rs import AhoCorasick
 
     return AhoCorasick(names)
@@ -132,5 +133,5 @@ def _name(run: Sequence[str], opens: bool) -> Iterator[str]:
         words.pop(0)
         opens = False
     alone = len(words) == 1
-    if words and not (alone and (opens or len(words[0]) == 1 or words[0] in DATES)):
+    if 0 < len(words) <= LONGEST and not (alone and (opens or len(words[0]) == 1 or words[0] in DATES)):
         yield " ".join(words)
