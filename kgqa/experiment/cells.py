@@ -19,6 +19,7 @@ from kgqa.experiment.models import warm
 from kgqa.experiment.run import Session
 from kgqa.experiment.settings import Settings
 from kgqa.experiment.sweep_budget import SweepBudget, limited
+from kgqa.runtime.costs import NOTHING, Spent
 from kgqa.runtime.folder import storing
 from kgqa.runtime.sweep_folder import SweepFolder, cell_file, keep_result, questions_asked, read_result, sweep_name
 from kgqa.types import Json
@@ -52,6 +53,7 @@ class CellResult:
     metrics: Mapping[str, Json] | None
     seconds: float
     error: str | None  # one line
+    paid: Spent = NOTHING  # in this process
 
 
 Changed = Callable[[Cell, CellResult | None], None]  # None: the cell begins
@@ -150,8 +152,8 @@ def run_cells(
                 if changed:
                     changed(cell, None)
                 result = run_cell(cell, folder.path, allowance)
-                if budget and result.status in ("done", "failed"):
-                    budget.pay(result.metrics)
+                if budget:
+                    budget.pay(result.paid)
                 if budget and result.status == "not run":
                     budget.exhausted = True
                 results[cell.number] = result
@@ -164,10 +166,10 @@ def run_cell(cell: Cell, sweep: Path, allowance: SweepBudget | None = None) -> C
     """Run one cell in this process, keep in the sweep's folder how it ended, and what it said in its log."""
     started = time.monotonic()
     status: Status = "done"
-    run, metrics, error = None, None, None
+    run, metrics, error, begun = None, None, None, None
     try:
         with _log(cell_file(sweep, cell.number, "log")) as console, _session(cell, allowance, console) as session:
-            run = session.folder
+            begun, run = session, session.folder
             _keep(sweep, CellResult(cell, "running", run, None, 0.0, None))
             metrics = finished(session)
             if metrics is not None:
@@ -185,7 +187,8 @@ def run_cell(cell: Cell, sweep: Path, allowance: SweepBudget | None = None) -> C
         status, error = "not run", _line(spent)
     except KgqaError as failure:
         status, error = "failed", _line(failure)
-    result = CellResult(cell, status, run, metrics, round(time.monotonic() - started, 1), error)
+    paid = begun.spent() if begun else NOTHING
+    result = CellResult(cell, status, run, metrics, round(time.monotonic() - started, 1), error, paid)
     _keep(sweep, result)
     return result
 

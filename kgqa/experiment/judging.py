@@ -77,6 +77,7 @@ def judge_answers(
     verdicts: dict[str, Verdict | Exception] = {}
     with closing(CallCache(cache_folder())) as cache, closing(Workbench(cache, engines, _no_ranker)) as bench:
         settings = session.settings
+        session.benches.append(bench)
         with stage("verdicts", len(cases), session.console) as shown:
             programs = ((key, judge.judge(case)) for key, case in cases.items())
             for each in bench.run(programs, shown.record, width=settings.width, seed=settings.seed):

@@ -64,10 +64,10 @@ def search(asked: Asked, console: Console) -> int:
             folder.grow(listed_plan(cells, asked.command, swept), [yaml_text(each.config) for each in cells])
             result = run_cell(cells[-1], folder.path, asked.budget.left() if asked.budget else None)
             results.append(result)
+            if asked.budget:
+                asked.budget.pay(result.paid)
             if result.status == "not run":
                 break  # the budget was spent within it
-            if asked.budget and result.status != "skipped":
-                asked.budget.pay(result.metrics)
             score = measured(result, str(asked.metric), "sweep.metric")
             study.tell(trial, score["mean"] if score else None, state=None if score else _failed())
     best = max((r for r in results if measured(r, str(asked.metric))), key=lambda r: _mean(r, asked), default=None)

@@ -27,6 +27,7 @@ from kgqa.protocols import Ranker, Retriever
 from kgqa.report.terminal import print_summary
 from kgqa.retrieval.graphs.links import PassageGraph
 from kgqa.runtime.cache import CallCache
+from kgqa.runtime.costs import NOTHING, Spent
 from kgqa.runtime.folder import run_name
 from kgqa.scoring.metrics import profile_formula
 from kgqa.types import Json, Question
@@ -48,6 +49,7 @@ class Session:
         self.config = compose(overrides) if config is None else dict(config)
         self.settings = Settings.of(self.config)
         self.console = console or Console(width=None if sys.stdout.isatty() else 120)
+        self.benches: list[Workbench] = []  # the method's, and the judge's
         self._open = ExitStack()
         self._models = self._open.enter_context(ExitStack())
         said = logging.getLogger("kgqa")  # what takes long and is no call, such as the conversion of weights
@@ -98,7 +100,12 @@ class Session:
         engines = Engines(role_nodes(self.config) if self.asks_models else {})
         bench = Workbench(cache, engines, self.ranker)
         self._models.callback(bench.close)
+        self.benches.append(bench)
         return bench
+
+    def spent(self) -> Spent:
+        """What this session's calls were paid for so far, whether or not it comes to an end."""
+        return sum((bench.spent() for bench in self.benches), NOTHING)
 
     @cached_property
     def judge(self) -> AnyJudge | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kgqa.errors import ConfigError
-from kgqa.types import Json
+from kgqa.runtime.costs import NOTHING, Spent
 
 
 @dataclass
@@ -17,8 +17,7 @@ class SweepBudget:
 
     tokens: int | None  # of prompts and replies
     dollars: float | None
-    spent_tokens: int = 0
-    spent_dollars: float = 0.0
+    paid: Spent = NOTHING
     exhausted: bool = False  # an engine stopped within a cell
 
     @classmethod
@@ -33,26 +32,21 @@ class SweepBudget:
         return f"{self.dollars:g}usd" if self.dollars is not None else f"{self.tokens}tokens"
 
     def said(self) -> str:
-        return f"budget={self}, {self.spent_tokens:,} tokens and {self.spent_dollars:.4f} USD paid by cells that ended"
+        return f"budget={self}, {self.paid.tokens:,} tokens and {self.paid.dollars:.4f} USD paid so far"
 
     def spent(self) -> bool:
-        over_tokens = self.tokens is not None and self.spent_tokens >= self.tokens
-        return self.exhausted or over_tokens or (self.dollars is not None and self.spent_dollars >= self.dollars)
+        over_tokens = self.tokens is not None and self.paid.tokens >= self.tokens
+        return self.exhausted or over_tokens or (self.dollars is not None and self.paid.dollars >= self.dollars)
 
-    def pay(self, metrics: Mapping[str, Json] | None) -> None:
+    def pay(self, paid: Spent) -> None:
         """Count what a cell's calls, extractions and judge were paid for in this command."""
-        if metrics is None:
-            return
-        costs = [metrics["cost"]["paid"], metrics["cost"]["extraction_paid"]]
-        costs += [metrics["judge"]["cost"]["paid"]] if "judge" in metrics else []
-        self.spent_tokens += sum(cost["prompt_tokens"] + cost["output_tokens"] for cost in costs)
-        self.spent_dollars += sum(cost["usd"] or 0.0 for cost in costs)
+        self.paid += paid
 
     def left(self) -> SweepBudget:
         return replace(
             self,
-            tokens=None if self.tokens is None else max(1, self.tokens - self.spent_tokens),
-            dollars=None if self.dollars is None else max(1e-6, self.dollars - self.spent_dollars),
+            tokens=None if self.tokens is None else max(1, self.tokens - self.paid.tokens),
+            dollars=None if self.dollars is None else max(1e-6, self.dollars - self.paid.dollars),
         )
 
 

@@ -12,7 +12,7 @@ from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.models import Engines
 from kgqa.protocols import BatchEngine, Engine, Index, NeighbourSource, Ranker, StreamingEngine, TripleSource
 from kgqa.runtime.cache import CallCache
-from kgqa.runtime.costs import Ledger, total
+from kgqa.runtime.costs import Ledger, Spent, total
 from kgqa.runtime.scheduler import Finished, Record, Scheduler
 from kgqa.runtime.services import Done, Instant, Reply, Service, Streams, Waves, Worker
 from kgqa.types import Json
@@ -37,6 +37,7 @@ class Workbench:
         self._asked: dict[int, tuple[Engine, Streams | Waves]] = {}  # the engines among them
         self._died = False
         self._seconds = 0.0  # that the last `run` took
+        self._ledger = Ledger()  # of all runs, those that were cut short too
         self._done: Done = SimpleQueue[Reply]()
         self._scheduler: Scheduler | None = None
 
@@ -50,7 +51,12 @@ class Workbench:
     ) -> Generator[Finished[T], None, None]:
         """Each program's end, as `Scheduler.run` gives it."""
         scheduler = self._scheduler = Scheduler(self._route, self._done, width=width, seed=seed)
-        scheduler.on_record = on_record
+
+        def counted(record: Record) -> None:
+            self._ledger.add(record)
+            on_record(record)
+
+        scheduler.on_record = counted
         for _, service in self._asked.values():
             service.occupancy.restart()
         started = time.monotonic()
@@ -61,6 +67,10 @@ class Workbench:
             raise
         finally:
             self._seconds = time.monotonic() - started
+
+    def spent(self) -> Spent:
+        """By all runs so far."""
+        return self._ledger.spent(self.engines.prices)
 
     def throughput(self, ledger: Ledger) -> dict[str, Json]:
         """What the engines did during the last `run`, whose calls are in the ledger; rates are of paid calls."""

@@ -49,6 +49,20 @@ class Cost:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What was paid; nothing for cached replies, no dollars where prices are not known."""
+
+    tokens: int = 0  # of prompts and replies
+    dollars: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.tokens + other.tokens, self.dollars + other.dollars)
+
+
+NOTHING = Spent()
+
+
 @dataclass
 class Ledger:
     """Costs by role, and the counts a progress line shows."""
@@ -71,6 +85,11 @@ class Ledger:
             if not record.cached:
                 self.paid.setdefault(record.call.role, Cost()).add(record)
                 self.queue_seconds += record.queued
+
+    def spent(self, price: PriceOf) -> Spent:
+        paid = total(self.paid.values())
+        dollars = (_dollars(cost, price(role)) or 0.0 for role, cost in self.paid.items())
+        return Spent(paid.prompt_tokens + paid.output_tokens, sum(dollars))
 
     def json(self, questions: int, price: PriceOf) -> dict[str, Json]:
         """US dollars are None where a role's prices are not known."""

@@ -170,6 +170,25 @@ def test_a_cell_in_which_too_many_questions_fail_has_failed(kgqa: Kgqa, monkeypa
     assert "cells: 2 done" in kgqa(*TWO).out
 
 
+def test_what_a_cell_had_paid_before_its_engine_died_counts(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kgqa.errors import EngineDied
+
+    answer = Scripted.answer
+    asked = []
+
+    def dies_later(self: Scripted, calls: Any) -> Any:
+        asked.extend(calls)
+        if len(asked) == 2:
+            raise EngineDied("out of memory")
+        return answer(self, calls)
+
+    monkeypatch.setattr(Scripted, "answer", dies_later)
+    one_by_one = ("engine.batch_size=1", "width=1", "limit=2")
+    ran = kgqa("run", "-m", "method=golden,no_context", *one_by_one, *QUICK, "budget=1tokens")
+    assert [result(ran.folder, number)["status"] for number in range(2)] == ["failed", "not run"]
+    assert "the budget is spent: budget=1tokens" in ran.out
+
+
 def test_models_are_loaded_once_for_cells_that_share_them(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     """The models alternate in the grid; their cells run next to each other, and results stay in cell order."""
     made: Counter[str] = Counter()

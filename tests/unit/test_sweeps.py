@@ -14,6 +14,7 @@ from kgqa.experiment.estimating import Rate
 from kgqa.experiment.sweep_budget import SweepBudget, limited
 from kgqa.report.plots import Point
 from kgqa.report.sweeps import COLUMNS, Measured, _frontier, _marked
+from kgqa.runtime.costs import Spent
 from kgqa.runtime.sweep_folder import SweepFolder, keep_result, read_plan, read_result
 
 
@@ -67,24 +68,17 @@ def test_a_budget_is_dollars_or_tokens(value: str) -> None:
         SweepBudget.of(value)
 
 
-def paid(prompt: int, output: int, usd: float | None) -> dict[str, Any]:
-    nothing = {"prompt_tokens": 0, "output_tokens": 0, "usd": None}
-    return {
-        "cost": {"paid": {"prompt_tokens": prompt, "output_tokens": output, "usd": usd}, "extraction_paid": nothing}
-    }
-
-
 def test_a_budget_counts_what_was_paid_and_tells_engines_what_is_left() -> None:
     budget = SweepBudget.of("2.50USD")
-    budget.pay(paid(100, 20, 1.0))
-    budget.pay(paid(100, 20, None))  # on this machine
+    budget.pay(Spent(120, 1.0))
+    budget.pay(Spent(120))  # on this machine
     assert not budget.spent()
     assert budget.left().dollars == 1.5
     engine = {"budget_tokens": None, "budget_usd": 7.0}
     config = {"engine": engine, "model": {"name": "m", "prices": {"input": 1}}}
     assert limited(config, budget.left())["engine"] == {"budget_tokens": None, "budget_usd": 1.5}
     assert limited({"engine": {"threads": 1}}, budget.left()) == {"engine": {"threads": 1}}
-    budget.pay(paid(0, 0, 1.5))
+    budget.pay(Spent(0, 1.5))
     assert budget.spent()
 
 
