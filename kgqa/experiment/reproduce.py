@@ -268,6 +268,7 @@ def _cost(planned: Sequence[PlannedCell], results: Results) -> list[tuple[str, s
     if not ended:
         return []
     costs = [metrics["cost"]["method"] for metrics in ended.values()]
+    costs += [metrics["judge"]["cost"]["method"] for metrics in ended.values() if "judge" in metrics]
     totals = [fsum(cost[key] or 0 for cost in costs) for key in ("calls", "prompt_tokens", "output_tokens", "seconds")]
     rows = [("so far", _cost_text(len(ended), totals, costs))]
     rows += [("this command", f"{fsum(r.seconds for r in results.values()):,.1f} s for its cells")]
@@ -283,6 +284,6 @@ def _cost_text(cells: int, totals: Sequence[float], costs: Sequence[Mapping[str,
     dollars = [cost["usd"] for cost in costs if cost["usd"] is not None]
     said = f", {fsum(dollars):,.4f} USD" if dollars else ""
     return (
-        f"{cells:,} runs: {calls:,.0f} model calls, {prompt:,.0f} prompt and {output:,.0f} generated tokens, "
+        f"{cells:,} run{'s' * (cells != 1)}: {calls:,.0f} model calls, {prompt:,.0f} prompt and {output:,.0f} generated tokens, "
         f"{seconds:,.1f} model seconds{said}"
     )

@@ -43,6 +43,15 @@ def test_a_second_time_asks_nothing_and_says_the_same(kgqa: Kgqa) -> None:
     assert [(Path(cell["run"]) / "metrics.json").stat().st_mtime_ns for cell in table["cells"]] == written
 
 
+def test_the_cost_counts_the_judge(kgqa: Kgqa) -> None:
+    ran = kgqa("reproduce", "kgp/table1", "only=None,HotpotQA", "dataset=demo", "collection=null", "limit=2", *QUICK)
+    (cell,) = (each for each in ran.json("table.json")["cells"] if each["run"])
+    metrics = json.loads((Path(cell["run"]) / "metrics.json").read_text(encoding="utf-8"))
+    calls = metrics["cost"]["method"]["calls"], metrics["judge"]["cost"]["method"]["calls"]
+    assert min(calls) > 0
+    assert f"1 run: {sum(calls)} model calls" in dict(ran.json("table.json")["cost"])["so far"]
+
+
 def test_a_failed_cell_stops_no_other_and_is_told(kgqa: Kgqa) -> None:
     ran = kgqa(*SOME, "limit=1", "engine.rules=nowhere.jsonl")
     assert ran.code == 2
