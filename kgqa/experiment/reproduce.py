@@ -283,7 +283,8 @@ def _cost_text(cells: int, totals: Sequence[float], costs: Sequence[Mapping[str,
     calls, prompt, output, seconds = totals
     dollars = [cost["usd"] for cost in costs if cost["usd"] is not None]
     said = f", {fsum(dollars):,.4f} USD" if dollars else ""
+    runs = "1 run" if cells == 1 else f"{cells:,} runs"
     return (
-        f"{cells:,} run{'s' * (cells != 1)}: {calls:,.0f} model calls, {prompt:,.0f} prompt and {output:,.0f} generated tokens, "
+        f"{runs}: {calls:,.0f} model calls, {prompt:,.0f} prompt and {output:,.0f} generated tokens, "
         f"{seconds:,.1f} model seconds{said}"
     )
