@@ -23,6 +23,8 @@ from kgqa.protocols import Need
 from kgqa.triples import read_triples
 from kgqa.types import Answer, Completion, Json, Passage, Question
 
+CONCLUDING = " Yes\nThought:"
+
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
@@ -105,25 +107,29 @@ class KnowTrace:
                 course.flags["standstill"] += 1  # the next exploration would be word for word the same
                 break
         if not course.explored[-1].answer:
-            await self.explore(question, course, forced=True)
+            await self.explore(question, course, begun=CONCLUDING)
+        if not course.explored[-1].answer:  # a thought alone
+            thought = course.explored.pop().thought
+            await self.explore(question, course, begun=f"{CONCLUDING} {thought}\nAnswer:")
         return await self.conclude(course)
 
-    async def explore(self, question: Question, course: Course, *, forced: bool = False) -> Exploration:
-        """Equation 1. `forced`: the reply is begun as one that answers (not in the paper)."""
+    async def explore(self, question: Question, course: Course, *, begun: str = "") -> Exploration:
+        """Equation 1. `begun`: how the reply begins where it has to answer (not in the paper)."""
         prompt = render(
             "knowtrace/explore",
             examples=[{**example, "memory": self.told(example)} for example in self.explorations_from],
             question=question.text,
             memory=await self.remember(list(course.graph)),
-            forced=forced,
+            begun=begun,
         )
         reply = await Generate(prompt, self.max_exploration_tokens, stop=("\nQuestion:",))
-        written = f"Yes\nThought: {reply.text.strip()}" if forced else reply.text
+        written = f"{begun} {reply.text.strip()}" if begun else reply.text
         exploration = read_exploration(written)
-        course.flags.update(_flags(exploration, reply, forced))
+        course.flags.update(_flags(exploration, reply))
         if len(exploration.pairs) > self.max_pairs:
             course.flags["too_many_pairs"] += 1
             exploration = replace(exploration, pairs=exploration.pairs[: self.max_pairs])
+        course.flags["forced_answer"] |= bool(begun)
         course.explored.append(exploration)
         return exploration
 
@@ -179,7 +185,7 @@ class KnowTrace:
             last.answer,
             tuple(dict.fromkeys(passage.id for each in completed for passage in each.passages)),
             context_tokens=sum(each.tokens for each in completed),
-            flags=counted(**course.flags),
+            flags=counted(**course.flags, empty_answer=not last.answer),
             figures={
                 "iterations": len(course.completed),
                 "pairs": len(completed),
@@ -225,11 +231,9 @@ def _note(completions: list[Completed]) -> Json:
     ]
 
 
-def _flags(exploration: Exploration, reply: Completion, forced: bool) -> dict[str, int]:
+def _flags(exploration: Exploration, reply: Completion) -> dict[str, int]:
     return {
-        "forced_answer": forced,
         "unreadable_exploration": exploration.sufficient is None or (exploration.sufficient and not exploration.answer),
         "no_pairs": exploration.sufficient is False and not exploration.pairs,
         "cut_reply": reply.finish == "length",
-        "empty_answer": forced and not exploration.answer,
     }

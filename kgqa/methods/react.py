@@ -42,15 +42,16 @@ class ReAct:
     async def answer(self, question: Question) -> Answer:
         """Evidence: all passages observed, first observed first. Notes: the transcript and the queries.
 
-        Flags: `forced_answer` where `max_steps` were not enough, `unreadable_action` for each step without an action
-        that can be carried out (the observation says so), `repeated_search` for each that is stopped for asking what
-        was asked before, `empty_retrieval`, `cut_reply`, `empty_answer`.
+        Flags: `forced_answer` where `max_steps` were not enough, `prompted_action` for each thought that came without
+        an action, `unreadable_action` for each step without one that can be carried out even so (the observation says
+        it), `repeated_search` for each that is stopped for asking what was asked before, `empty_retrieval`,
+        `cut_reply`, `empty_answer`.
         """
         flags, found, queries = Counter[str](), dict[str, Passage](), list[str]()
         transcript, answer = "", None
         for number in range(1, self.max_steps + 1):
             transcript += f"\nThought {number}:"
-            written = await self.go_on(question, transcript, flags)
+            written = await self.step(question, transcript, number, flags)
             transcript += written
             kind, argument = read_action(written)
             if kind == "finish":
@@ -83,12 +84,22 @@ class ReAct:
             notes={"transcript": transcript.strip(), "queries": queries},
         )
 
-    async def go_on(self, question: Question, transcript: str, flags: Counter[str]) -> str:
-        """The rest of a step, up to where its observation would stand."""
+    async def step(self, question: Question, transcript: str, number: int, flags: Counter[str]) -> str:
+        """Thought and action. Of a thought alone the first line is kept and its action asked for (released code)."""
+        written = await self.go_on(question, transcript, flags)
+        if read_action(written)[0]:
+            return written
+        flags["prompted_action"] += 1
+        first_line = written.strip().partition("\n")[0]
+        thought = f" {first_line}\nAction {number}:"
+        return thought + await self.go_on(question, transcript + thought, flags, stop="\n")
+
+    async def go_on(self, question: Question, transcript: str, flags: Counter[str], stop: str = "\nObservation") -> str:
+        """What the model writes next, up to `stop`."""
         prompt = render(
             "react/step", examples=self.examples_from, question=question.text, transcript=transcript.strip()
         )
-        reply = await Generate(prompt, self.max_step_tokens, stop=("\nObservation", "\nQuestion:"))
+        reply = await Generate(prompt, self.max_step_tokens, stop=(stop, "\nQuestion:"))
         flags["cut_reply"] += reply.finish == "length"
         return f"{'' if reply.text.startswith(' ') else ' '}{reply.text.rstrip()}"
 

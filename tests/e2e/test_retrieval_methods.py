@@ -168,7 +168,7 @@ def test_a_reranker_is_asked_for_by_name(kgqa: Kgqa) -> None:
     ("method", "calls"),
     [
         ("ircot", 8 + 1),  # thoughts, and an answer
-        ("knowtrace", 5 * (1 + 2) + 1),  # iterations of an exploration and two pairs; the forced answer
+        ("knowtrace", 5 * (1 + 2) + 2),  # iterations of an exploration and two pairs; a forced thought and answer
         ("self_ask", 5 + 1),  # follow-ups; the forced answer
         ("react", 7 + 1),  # steps; the forced answer
         ("ge_reasoning", 1 + 4 + 1),  # the question's graph, its unknowns, the answer

@@ -195,9 +195,19 @@ def test_where_tracing_cannot_go_on_an_answer_is_forced(
 
 
 def test_a_forced_reply_without_an_answer_is_an_empty_answer() -> None:
-    answer = World(["?", "nothing is known"]).answer()
+    answer = World(["?", "nothing is known", ""]).answer()
     assert answer.text == ""
     assert answer.flags["empty_answer"] == 1
+
+
+def test_a_forced_thought_without_an_answer_is_asked_for_it() -> None:
+    world = World(["?", " Holm wrote it.", " Gorm College"])
+    answer = world.answer()
+    assert answer.text == "Gorm College"
+    assert answer.notes["thought"] == "Holm wrote it."
+    assert answer.flags == {"forced_answer": 1, "unreadable_exploration": 2}
+    final = [c for c in world.calls if isinstance(c, Generate)][-1]
+    assert final.prompt.prefill == "Sufficient: Yes\nThought: Holm wrote it.\nAnswer:"
 
 
 def test_more_pairs_than_allowed_are_cut_and_counted() -> None:

@@ -142,11 +142,22 @@ def test_react_alternates_thought_action_and_observation() -> None:
 
 
 def test_react_says_what_cannot_be_carried_out_and_goes_on() -> None:
-    world = World(" Hm.", " ok\nAction 2: Search[x]", " no\nAction 3: Search[x]", " Gorm]")
+    world = World(" Hm.", " look it up", " ok\nAction 2: Search[x]", " no\nAction 3: Search[x]", " Gorm]")
     answer = world.answer("react", max_steps=3)
     assert answer.text == "Gorm"
-    assert answer.flags == {"unreadable_action": 1, "repeated_search": 1, "forced_answer": 1}
+    flags = {"prompted_action": 1, "unreadable_action": 1, "repeated_search": 1, "forced_answer": 1}
+    assert answer.flags == flags
     assert world.prompts[-1].prompt.prefill.endswith("Action 4: Finish[")
+
+
+def test_react_asks_for_the_action_of_a_thought_that_came_without() -> None:
+    world = World(
+        " I need the author.\nThe author.\nThe author.", " Search[Reed Lake author]", " So.\nAction 2: Finish[x]"
+    )
+    answer = world.answer("react")
+    assert world.calls == ["step", "step", "search Reed Lake author", "step"]
+    assert world.prompts[1].prompt.prefill == "Thought 1: I need the author.\nAction 1:"
+    assert answer.flags == {"prompted_action": 1}
 
 
 def test_sg_prompt_retrieves_once_then_builds_one_graph_of_all_passages() -> None:
