@@ -48,7 +48,7 @@ class IterRetGen:
             context = passages_text(passages)
             tokens += await CountTokens(context) if context else 0
             prompt = render("iter_retgen/answer", examples=self.examples_from, passages=context, question=question.text)
-            replies.append(await Generate(prompt, self.max_tokens, stop=("\nQuestion:",)))
+            replies.append(await Generate(prompt, self.max_tokens, stop=("\nPassages:",)))
             rounds.append((query, passages))
             query = f"{replies[-1].text.strip()} {question.text}".strip()  # the generation first: Shao et al., §3.2
         text, marked = concluded(replies[-1].text)

@@ -92,6 +92,6 @@ class SelfAsk:
             question=question.text,
             transcript=transcript,
         )
-        reply = await Generate(prompt, self.max_tokens, stop=(ANSWERED.lstrip("\n"), "\nQuestion:"))
+        reply = await Generate(prompt, self.max_tokens, stop=(ANSWERED.lstrip("\n"), "\nPassages:"))
         flags["cut_reply"] += reply.finish == "length"
         return reply.text.rstrip()

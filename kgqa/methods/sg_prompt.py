@@ -45,14 +45,16 @@ class SGPrompt:
         passages = await Search(question.text, self.passages)
         context = passages_text(passages)
         extracted = await Generate(
-            render("sg_prompt/extract", examples=self.examples_from, passages=context), self.max_graph_tokens
+            render("sg_prompt/extract", examples=self.examples_from, passages=context),
+            self.max_graph_tokens,
+            stop=("\nPassages:",),
         )
         written = read_triples(extracted.text)
         graph = list(dict.fromkeys(f"<{'; '.join(triple)}>" for triple in written.triples))
         prompt = render(
             "sg_prompt/answer", examples=self.examples_from, passages=context, graph=graph, question=question.text
         )
-        reply = await Generate(prompt, self.max_tokens, stop=("\nQuestion:",))
+        reply = await Generate(prompt, self.max_tokens, stop=("\nPassages:",))
         text, marked = concluded(reply.text)
         return Answer(
             text,

@@ -18,6 +18,7 @@ from kgqa.experiment.configuration import compose
 from kgqa.methods.era_cot import SCORE
 from kgqa.methods.react import read_action
 from kgqa.methods.replies import bullets, concluded, labelled
+from kgqa.prompting import imagined
 from kgqa.types import Answer, Completion, Passage, Question
 from tests.driver import drive
 
@@ -123,6 +124,29 @@ def test_self_ask_concludes_where_it_cannot_ask_on(replies: list[str], flags: di
     assert answer.text == "Gorm"
     assert answer.flags == {"forced_answer": 1, **flags}
     assert world.prompts[-1].prompt.prefill.endswith("\nFinal answer:")
+
+
+class Endless(World):
+    """Answers every prompt so that the method goes on, as a dry run does."""
+
+    def __call__(self, call: Call[Any]) -> Any:
+        if isinstance(call, Generate):
+            self.replies.append(imagined(call.prompt.name, len(self.prompts)))
+        return super().__call__(call)
+
+
+@pytest.mark.parametrize("name", ["knowtrace", *NAMES])
+def test_a_reply_ends_where_a_small_model_would_begin_another_example(name: str) -> None:
+    world = Endless()
+    world.answer(name)
+    shown = 0
+    for call in world.prompts:
+        text = call.prompt.messages[-1].content.partition("\n\n")[2]  # behind the instruction
+        begins = text.partition(":")[0] + ":"
+        if f"\n{begins}" in text:  # once more: there are examples
+            shown += 1
+            assert any(f"\n{begins}".startswith(stop) for stop in call.stop), f"{call.prompt.name}: {call.stop}"
+    assert shown
 
 
 def test_react_alternates_thought_action_and_observation() -> None:
