@@ -32,7 +32,7 @@ def render(name: str, /, **values: object) -> Prompt:
     return Prompt(name, tuple(messages), prefill)
 
 
-def imagined(name: str, number: int) -> str:
+def imagined_reply(name: str, number: int) -> str:
     """What a dry run takes for a reply to the template `name`: one after which the method goes on.
 
     `number` is another one each time, as some methods stop when they read the same again. A template that does not say

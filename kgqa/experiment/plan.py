@@ -17,7 +17,7 @@ from kgqa.experiment.indexes import index_folder
 from kgqa.experiment.judging import judge_engines
 from kgqa.experiment.models import Engines
 from kgqa.judge.judges import Case
-from kgqa.prompting import imagined
+from kgqa.prompting import imagined_reply
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.codec import call_key, reply_from_json
 from kgqa.runtime.scheduler import Record, Scheduler
@@ -222,7 +222,7 @@ def _imagined(call: Call[Any], number: int) -> Any:
     match call:
         case Generate():
             usage = Usage(prompt_tokens=_tokens(call), output_tokens=call.max_tokens)
-            return Completion(imagined(call.prompt.name, number), usage=usage)
+            return Completion(imagined_reply(call.prompt.name, number), usage=usage)
         case Choose():
             from math import log
 

@@ -18,7 +18,7 @@ from kgqa.experiment.configuration import compose
 from kgqa.methods.era_cot import SCORE
 from kgqa.methods.react import read_action
 from kgqa.methods.replies import bullets, concluded, labelled
-from kgqa.prompting import imagined
+from kgqa.prompting import imagined_reply
 from kgqa.types import Answer, Completion, Passage, Question
 from tests.driver import drive
 
@@ -131,7 +131,7 @@ class Endless(World):
 
     def __call__(self, call: Call[Any]) -> Any:
         if isinstance(call, Generate):
-            self.replies.append(imagined(call.prompt.name, len(self.prompts)))
+            self.replies.append(imagined_reply(call.prompt.name, len(self.prompts)))
         return super().__call__(call)
 
 
