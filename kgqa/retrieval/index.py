@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kgqa import hashing
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import DataError
 from kgqa.protocols import Retriever
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, Corpus, StoredPassages, store, storing
 from kgqa.retrieval.search import PassageIndex
@@ -49,13 +49,13 @@ class IndexFolder:
         """Make the index unless it is there and whole; gives its manifest.
 
         A build that was killed goes on from the stored passages, and as far as the retriever can from its own part.
+        Where another process is building it, this one waits, and takes what that one made.
 
         Raises:
-            ConfigError: another process is building it.
             DataError: the corpus is empty or contradicts itself.
             StorageError: the disk is full or refuses.
         """
-        with self._locked():
+        with self._locked(advance):
             if self.finished():
                 try:
                     return self.manifest()
@@ -143,7 +143,7 @@ class IndexFolder:
         return self.manifest()
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self, advance: Advance) -> Iterator[None]:
         """One process at a time builds; the system lets go of the lock of a killed one."""
         with storing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -151,8 +151,9 @@ class IndexFolder:
         with opened as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigError(f"{self.path}: another kgqa process is building this index; wait for it") from error
+            except BlockingIOError:
+                advance("waiting for another kgqa process to index these", 0, None)
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _read(self, name: str) -> dict[str, Any]:

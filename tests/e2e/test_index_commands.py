@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import signal
 import time
@@ -199,13 +200,16 @@ def test_a_build_killed_on_the_way_is_never_used_and_the_same_command_ends_it(
     assert "100.0 % among 10" in checked.out
 
 
-def test_two_builds_at_once_do_not_disturb_each_other(corpus: Path, tmp_path: Path) -> None:
-    command = ["index", "build", f"dataset.corpus={corpus}"]
-    first = started(command, tmp_path)
-    wait_until(lambda: any((tmp_path / "outputs").rglob("passages.jsonl")), first)
-    second = started(command, tmp_path)
-    _, error = second.communicate(timeout=120)
-    assert second.returncode == 2
-    assert "another kgqa process is building this index" in error
-    assert first.wait(120) == 0
-    first.communicate()
+def test_a_run_waits_for_another_process_that_builds_its_index(kgqa: Kgqa, tmp_path: Path) -> None:
+    folder = kgqa("index", "build").folder
+    manifest = (folder / "manifest.json").rename(tmp_path / "manifest.json")
+    with (folder / ".lock").open("a") as lock:  # as the other process holds it until it has written the manifest
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = started(["run", "method=retrieve_only", "limit=1", *QUICK], tmp_path)
+        assert waiting.stdout is not None
+        while "waiting for another kgqa process to index these passages" not in (line := waiting.stdout.readline()):
+            assert line, waiting.communicate()
+        manifest.rename(folder / "manifest.json")
+    out, error = waiting.communicate(timeout=120)
+    assert waiting.returncode == 0, error
+    assert "reading passages" not in out  # it took the other's

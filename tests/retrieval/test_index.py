@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -270,10 +271,16 @@ def test_a_finished_index_is_not_built_again(folder: IndexFolder) -> None:
     assert stopping.asked == 1
 
 
-def test_two_processes_do_not_build_one_index(folder: IndexFolder) -> None:
-    with folder._locked(), pytest.raises(ConfigError, match="another kgqa process is building this index"):
-        folder.build(iter(PASSAGES), silent)
-    folder.build(iter(PASSAGES), silent)
+def test_a_build_waits_for_another_and_takes_its_index(folder: IndexFolder) -> None:
+    told: list[str] = []
+    with ThreadPoolExecutor() as pool:
+        with folder._locked(silent):
+            waiting = pool.submit(folder.build, iter(PASSAGES), lambda stage, *_: told.append(stage))
+            while not told:
+                time.sleep(0.01)
+            assert told == ["waiting for another kgqa process to index these"]
+            assert not folder.finished()
+        assert waiting.result()["corpus"]["count"] == len(PASSAGES)
 
 
 def test_progress_names_the_stages_and_counts_all(folder: IndexFolder) -> None:
