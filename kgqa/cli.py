@@ -117,6 +117,11 @@ def _guarded(commands: dict[str, Callable[[list[str]], int]], arguments: list[st
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except OSError as error:  # a path that the system refuses: too long, not permitted
+        if error.filename is None:
+            raise
+        print(f"kgqa: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
 
 
 def _run(arguments: list[str]) -> int:

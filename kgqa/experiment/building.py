@@ -55,6 +55,11 @@ def _value(key: str, value: Any, expected: Any) -> Any:
 
     if isinstance(value, Mapping) and "_target_" in value:
         return build(value, key)
+    if getattr(expected, "_is_protocol", False):
+        group = expected.__name__.lower()
+        raise ConfigError(f"{key}={value}: no settings of a {group}; choose a preset with {group}@{key}=NAME")
+    if dataclasses.is_dataclass(expected):
+        raise ConfigError(f"{key}={value}: has settings of its own; change one of them, {key}.KEY=VALUE")
     try:
         adapter = TypeAdapter(expected, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True))
         return adapter.validate_python(value)

@@ -36,6 +36,7 @@ from tests.e2e.processes import replies_kept, started
         ("limit", "expected key=value"),
         ("dataset.path=nowhere.jsonl", "nowhere.jsonl"),
         ("method._target_=os.system", "only classes and functions of kgqa"),
+        pytest.param("method.demonstrations_from.path=" + "x" * 5_000, "xxx: File name too long", id="a long path"),
     ],
 )
 def test_a_wrong_override_is_one_line_and_exit_code_2(kgqa: Kgqa, override: str, said: str) -> None:
