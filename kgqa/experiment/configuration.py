@@ -129,10 +129,26 @@ def _explained(error: Exception, overrides: Sequence[str]) -> ConfigError:
         inside = any(name.startswith(f"{key}.") for name in known)
         if known and key not in known and _group(key) not in groups() and not inside:
             return ConfigError(f"{override}: unknown key {key!r}; {nearest(key, known)}")
+    for override in overrides:
+        if wrong := _misread(override):
+            return ConfigError(f"{override}: {wrong}")
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    if first.startswith("LexerNoViableAlt"):  # a character that Hydra's grammar gives a meaning to
-        first = "cannot be read; put the value into quotes of its own, e.g. 'key=\"FILE#name\"'"
     return ConfigError(f"{' '.join(overrides)}: {first}")
+
+
+def _misread(override: str) -> str | None:
+    """What Hydra's grammar makes of an override where one value was meant."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    key, _, value = override.partition("=")
+    try:
+        several = OverridesParser.create().parse_override(override).is_sweep_override()
+    except HydraException:  # a character that the grammar gives a meaning to
+        return "cannot be read; put the value into quotes of its own, e.g. 'key=\"FILE#name\"'"
+    if several:
+        return f"several values: a list is {key}=[{value}], a text with commas '{key}=\"…\"', a sweep kgqa run -m"
+    return None
 
 
 def _known_keys(overrides: Sequence[str]) -> list[str]:
