@@ -54,7 +54,7 @@ class ERACoT:
         flags = Counter[str]()
         passages = await Search(question.text, self.passages)
         given = {"passages": passages_text(passages), "question": question.text}
-        entities = bullets(await self.write("era_cot/entities", given, flags))[: self.max_entities]
+        entities = bullets("-" + await self.write("era_cot/entities", given, flags))[: self.max_entities]
         explicit = await self.relations("era_cot/explicit", {**given, "entities": entities}, flags)
         stated = {**given, "entities": entities, "explicit": explicit}
         implicit = await self.relations("era_cot/implicit", stated, flags)

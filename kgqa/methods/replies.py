@@ -15,9 +15,9 @@ def labelled(label: str, text: str) -> str:
 
 
 def bullets(text: str) -> list[str]:
-    """The lines that begin with "-", without it, in order, once each; empty ones are left out."""
-    lines = (line.strip() for line in text.split("\n"))
-    return list(dict.fromkeys(line[1:].strip() for line in lines if line.startswith("-") and line[1:].strip()))
+    """The lines that begin with "-", one or several, without them, in order, once each; empty ones are left out."""
+    marked = (line.strip() for line in text.split("\n") if line.strip().startswith("-"))
+    return [item for item in dict.fromkeys(line.lstrip("-").strip() for line in marked) if item]
 
 
 def counted(**flags: bool | int) -> dict[str, int]:

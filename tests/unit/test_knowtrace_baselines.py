@@ -219,7 +219,7 @@ def test_ge_reasoning_answers_with_what_it_could_not_fill() -> None:
 
 def test_era_cot_goes_through_its_five_stages() -> None:
     world = World(
-        "- Reed Lake\n- Ada Holm\n- Gorm",
+        " Reed Lake\n- Ada Holm\n- Gorm",  # the prompt ends with the first mark
         "<Reed Lake; by; Ada Holm>",
         "<Reed Lake's author; born in; Gorm>\n<Gorm; capital of; Reed>\n<Reed Lake; by; Ada Holm>",
         " 8",
