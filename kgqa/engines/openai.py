@@ -30,7 +30,7 @@ from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, EngineDied, EngineError, KgqaError
 from kgqa.types import Json
 
-ADAPTER = 1  # raise it when equal calls get other replies than before
+ADAPTER = 2  # raise it when equal calls get other replies than before
 DEFAULT_URL = "https://api.openai.com/v1"
 URL_VARIABLE = "OPENAI_BASE_URL"
 BYTES_PER_TOKEN = 4  # of English text, where the server does not count

@@ -13,6 +13,7 @@ from kgqa.engines.chat import HARMONY_ANSWER, HARMONY_TURN, ChatTemplate
 from kgqa.engines.labels import Spelling, continuation, spell
 from kgqa.engines.openai_endpoint import Answered, Endpoint, Refused, Unknown
 from kgqa.engines.openai_requests import NO_THINKING, Abilities, Server, chat, too_long, usage
+from kgqa.engines.tokens import END_TOKENS
 from kgqa.errors import ConfigError, EngineError, PromptTooLong
 from kgqa.types import Json, Prompt
 
@@ -36,6 +37,7 @@ class Client:
     abilities: Abilities
     _greeted: bool = False
     _greeting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _ends: Mapping[str, Json] = field(default_factory=dict)  # where a reply ends, whatever generation_config forgets
     _known: dict[str, list[int]] = field(default_factory=dict)  # tokens of labels and prefills
     _opening: list[int] | None = None  # tokens that make vLLM's reply begin in the part that answers
     _spellings: dict[tuple[str, ...], Spelling] = field(default_factory=dict)
@@ -48,7 +50,7 @@ class Client:
         """
         if self.server in TOKENS_SHOWN:
             tokens = await self.prompt_tokens(call.prompt, reply=int(settings["max_tokens"]))
-            return await self.complete(COMPLETIONS, {"prompt": tokens, **settings})
+            return await self.complete(COMPLETIONS, {"prompt": tokens, **settings, **self._ends})
         text = self.plain_text(call)
         if text is None:
             answered, flags = await self.complete("/chat/completions", {**chat(call.prompt, self.server), **settings})
@@ -89,6 +91,9 @@ class Client:
         async with self._greeting:
             if not self._greeted:
                 await self._compare()
+                if self.server == "vllm":  # llama.cpp knows the usual ones by itself
+                    known = [await self.tokenize(token) for token in END_TOKENS]
+                    self._ends = {"stop_token_ids": [tokens[0] for tokens in known if len(tokens) == 1]}
                 self._greeted = True
 
     async def _compare(self) -> None:

@@ -4,7 +4,14 @@ names: the contract suite's (`test_contract.py[vllm]`), the hand computations' a
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +20,16 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test runs its tests there")
 
+from kgqa.calls import Generate
+from kgqa.engines.conversion import converted
 from kgqa.engines.labels import continuation, spell
+from kgqa.engines.openai import OpenAI
 from kgqa.engines.vllm import LISTED
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
-from kgqa.types import Choice, Completion
+from kgqa.experiment.building import build
+from kgqa.experiment.configuration import compose
+from kgqa.types import Choice, Completion, Message, Prompt
 from tests.engines.asking import COUNTS, FACTS, TOWNS, ask, choose, largest_difference, write
 from tests.engines.conftest import vllm_engine
 from tests.engines.test_exactness import by_hand
@@ -150,3 +162,54 @@ def test_what_vllm_cannot_do_is_a_config_error(small: Model, field: str, value: 
     assert isinstance(reply, ConfigError)
     assert said in str(reply)
     assert "\n" not in str(reply)
+
+
+@pytest.fixture(scope="module")
+def forgetful(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Model:
+    """The same weights with a generation_config that does not say where a reply ends, as some published ones."""
+    folder = tmp_path_factory.mktemp("weights") / "forgetful"
+    shutil.copytree(converted(model.locate()), folder)
+    for name in ("config.json", "generation_config.json"):
+        settings = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps({**settings, "eos_token_id": 0}))
+    return replace(model, name="forgetful", path=str(folder), sha256=None, packages=())
+
+
+@pytest.fixture(scope="module")
+def served(forgetful: Model) -> Iterator[str]:
+    """vLLM's own server of these weights, as scripts/serve_vllm.sh starts it; its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    flags = ("--dtype", "float32", "--enforce-eager", "--max-model-len", "2048", "--kv-cache-memory-bytes", "1G")
+    command = ["bash", str(Path(__file__).parents[2] / "scripts" / "serve_vllm.sh"), str(forgetful.locate()), *flags]
+    server = subprocess.Popen(command, env={**os.environ, "PORT": str(port), "PYTHON": sys.executable})
+    deadline = time.monotonic() + 300
+    while server.poll() is None and time.monotonic() < deadline:
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            break
+        time.sleep(0.5)
+    yield f"http://127.0.0.1:{port}/v1"
+    server.terminate()
+    server.wait(60)
+
+
+def test_its_server_gives_what_the_engine_gives(served: str, forgetful: Model, vllm: Any) -> None:
+    here = {"base_url": served, "server": "vllm", "served_model": str(forgetful.locate())}
+    client: OpenAI = build(compose(["engine=openai"])["engine"] | here, "engine", model=forgetful)
+    plain = Prompt("test/plain", (Message("user", "The capital of France is"),), form="completion")
+    calls: list[Any] = [
+        write("What is the capital of France? Answer in one word.", 40),
+        Generate(plain, 12),
+        choose("Which letter?", 5),
+        choose("Which letter?", 31, "Answer:"),
+    ]
+    theirs: list[Any] = ask(client, calls)
+    ours: list[Any] = ask(vllm, calls)
+    client.close()
+    for one, other in zip(theirs[:2], ours[:2], strict=True):
+        assert (one.text, one.finish) == (other.text, other.finish)
+    assert theirs[0].finish == "stop"  # at <|im_end|>, which its generation_config does not name
+    for one, other in zip(theirs[2:], ours[2:], strict=True):
+        assert largest_difference(one, other) < 1e-3
