@@ -13,8 +13,9 @@ export VLLM_NO_USAGE_STATS=${VLLM_NO_USAGE_STATS:-1}
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-0} # waiting threads sleep: else a busy neighbour makes a CPU many times slower
 
 # prefix caching: calls of one question begin alike; 128 log-probabilities: the labels of a choice;
-# guidance: the library that holds engine=transformers and engine=vllm to a JSON schema, too
+# guidance: the library that holds engine=transformers and engine=vllm to a JSON schema, too; details: how many tokens of
+# a prompt the prefix cache had
 exec "${PYTHON:-python3}" -m vllm.entrypoints.openai.api_server \
   --model "$model" --host 127.0.0.1 --port "${PORT:-8000}" \
   --enable-prefix-caching --max-logprobs 128 --structured-outputs-config.backend guidance \
-  --disable-uvicorn-access-log "$@"
+  --enable-prompt-tokens-details --disable-uvicorn-access-log "$@"

@@ -10,7 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, EngineDied, nearest
+from kgqa.experiment.cells import (
+    Cell,
+    CellResult,
+    Changed,
+    read_cell,
+    result_of,
+    run_cell,
+    run_cells,
+    skip_finished,
+)
 from kgqa.experiment.configuration import conf_folder
+from kgqa.experiment.models import warm
+from kgqa.experiment.sweep_budget import SweepBudget
+from kgqa.runtime.sweep_folder import SweepFolder, read_plan
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -33,6 +46,42 @@ def launcher_of(overrides: Sequence[str]) -> str:
     if name != "basic" and name not in LAUNCHERS:
         raise ConfigError(f"hydra/launcher={name}: no such launcher; {nearest(name, ['basic', *LAUNCHERS])}")
     return name
+
+
+def check_launcher(overrides: Sequence[str], budget: SweepBudget | None) -> None:
+    """Of the `hydra/…` and `hydra.…` overrides of a command those that choose and set a launcher.
+
+    Raises:
+        ConfigError: an unknown launcher, one that can keep no budget, or a key of one that was not chosen.
+    """
+    name = launcher_of(overrides)
+    if budget and name != "basic":
+        raise ConfigError(
+            f"budget={budget}: processes of hydra/launcher={name} do not see each other's cost; set engine.budget_usd"
+        )
+    for each in overrides:
+        if each.startswith("hydra.launcher.") and name == "basic":
+            raise ConfigError(
+                f"{each}: nothing reads it without hydra/launcher=joblib, submitit_local, submitit_slurm or ray"
+            )
+
+
+def run_all(
+    cells: Sequence[Cell],
+    folder: SweepFolder,
+    overrides: Sequence[str],
+    *,
+    changed: Changed | None = None,
+    budget: SweepBudget | None = None,
+) -> list[CellResult]:
+    """The cells one after the other, or as the launcher of `overrides` does, which tells nothing on the way."""
+    if launcher_of(overrides) == "basic":
+        return run_cells(cells, folder, changed=changed, budget=budget)
+    ended = skip_finished(cells, folder.path)
+    if left := [cell for cell in cells if cell.number not in ended]:
+        launch(folder.path, [cell.number for cell in left], overrides)
+        ended |= {cell.number: result_of(cell, folder.path) for cell in left}
+    return [ended[cell.number] for cell in cells]
 
 
 def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) -> None:
@@ -80,10 +129,6 @@ def _deaths() -> tuple[type[Exception], ...]:
 
 def run_launched(job: DictConfig) -> str:
     """One cell, in whatever process the launcher runs it; gives its status."""
-    from kgqa.experiment.cells import read_cell, run_cell
-    from kgqa.experiment.models import warm
-    from kgqa.runtime.sweep_folder import read_plan
-
     os.chdir(job.home)  # Ray starts its workers elsewhere
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     path = Path(job.sweep)

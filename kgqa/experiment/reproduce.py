@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.cells import Cell, CellResult, frozen_cells, run_cells
+from kgqa.experiment.cells import Cell, CellResult, frozen_cells
 from kgqa.experiment.configuration import compose, output_root
 from kgqa.experiment.executing import yaml_text
+from kgqa.experiment.launching import check_launcher, run_all
 from kgqa.experiment.overrides import override_key
 from kgqa.experiment.published import Table, load_table, table_ids
 from kgqa.experiment.sweep_budget import SweepBudget
@@ -35,6 +36,7 @@ HELP = """
   dry_run=  true: what would be asked, and what cannot run here; nothing is
   budget=   what may be paid for, e.g. 2.50usd or 500000tokens; the rest is left, the same command goes on
   name=     of the report's folder in outputs/reproduce/ID/; else a hash of its cells
+  hydra/launcher=   joblib, submitit_slurm …: several cells at once, see docs/SWEEPS.md
 Any other key is one of kgqa run and replaces what the table says, for every cell: limit=3 model=… ranker=… engine=…
 See docs/REPRODUCE.md."""
 OWN = ("only", "budget", "name", "dry_run")
@@ -47,6 +49,7 @@ class Asked:
 
     table: Table
     overrides: tuple[str, ...]  # of every cell
+    hydra: tuple[str, ...]  # of a launcher
     only: str | None
     name: str | None
     budget: SweepBudget | None
@@ -62,7 +65,8 @@ class Asked:
         table = load_table(ids[0])
         given = [each for each in arguments if each != ids[0]]
         own = {override_key(each): each.partition("=")[2] for each in given if override_key(each) in OWN}
-        overrides = tuple(each for each in given if override_key(each) not in OWN)
+        hydra = tuple(each for each in given if each.startswith(("hydra/", "hydra.")))
+        overrides = tuple(each for each in given if override_key(each) not in OWN and each not in hydra)
         for override in overrides:
             if override_key(override) == "out":
                 raise ConfigError(f"{override}: every cell has a run's folder of its own; give name= for the report's")
@@ -71,9 +75,15 @@ class Asked:
         if "name" in own and (not own["name"] or Path(own["name"]).name != own["name"] or own["name"].startswith(".")):
             raise ConfigError(f"name={own['name']}: must be a plain folder name, without slashes or a leading dot")
         budget = SweepBudget.of(own["budget"]) if "budget" in own else None
+        for each in hydra:
+            if not each.startswith(("hydra/launcher=", "hydra.launcher.")):
+                raise ConfigError(
+                    f"{each}: nothing reads it; a table names its cells itself, hydra/launcher= runs them"
+                )
+        check_launcher(hydra, budget)
         dry_run = own.get("dry_run", "false").lower() == "true"
         command = ("kgqa", "reproduce", *arguments)
-        return cls(table, overrides, own.get("only"), own.get("name"), budget, dry_run, command)
+        return cls(table, overrides, hydra, own.get("only"), own.get("name"), budget, dry_run, command)
 
 
 def reproduce(arguments: Sequence[str]) -> int:
@@ -108,7 +118,7 @@ def reproduce(arguments: Sequence[str]) -> int:
 
     with _claimed(path, {"command": list(asked.command), "axes": {}, "cells": listed}, frozen) as folder:
         with board(path, console):
-            left = run_cells(cells, folder, changed=ended, budget=asked.budget)
+            left = run_all(cells, folder, asked.hydra, changed=ended, budget=asked.budget)
         results |= {result.cell.overrides: result for result in left}
         found = _reproduction(asked, planned, results)
         written = write_reproduction(found, path)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.axes import axes, grid
-from kgqa.experiment.cells import Cell, CellResult, frozen_cells, open_sweep, result_of, run_cells, skip_finished
-from kgqa.experiment.launching import launch, launcher_of
+from kgqa.experiment.cells import Cell, CellResult, frozen_cells, open_sweep
+from kgqa.experiment.launching import check_launcher, run_all
 from kgqa.experiment.overrides import override_key
 from kgqa.experiment.sweep_budget import SweepBudget
 from kgqa.report.sweep_progress import board
@@ -92,12 +92,6 @@ def sweep(arguments: Sequence[str]) -> int:
 
 
 def run_sweep(cells: Sequence[Cell], asked: Asked, swept: Mapping[str, Json], console: Console) -> int:
-    launcher = launcher_of(asked.hydra)
-    if asked.budget and launcher != "basic":
-        raise ConfigError(
-            f"budget={asked.budget}: processes of hydra/launcher={launcher} do not see each other's cost; "
-            "set engine.budget_usd"
-        )
     with open_sweep(cells, asked.command, swept, asked.name) as folder:
         console.print(
             f"{len(cells)} cell{'s' if len(cells) != 1 else ''} in {folder.path}",
@@ -106,19 +100,8 @@ def run_sweep(cells: Sequence[Cell], asked: Asked, swept: Mapping[str, Json], co
             soft_wrap=True,
         )
         with board(folder.path, console):
-            if launcher == "basic":
-                results = run_cells(cells, folder, budget=asked.budget)
-            else:
-                results = _launched(cells, folder.path, asked.hydra)
+            results = run_all(cells, folder, asked.hydra, budget=asked.budget)
         return close_sweep(folder.path, results, console)
-
-
-def _launched(cells: Sequence[Cell], folder: Path, hydra: Sequence[str]) -> list[CellResult]:
-    ended = skip_finished(cells, folder)
-    if left := [cell for cell in cells if cell.number not in ended]:
-        launch(folder, [cell.number for cell in left], hydra)
-        ended |= {cell.number: result_of(cell, folder) for cell in left}
-    return [ended[cell.number] for cell in cells]
 
 
 def close_sweep(path: Path, results: Sequence[CellResult], console: Console) -> int:
@@ -139,14 +122,9 @@ def _refuse_unread(asked: Asked) -> None:
     if asked.metric is not None:
         raise ConfigError(f"sweep.metric={asked.metric}: only hydra/sweeper=optuna raises a score; add it")
     for each in asked.hydra:
-        key = each.partition("=")[0]
-        if key.startswith("hydra.launcher.") and launcher_of(asked.hydra) != "basic":
-            continue
-        if key not in ("hydra/launcher", "hydra/sweeper"):
-            raise ConfigError(
-                f"{each}: nothing reads it; hydra.launcher.… goes with hydra/launcher=joblib, submitit_local, "
-                "submitit_slurm or ray, hydra.sweeper.… with hydra/sweeper=optuna"
-            )
+        if each.partition("=")[0] not in ("hydra/launcher", "hydra/sweeper") and not each.startswith("hydra.launcher."):
+            raise ConfigError(f"{each}: nothing reads it; hydra.sweeper.… goes with hydra/sweeper=optuna")
+    check_launcher(asked.hydra, asked.budget)
 
 
 def _sweeper(hydra: Sequence[str]) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+
+import pytest
 
 from tests.e2e.conftest import QUICK, Kgqa
 
@@ -41,6 +44,36 @@ def test_a_second_time_asks_nothing_and_says_the_same(kgqa: Kgqa) -> None:
         key: table[key] for key in ("lines", "cells")
     }
     assert [(Path(cell["run"]) / "metrics.json").stat().st_mtime_ns for cell in table["cells"]] == written
+
+
+def test_several_cells_at_once_give_the_same_table(kgqa: Kgqa) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs kgqa[joblib]")
+    ran = kgqa(*SOME, "limit=2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    assert ran.code == 0
+    at_once = ran.json("table.json")
+    shutil.rmtree("outputs")
+    alone = kgqa(*SOME, "limit=2").json("table.json")
+    for table in (at_once, alone):
+        assert {cell["state"] for cell in table["cells"]} == {"done"}
+    assert at_once["lines"] == alone["lines"]
+    assert at_once["cells"] == alone["cells"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["hydra/launcher=joblb"], "hydra/launcher=joblb: no such launcher; did you mean joblib"),
+        (["hydra/launcher=joblib", "budget=3usd"], "do not see each other's cost"),
+        (["hydra.launcher.n_jobs=2"], "hydra.launcher.n_jobs=2: nothing reads it without hydra/launcher="),
+        (["hydra/sweeper=optuna"], "hydra/sweeper=optuna: nothing reads it; a table names its cells itself"),
+    ],
+)
+def test_a_wrong_launcher_is_one_line_and_nothing_runs(kgqa: Kgqa, given: list[str], said: str) -> None:
+    ran = kgqa(*SOME, *given)
+    assert ran.code == 2
+    assert said in ran.err
+    assert ran.err.count("\n") == 1
+    assert not Path("outputs").exists()
 
 
 def test_the_cost_counts_the_judge(kgqa: Kgqa) -> None:

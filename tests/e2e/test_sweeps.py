@@ -71,7 +71,7 @@ def test_a_run_of_other_code_is_not_finished_and_takes_its_replies_from_the_cach
 def test_a_launcher_is_not_started_for_finished_cells(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     kgqa("run", "method=golden", "limit=2", *QUICK)
     launched: list[int] = []
-    monkeypatch.setattr("kgqa.experiment.sweep.launch", lambda sweep, numbers, hydra: launched.extend(numbers))
+    monkeypatch.setattr("kgqa.experiment.launching.launch", lambda sweep, numbers, hydra: launched.extend(numbers))
     ran = kgqa(*TWO, "hydra/launcher=joblib")
     assert launched == [1]
     assert "cells: 1 skipped, 1 not run" in ran.out
@@ -84,7 +84,7 @@ def test_a_single_run_has_no_launcher(kgqa: Kgqa) -> None:
     ran = kgqa("run", "hydra/launcher=joblib", "limit=1", *QUICK)
     assert (ran.code, ran.err) == (
         2,
-        "kgqa: hydra/launcher=joblib: only kgqa run -m reads it, the launchers and sweepers of Hydra\n",
+        "kgqa: hydra/launcher=joblib: of launchers and sweepers: kgqa run -m reads it, and kgqa reproduce a launcher\n",
     )
 
 

@@ -207,9 +207,15 @@ def test_its_server_gives_what_the_engine_gives(served: str, forgetful: Model, v
     ]
     theirs: list[Any] = ask(client, calls)
     ours: list[Any] = ask(vllm, calls)
+    facts = write(f"{FACTS} Which one is last?", 3)
+    first, again = (ask(client, [facts])[0] for _ in range(2))
     client.close()
     for one, other in zip(theirs[:2], ours[:2], strict=True):
         assert (one.text, one.finish) == (other.text, other.finish)
     assert theirs[0].finish == "stop"  # at <|im_end|>, which its generation_config does not name
     for one, other in zip(theirs[2:], ours[2:], strict=True):
         assert largest_difference(one, other) < 1e-3
+    assert isinstance(first, Completion)
+    assert isinstance(again, Completion)
+    assert first.usage.cached_tokens == 0
+    assert 128 <= again.usage.cached_tokens < again.usage.prompt_tokens
