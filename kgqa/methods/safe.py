@@ -22,8 +22,9 @@ from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Question
 
-MARKER = re.compile(r"#+\s*ANSWER:[^\S\n]*(.*?)[^\S\n]*(?:\(Final Answer\).*)?$", flags=re.IGNORECASE | re.MULTILINE)
-TAG = re.compile(r"\((Attribution|Logical|Final Answer)\)\W*$", flags=re.IGNORECASE)
+KINDS = r"\((Attribution|Logical|Final Answer)\)"
+MARKER = re.compile(rf"#+\s*ANSWER:[^\S\n]*(.*?)[^\S\n]*(?:{KINDS}.*)?$", flags=re.IGNORECASE | re.MULTILINE)
+TAG = re.compile(rf"{KINDS}\W*$", flags=re.IGNORECASE)
 CITED = re.compile(r"\bPassage\s+(\d+)\b", flags=re.IGNORECASE)
 
 

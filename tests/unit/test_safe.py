@@ -164,6 +164,7 @@ def test_only_passages_that_attribution_steps_cite_are_evidence() -> None:
         (" A is B. (Attribution)", "attribution", None),
         ("So C. (logical).", "logical", None),
         ("####ANSWER: 5 May (Final Answer)", "final answer", "5 May"),
+        ("####ANSWER: 5 May. (Logical)", "final answer", "5 May."),  # small models give it another step's tag
         ("## answer: (the) Gorm", "final answer", "(the) Gorm"),
         ("####ANSWER:", "final answer", ""),
         ("I think so.", "", None),
