@@ -129,6 +129,9 @@ def _deaths() -> tuple[type[Exception], ...]:
 
 def run_launched(job: DictConfig) -> str:
     """One cell, in whatever process the launcher runs it; gives its status."""
+    from hydra.core.global_hydra import GlobalHydra
+
+    GlobalHydra.instance().clear()  # what the launcher left there refuses to compose the preset of a role
     os.chdir(job.home)  # Ray starts its workers elsewhere
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     path = Path(job.sweep)

@@ -80,6 +80,13 @@ def test_a_launcher_is_not_started_for_finished_cells(kgqa: Kgqa, monkeypatch: p
     assert launched == [1]
 
 
+def test_a_launched_cell_can_give_a_role_a_model_of_its_own(kgqa: Kgqa) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs kgqa[joblib]")
+    ran = kgqa(*TWO, "roles.reader=smollm2_135m", "hydra/launcher=joblib")
+    assert ran.code == 0, ran.err
+    assert "cells: 2 done" in ran.out
+
+
 def test_a_single_run_has_no_launcher(kgqa: Kgqa) -> None:
     ran = kgqa("run", "hydra/launcher=joblib", "limit=1", *QUICK)
     assert (ran.code, ran.err) == (
