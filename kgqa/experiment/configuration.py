@@ -45,9 +45,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Any]:
         check_form(override)
         _check_choice(override)
         if override.startswith(("hydra/", "hydra.")):
-            raise ConfigError(
-                f"{override}: of launchers and sweepers: kgqa run -m reads it, and kgqa reproduce a launcher"
-            )
+            raise ConfigError(f"{override}: only kgqa run -m and kgqa reproduce, which make several runs, read it")
     try:
         with initialize_config_dir(str(conf_folder().resolve()), version_base="1.3"):
             composed = hydra_compose("config", overrides=[_spelt(o) for o in overrides], return_hydra_config=True)

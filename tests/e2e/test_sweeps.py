@@ -91,7 +91,7 @@ def test_a_single_run_has_no_launcher(kgqa: Kgqa) -> None:
     ran = kgqa("run", "hydra/launcher=joblib", "limit=1", *QUICK)
     assert (ran.code, ran.err) == (
         2,
-        "kgqa: hydra/launcher=joblib: of launchers and sweepers: kgqa run -m reads it, and kgqa reproduce a launcher\n",
+        "kgqa: hydra/launcher=joblib: only kgqa run -m and kgqa reproduce, which make several runs, read it\n",
     )
 
 

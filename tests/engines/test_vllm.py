@@ -166,12 +166,14 @@ def test_what_vllm_cannot_do_is_a_config_error(small: Model, field: str, value: 
 
 @pytest.fixture(scope="module")
 def forgetful(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Model:
-    """The same weights with a generation_config that does not say where a reply ends, as some published ones."""
+    """The same weights, whose files do not say that <|im_end|> ends a reply, as some published ones."""
     folder = tmp_path_factory.mktemp("weights") / "forgetful"
     shutil.copytree(converted(model.locate()), folder)
     for name in ("config.json", "generation_config.json"):
         settings = json.loads((folder / name).read_text())
         (folder / name).write_text(json.dumps({**settings, "eos_token_id": 0}))
+    file = folder / "tokenizer_config.json"  # vLLM's server ends a reply at this one, too
+    file.write_text(json.dumps({**json.loads(file.read_text()), "eos_token": "<|endoftext|>"}))
     return replace(model, name="forgetful", path=str(folder), sha256=None, packages=())
 
 
@@ -212,7 +214,7 @@ def test_its_server_gives_what_the_engine_gives(served: str, forgetful: Model, v
     client.close()
     for one, other in zip(theirs[:2], ours[:2], strict=True):
         assert (one.text, one.finish) == (other.text, other.finish)
-    assert theirs[0].finish == "stop"  # at <|im_end|>, which its generation_config does not name
+    assert theirs[0].finish == "stop"  # at <|im_end|>, which its files do not name
     for one, other in zip(theirs[2:], ours[2:], strict=True):
         assert largest_difference(one, other) < 1e-3
     assert isinstance(first, Completion)
