@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -19,6 +18,7 @@ from kgqa.datasets.unpacking import unpack, unpack_abstracts
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.building import build
 from kgqa.experiment.configuration import compose, conf_folder, groups
+from kgqa.report.progress import SignOfLife
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 USAGE = "kgqa data prepare dataset=NAME [from=hub|FOLDER] [to=FOLDER]; kgqa data list shows the names"
 FROM_HUB = "hub"
 SHOWN_EVERY = 1000  # records; drawing each of five million would take longer than reading them
-SIGN_OF_LIFE = 60  # seconds between two lines where there is no terminal
 KEYS = ("dataset", "from", "to")
 
 T = TypeVar("T")
@@ -206,15 +205,11 @@ def _steps(console: Console, what: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def _shown(progress: Progress, console: Console, title: str) -> Iterator[Advance]:
-    task = progress.add_task(title, total=None)
-    spoken = time.monotonic()
+    task, sign = progress.add_task(title, total=None), SignOfLife(console)
 
     def show(done: int, total: int | None) -> None:
-        nonlocal spoken
         progress.update(task, completed=done, total=total)
-        if not console.is_terminal and time.monotonic() - spoken > SIGN_OF_LIFE:
-            spoken = time.monotonic()
-            _say(console, f"{title}: {done:,}" + (f" of {total:,}" if total else ""))
+        sign(lambda: f"{title}: {done:,}" + (f" of {total:,}" if total else ""))
 
     with progress if console.is_terminal else nullcontext():
         yield show

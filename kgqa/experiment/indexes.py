@@ -17,6 +17,7 @@ from kgqa.calls import Search
 from kgqa.errors import ConfigError
 from kgqa.experiment.configuration import output_root
 from kgqa.protocols import Index
+from kgqa.report.progress import SignOfLife
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.index import Advance, IndexFolder
 from kgqa.retrieval.passages import text_key
@@ -142,12 +143,13 @@ def _described(manifest: Mapping[str, Any]) -> str:
 
 @contextmanager
 def passage_progress(console: Console) -> Iterator[Advance]:
-    """A bar for each stage in a terminal; elsewhere a line when a stage begins."""
+    """A bar for each stage in a terminal; elsewhere a line when a stage begins, and one a minute."""
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(20), TextColumn("{task.completed:,.0f} passages"))
     progress = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
     tasks: dict[str, TaskID] = {}
+    sign = SignOfLife(console)
 
     def advance(stage: str, count: int, total: int | None) -> None:
         if stage not in tasks:
@@ -155,6 +157,7 @@ def passage_progress(console: Console) -> Iterator[Advance]:
             if not console.is_terminal:
                 console.print(f"{stage} passages" if total is None else f"{stage} {total:,} passages", highlight=False)
         progress.update(tasks[stage], advance=count)
+        sign(lambda: f"{stage}: {progress.tasks[tasks[stage]].completed:,.0f}" + (f" of {total:,}" if total else ""))
 
     with progress if console.is_terminal else nullcontext():
         yield advance

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,14 +15,30 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
+SIGN_OF_LIFE = 60  # seconds between two lines where there is no terminal
+
+
+class SignOfLife:
+    """One line a minute of long work where there is no terminal, so that a log shows how far it is."""
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._spoken = console, time.monotonic()
+
+    def __call__(self, line: Callable[[], str]) -> None:
+        now = time.monotonic()
+        if not self._console.is_terminal and now - self._spoken > SIGN_OF_LIFE:
+            self._spoken = now
+            self._console.print(line(), markup=False, highlight=False, soft_wrap=True)
+
+
 class Stage:
     """Progress of one stage: programs finished, calls and tokens per second, cache hits."""
 
     def __init__(self, title: str, count: int, progress: Progress | None, console: Console) -> None:
         self.ledger = Ledger()
-        self._title, self._count, self._progress, self._console = title, count, progress, console
+        self._title, self._count, self._progress = title, count, progress
         self._finished = self._failed = 0
-        self._started = self._spoken = time.monotonic()
+        self._started, self._sign = time.monotonic(), SignOfLife(console)
         self._task: TaskID | None = progress.add_task(title, total=count, detail="") if progress else None
 
     def record(self, record: Record) -> None:
@@ -48,11 +64,7 @@ class Stage:
     def _show(self, advance: int = 0) -> None:
         if self._progress and self._task is not None:
             self._progress.update(self._task, advance=advance, detail=self.detail())
-        elif time.monotonic() - self._spoken > 60:  # without a terminal: a sign of life a minute
-            self._spoken = time.monotonic()
-            self._console.print(
-                f"{self._title}: {self._finished}/{self._count} · {self.detail()}", highlight=False, soft_wrap=True
-            )
+        self._sign(lambda: f"{self._title}: {self._finished}/{self._count} · {self.detail()}")
 
 
 @contextmanager
