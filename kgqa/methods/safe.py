@@ -98,13 +98,14 @@ class Safe:
         flags["empty_answer"] += not answer
         cited = [passages[n].id for attempt in accepted for n in _cited(attempt.step, len(passages))]
         flags["no_passage_cited"] += not cited
+        kept = set(map(id, accepted))  # a try written again word by word is equal to the first
         return Answer(
             answer,
             tuple(dict.fromkeys(cited)),
             context_tokens=await CountTokens(given["passages"]) if passages else 0,
             flags=counted(**flags),
             figures=self.figures(attempts),
-            notes={"attempts": [_note(attempt, attempt in accepted) for attempt in attempts]},
+            notes={"attempts": [_note(attempt, id(attempt) in kept) for attempt in attempts]},
         )
 
     def chosen(self, question: Question) -> list[Passage]:

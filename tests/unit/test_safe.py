@@ -114,6 +114,7 @@ def test_a_step_that_stays_wrong_is_kept_after_the_last_retry_and_flagged() -> N
     answer = world.answer(max_retries=1)
     assert world.stages == ["step", "judge"] * 3
     assert answer.flags == {"unresolved_step": 1}
+    assert [attempt["accepted"] for attempt in answer.notes["attempts"]] == [False, True, True]  # the tries are equal
 
 
 def test_at_the_bound_an_answer_is_forced() -> None:
