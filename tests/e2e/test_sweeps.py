@@ -160,6 +160,23 @@ def test_a_failed_cell_stops_no_other_and_is_named(kgqa: Kgqa) -> None:
     assert [result(ran.folder, number)["status"] for number in range(2)] == ["failed", "done"]
 
 
+def test_a_defect_in_one_cell_stops_no_other_and_is_in_its_log(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kgqa.experiment.executing import execute
+
+    def stumbles(session: Any) -> Any:
+        if session.name("method") == "golden":
+            raise KeyError("a defect")
+        return execute(session)
+
+    monkeypatch.setattr("kgqa.experiment.cells.execute", stumbles)
+    ran = kgqa(*TWO)
+    assert ran.code == 2
+    assert [result(ran.folder, number)["status"] for number in range(2)] == ["failed", "done"]
+    assert "cell 0 failed: method=golden: KeyError: 'a defect'; its traceback is in" in ran.out
+    assert "Traceback" not in ran.out + ran.err
+    assert "in stumbles" in (ran.folder / "cells/000.log").read_text()
+
+
 def test_a_cell_in_which_too_many_questions_fail_has_failed(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     from kgqa.errors import EngineError
 
