@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kgqa.errors import ConfigError, EngineDied, nearest
+from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
 from kgqa.experiment.cells import (
     Cell,
     CellResult,
@@ -23,7 +25,7 @@ from kgqa.experiment.cells import (
 from kgqa.experiment.configuration import conf_folder
 from kgqa.experiment.models import warm
 from kgqa.experiment.sweep_budget import SweepBudget
-from kgqa.runtime.sweep_folder import SweepFolder, read_plan
+from kgqa.runtime.sweep_folder import SweepFolder, read_plan, read_result
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -34,6 +36,7 @@ LAUNCHERS = {
     "submitit_slurm": "kgqa[submitit]",
     "ray": "kgqa[ray-launcher]",
 }
+LOOK = 2.0  # seconds between two looks for cells that ended
 _JOB = "kgqa_cell"
 # Hydra's own folders and log files stay away: a cell has a run's folder and a log already
 _QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none", "hydra.sweep.subdir=.")
@@ -74,14 +77,45 @@ def run_all(
     changed: Changed | None = None,
     budget: SweepBudget | None = None,
 ) -> list[CellResult]:
-    """The cells one after the other, or as the launcher of `overrides` does, which tells nothing on the way."""
+    """The cells one after the other, or as the launcher of `overrides` does; `changed` is then told of ends alone, from
+    another thread."""
     if launcher_of(overrides) == "basic":
         return run_cells(cells, folder, changed=changed, budget=budget)
     ended = skip_finished(cells, folder.path)
     if left := [cell for cell in cells if cell.number not in ended]:
-        launch(folder.path, [cell.number for cell in left], overrides)
+        with _watched(left, folder.path, changed) if changed else nullcontext():
+            launch(folder.path, [cell.number for cell in left], overrides)
         ended |= {cell.number: result_of(cell, folder.path) for cell in left}
     return [ended[cell.number] for cell in cells]
+
+
+@contextmanager
+def _watched(cells: Sequence[Cell], sweep: Path, changed: Changed) -> Iterator[None]:
+    """Tell of each cell once its process has written how it ended."""
+    over = threading.Event()
+
+    def watch() -> None:
+        waiting = list(cells)
+        while waiting and not over.wait(LOOK):
+            for cell in [cell for cell in waiting if _has_ended(sweep, cell.number)]:
+                waiting.remove(cell)
+                try:
+                    changed(cell, result_of(cell, sweep))
+                except KgqaError:
+                    return  # a full disk, say: the command meets it again at its end
+
+    watcher = threading.Thread(target=watch, name="cells", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _has_ended(sweep: Path, number: int) -> bool:
+    result = read_result(sweep, number)
+    return result is not None and result["status"] != "running"
 
 
 def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from kgqa.experiment.cells import read_cell, run_cell
+from kgqa.runtime.sweep_folder import read_plan
 from tests.e2e.conftest import QUICK, Kgqa
 
 SOME = ("reproduce", "trace/table1", "dataset=demo", "only=w/o documents,TRACE-Triple,HotPotQA", *QUICK)
@@ -57,6 +61,28 @@ def test_several_cells_at_once_give_the_same_table(kgqa: Kgqa) -> None:
         assert {cell["state"] for cell in table["cells"]} == {"done"}
     assert at_once["lines"] == alone["lines"]
     assert at_once["cells"] == alone["cells"]
+
+
+def test_the_report_grows_while_a_launcher_runs(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    grown = []
+
+    def one_by_one(sweep: Path, numbers: Sequence[int], hydra: object) -> None:
+        for number in numbers:
+            run_cell(read_cell(sweep, read_plan(sweep)["cells"][number]), sweep)
+            until = time.monotonic() + 60
+            while done(sweep) <= number and time.monotonic() < until:
+                time.sleep(0.05)
+            grown.append(done(sweep))
+
+    def done(sweep: Path) -> int:
+        file = sweep / "table.json"
+        cells = json.loads(file.read_text(encoding="utf-8"))["cells"] if file.exists() else []
+        return sum(cell["state"] == "done" for cell in cells)
+
+    monkeypatch.setattr("kgqa.experiment.launching.LOOK", 0.1)
+    monkeypatch.setattr("kgqa.experiment.launching.launch", one_by_one)
+    assert kgqa(*SOME, "limit=2", "hydra/launcher=joblib").code == 0
+    assert grown == [1, 2]
 
 
 @pytest.mark.parametrize(
