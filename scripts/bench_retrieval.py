@@ -253,15 +253,14 @@ def measure(name: str, step: str, folder: Path, source: Path) -> dict[str, Any]:
     slow, queries = name == "SQLite FTS5", asked["questions"]
     cold = _timed(lambda: peer.open(folder))[0] + _timed(lambda: peer.search(queries[:1]))[0]
     peer.search(queries[1:20])  # compiles what is to be compiled, and touches pages
-    few = queries[: 20 if slow else 300]
-    single, single_cpu = _timed(lambda: [peer.search([query]) for query in few])
-    batches = {}
+    found: dict[str, Any] = {"cold": cold}
     for kind, texts in asked.items():
-        batch = texts[: 50 if slow else QUERIES]
+        few, batch = texts[: 20 if slow else 300], texts[: 50 if slow else QUERIES]
+        single = _timed(lambda: [peer.search([query]) for query in few])  # noqa: B023
+        found[f"single {kind}"] = [1000 * seconds / len(few) for seconds in single]
         peer.search(batch)
-        batches[kind] = len(batch) / min(_timed(lambda: peer.search(batch))[0] for _ in range(1 if slow else 3))  # noqa: B023
-    per_query = {"single": single / len(few), "single_cpu": single_cpu / len(few)}
-    return {"cold": cold, **per_query, **batches, "found": peer.search(queries[: 20 if slow else 300])}
+        found[kind] = len(batch) / min(_timed(lambda: peer.search(batch))[0] for _ in range(1 if slow else 3))  # noqa: B023
+    return {**found, "found": peer.search(queries[: 20 if slow else 300])}
 
 
 def _timed(act: Callable[[], object]) -> tuple[float, float]:
@@ -300,8 +299,8 @@ def compare(count: int, only: Sequence[str], folder: Path) -> Iterator[tuple[str
 
 
 COLUMNS = (
-    "engine", "build s (CPU)", "peak MiB", "size MB", "cold query s", "single ms (CPU)", "batch questions/s",
-    "batch known items/s", "shared",
+    "engine", "build s (CPU)", "peak MiB", "size MB", "cold query s", "question ms (CPU)", "known item ms (CPU)",
+    "batch questions/s", "batch known items/s", "shared",
 )  # fmt: skip
 
 
@@ -313,7 +312,7 @@ def rows(count: int, only: Sequence[str], folder: Path) -> Iterator[tuple[str, .
             f"{figures['peak_mib']:,.0f}",
             f"{figures['size']:,.0f}",
             f"{figures['cold']:.3f}",
-            f"{1000 * figures['single']:.2f} ({1000 * figures['single_cpu']:.2f})",
+            *("{:.2f} ({:.2f})".format(*figures[f"single {kind}"]) for kind in ("questions", "known")),
             f"{figures['questions']:,.0f}",
             f"{figures['known']:,.0f}",
             f"{100 * figures['shared']:.1f} %",
