@@ -163,12 +163,11 @@ class Safe:
         return verdict.error_type != CORRECT
 
     async def conclude(self, given: Mapping[str, str], accepted: list[Attempt], flags: Counter[str]) -> str:
-        """Figure 13: the final answer from the steps so far."""
-        reply = await Generate(
-            render("safe/conclude", **given, steps=_lines(accepted)), self.max_answer_tokens, stop=("\n",)
-        )
-        flags["cut_reply"] += reply.finish == "length"
-        return TAG.sub("", reply.text.strip()).strip()
+        """Figure 13: the final answer from the steps so far, the first line that says something."""
+        reply = await Generate(render("safe/conclude", **given, steps=_lines(accepted)), self.max_answer_tokens)
+        line, _, further = reply.text.strip().partition("\n")
+        flags["cut_reply"] += reply.finish == "length" and not further
+        return TAG.sub("", line.strip()).strip()
 
     def figures(self, attempts: list[Attempt]) -> dict[str, float]:
         steps = {attempt.number for attempt in attempts}

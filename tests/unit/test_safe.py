@@ -117,10 +117,12 @@ def test_a_step_that_stays_wrong_is_kept_after_the_last_retry_and_flagged() -> N
     assert [attempt["accepted"] for attempt in answer.notes["attempts"]] == [False, True, True]  # the tries are equal
 
 
-def test_at_the_bound_an_answer_is_forced() -> None:
-    world = World(AUTHOR, RIGHT, BORN, RIGHT, " Gorm (Final Answer)")
+@pytest.mark.parametrize("written", [" Gorm (Final Answer)", "\nGorm\n\nStep 3: According to"])
+def test_at_the_bound_an_answer_is_forced(written: str) -> None:
+    world = World(AUTHOR, RIGHT, BORN, RIGHT, written)
     answer = world.answer(max_steps=2)
     assert world.stages == ["step", "judge", "step", "judge", "conclude"]
+    assert world.calls[-1].stop == ()  # a small model begins its answer on a line of its own
     assert answer.text == "Gorm"
     assert answer.flags == {"forced_answer": 1}
 
