@@ -54,7 +54,7 @@ class ERACoT:
         flags = Counter[str]()
         passages = await Search(question.text, self.passages)
         given = {"passages": passages_text(passages), "question": question.text}
-        entities = bullets("-" + await self.write("era_cot/entities", given, flags))[: self.max_entities]
+        entities = bullets(await self.write("era_cot/entities", given, flags))[: self.max_entities]
         explicit = await self.relations("era_cot/explicit", {**given, "entities": entities}, flags)
         stated = {**given, "entities": entities, "explicit": explicit}
         implicit = await self.relations("era_cot/implicit", stated, flags)
@@ -77,9 +77,11 @@ class ERACoT:
 
     async def write(self, template: str, values: Mapping[str, object], flags: Counter[str]) -> str:
         limit = self.max_tokens if template == "era_cot/answer" else self.max_list_tokens
-        reply = await Generate(render(template, examples=self.examples_from, **values), limit, stop=("\nPassages:",))
+        prompt = render(template, examples=self.examples_from, **values)
+        reply = await Generate(prompt, limit, stop=("\nPassages:",))
         flags["cut_reply"] += reply.finish == "length"
-        return reply.text
+        mark, text = prompt.prefill.partition("\n")[2], reply.text.strip()  # a list's first mark was written for it
+        return text if not text or text.startswith(mark) else mark + text
 
     async def relations(self, template: str, values: Mapping[str, object], flags: Counter[str]) -> list[str]:
         """Relations as `<head; relation; tail>`, once each."""

@@ -219,8 +219,8 @@ def test_ge_reasoning_answers_with_what_it_could_not_fill() -> None:
 
 def test_era_cot_goes_through_its_five_stages() -> None:
     world = World(
-        " Reed Lake\n- Ada Holm\n- Gorm",  # the prompt ends with the first mark
-        "<Reed Lake; by; Ada Holm>",
+        " Reed Lake\n- Ada Holm\n- Gorm",  # the prompt ends with the first mark, here
+        "Reed Lake; by; Ada Holm>\n<Gorm; twinned with; Reed>",  # and here
         "<Reed Lake's author; born in; Gorm>\n<Gorm; capital of; Reed>\n<Reed Lake; by; Ada Holm>",
         " 8",
         " 2",
@@ -231,7 +231,7 @@ def test_era_cot_goes_through_its_five_stages() -> None:
     final = world.prompts[-1].prompt.messages[0].content
     assert "<Reed Lake's author; born in; Gorm>" in final
     assert "capital of" not in final  # scored below the threshold
-    assert answer.figures == {"entities": 3, "explicit": 1, "implicit": 1}
+    assert answer.figures == {"entities": 3, "explicit": 2, "implicit": 1}
     assert answer.text == "Gorm"
 
 
