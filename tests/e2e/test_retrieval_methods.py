@@ -173,6 +173,7 @@ def test_a_reranker_is_asked_for_by_name(kgqa: Kgqa) -> None:
         ("react", 7 + 1),  # steps; the forced answer
         ("ge_reasoning", 1 + 4 + 1),  # the question's graph, its unknowns, the answer
         ("era_cot", 3 + 3 + 1),  # three lists, the scores of three relations, the answer
+        ("safe", 10 * (1 + 3) * 2 + 1),  # every try of every step with its verdict, the forced answer
     ],
 )
 def test_a_dry_run_counts_as_if_nothing_ended_a_method_early(kgqa: Kgqa, method: str, calls: int) -> None:
