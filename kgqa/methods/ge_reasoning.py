@@ -31,6 +31,7 @@ class Filling:
 
     graph: list[Masked]
     known: dict[str, str] = field(default_factory=dict)  # unknown → what fills it
+    asked: set[Masked] = field(default_factory=set)  # as they were filled then
     found: dict[str, Passage] = field(default_factory=dict)
     flags: Counter[str] = field(default_factory=Counter)
 
@@ -39,12 +40,14 @@ class Filling:
         return head, relation, tail
 
     def open(self) -> list[Masked]:
-        """Triples with exactly one unknown left, filled as far as they are, one for each unknown."""
+        """Triples with exactly one unknown left, filled as far as they are, one for each unknown; none is asked twice,
+        so where the first does not tell, the next that holds the unknown has its turn."""
         by_unknown: dict[str, Masked] = {}
         for triple in map(self.filled, self.graph):
             left = {unknown for part in triple for unknown in UNKNOWN.findall(part)}
-            if len(left) == 1:
+            if len(left) == 1 and triple not in self.asked:
                 by_unknown.setdefault(left.pop(), triple)
+        self.asked.update(by_unknown.values())
         return list(by_unknown.values())
 
 
@@ -80,10 +83,8 @@ class GEReasoning:
                 break
             fills = await gather(*(self.fill(triple, filling.flags) for triple in masked))
             filling.found |= {passage.id: passage for _, passages in fills for passage in passages}
-            fresh = {unknown_of(triple): value for triple, (value, _) in zip(masked, fills, strict=True) if value}
-            if not fresh:
-                break
-            filling.known |= fresh
+            told = zip(map(unknown_of, masked), fills, strict=True)
+            filling.known |= {unknown: value for unknown, (value, _) in told if value}
         filled = [filling.filled(triple) for triple in filling.graph]
         filling.flags["unfilled"] += sum(bool(UNKNOWN.search(" ".join(triple))) for triple in filled)
         prompt = render("ge_reasoning/answer", examples=self.graphs_from, question=question.text, graph=filled)

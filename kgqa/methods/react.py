@@ -73,7 +73,8 @@ class ReAct:
         if answer is None:
             flags["forced_answer"] += 1
             transcript += f"\nThought {self.max_steps + 1}: I have to answer now.\nAction {self.max_steps + 1}: Finish["
-            answer = (await self.go_on(question, transcript, flags)).partition("]")[0].partition("\n")[0].strip()
+            written = await self.go_on(question, transcript, flags)
+            answer = re.split(r"[\]\n]", written.strip())[0].strip()
         flags["empty_answer"] += not answer
         return Answer(
             answer,

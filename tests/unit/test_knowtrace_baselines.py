@@ -166,7 +166,7 @@ def test_react_alternates_thought_action_and_observation() -> None:
 
 
 def test_react_says_what_cannot_be_carried_out_and_goes_on() -> None:
-    world = World(" Hm.", " look it up", " ok\nAction 2: Search[x]", " no\nAction 3: Search[x]", " Gorm]")
+    world = World(" Hm.", " look it up", " ok\nAction 2: Search[x]", " no\nAction 3: Search[x]", "\nGorm]")
     answer = world.answer("react", max_steps=3)
     assert answer.text == "Gorm"
     flags = {"prompted_action": 1, "unreadable_action": 1, "repeated_search": 1, "forced_answer": 1}
@@ -209,6 +209,14 @@ def test_ge_reasoning_fills_independent_triples_side_by_side() -> None:
     world = World("<Reed Lake; author; ?1>\n<Ada Holm; born in; ?2>", "Ada Holm", "Gorm", "\nAnswer: Gorm")
     drive(method("ge_reasoning").answer(QUESTION), world, widths)
     assert widths == [2]
+
+
+def test_ge_reasoning_asks_the_next_triple_where_the_first_does_not_tell() -> None:
+    world = World("<?1; wrote; Reed Lake>\n<?1; born in; Gorm>", "unknown", "Ada Holm", "\nAnswer: Gorm")
+    answer = world.answer("ge_reasoning")
+    assert world.calls == ["parse", "search wrote Reed Lake", "fill", "search born in Gorm", "fill", "answer"]
+    assert answer.notes["filled_graph"] == [("Ada Holm", "wrote", "Reed Lake"), ("Ada Holm", "born in", "Gorm")]
+    assert not answer.flags
 
 
 def test_ge_reasoning_answers_with_what_it_could_not_fill() -> None:
