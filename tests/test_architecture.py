@@ -111,14 +111,14 @@ def test_methods_hold_no_prompt_text() -> None:
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def test_broad_excepts_stand_in_two_places() -> None:
+def test_broad_excepts_stand_in_three_places() -> None:
     broad = [
         f"{module.parent.name}/{module.name}"
         for module in MODULES
         for line in module.read_text(encoding="utf-8").splitlines()
         if re.search(r"except( Exception| BaseException)?( as \w+)?:", line)
     ]
-    assert sorted(broad) == ["runtime/scheduler.py", "runtime/services.py"]
+    assert sorted(broad) == ["experiment/cells.py", "runtime/scheduler.py", "runtime/services.py"]
 
 
 def test_answers_are_normalised_in_one_place() -> None:

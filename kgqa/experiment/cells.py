@@ -190,6 +190,8 @@ def run_cell(cell: Cell, sweep: Path, allowance: SweepBudget | None = None) -> C
         status, error = "failed", _line(failure)
     except Exception as failure:  # noqa: BLE001 - a defect, ours or of code that was added, stops no other cell
         log = cell_file(sweep, cell.number, "log")
+        with _log(log) as console:
+            traceback.print_exc(file=console.file)
         status, error = "failed", f"{type(failure).__name__}: {_line(failure)}; its traceback is in {log}"
     paid = begun.spent() if begun else NOTHING
     result = CellResult(cell, status, run, metrics, round(time.monotonic() - started, 1), error, paid)
@@ -276,17 +278,10 @@ def _line(error: Exception) -> str:
 
 @contextmanager
 def _log(file: Path) -> Iterator[Console]:
-    """What a cell says goes to its log, as does the traceback of what nobody foresaw: beside other cells it would be
-    noise."""
+    """What a cell says goes to its log: beside other cells it would be noise."""
     from rich.console import Console
 
     with storing(file):
         log = file.open("a", encoding="utf-8", errors="backslashreplace")
     with log:
-        try:
-            yield Console(file=log, width=120)
-        except KgqaError:
-            raise
-        except Exception:
-            traceback.print_exc(file=log)
-            raise
+        yield Console(file=log, width=120)
