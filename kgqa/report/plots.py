@@ -93,7 +93,7 @@ def _scale(values: Sequence[float], start: float, end: float) -> _Scale:
         return _Scale(0.0, 1.0, start, end)
     low, high = min(values), max(values)
     if low == high:
-        low, high = low - 1, high + 1
+        low, high = low - 1 if low < 0 else max(0.0, low - 1), high + 1  # a share of 0 has no room below it
     marks = ticks(low, high)
     return _Scale(marks[0], marks[-1], start, end)
 

@@ -398,3 +398,11 @@ def test_a_table_whose_cells_ask_a_model_names_model_questions_and_prompts_as_se
 
 def _asks(override: str) -> bool:
     return override.startswith("method=") and override != "method=retrieve_only"
+
+
+def test_an_axis_of_equal_values_shows_no_negative_share() -> None:
+    drawn = svg(Plot("EM", "K", "EM", [Series("ours", [Point(5, 0.0), Point(10, 0.0)], 0)]))
+    space = "{http://www.w3.org/2000/svg}"
+    texts = {text.text for text in ElementTree.fromstring(drawn).iter(f"{space}text")}
+    assert {"0", "1"} < texts
+    assert not [text for text in texts if text and text.startswith("-")]
