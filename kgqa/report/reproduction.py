@@ -116,7 +116,7 @@ def _compared(found: Reproduction) -> Iterator[Section]:
             for line in lines
             if line.published or line.ours
         ]
-        yield Section(name, ((found.axis or "at") if by_row else "system", "metric", *_COMPARED), rows)
+        yield Section(name, ((found.axis or "column") if by_row else "system", "metric", *_COMPARED), rows)
 
 
 def _line_texts(line: Line) -> tuple[str, str, str, str, str]:
