@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from kgqa.calls import CountTokens, Generate
+from kgqa.methods.replies import first_line
 from kgqa.prompting import render
 from kgqa.types import Answer, Passage, Question
 
@@ -41,10 +42,10 @@ async def read(
         PromptTooLong: nothing is cut, as the paper does not say that it cuts; this becomes the question's error.
     """
     reply = await Generate(render(template, question=question.text, context=context), max_tokens)
-    text, _, further = reply.text.strip().partition("\n")
-    flags = {"empty_answer": not text, "truncated_answer": reply.finish == "length" and not further}
+    text, cut = first_line(reply)
+    flags = {"empty_answer": not text, "truncated_answer": cut}
     return Answer(
-        text.strip(),
+        text,
         evidence,
         context_tokens=await CountTokens(context) if context else 0,
         flags={flag: 1 for flag, is_set in flags.items() if is_set},

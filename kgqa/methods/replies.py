@@ -1,4 +1,4 @@
-"""Reading what a model wrote under labels such as "Answer:". Any string is accepted and nothing is made up."""
+"""Reading what a model wrote, such as an answer under its label. Any string is accepted and nothing is made up."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ def counted(**flags: bool | int) -> dict[str, int]:
 def cut(replies: Iterable[Completion]) -> int:
     """How many replies ended at their token limit."""
     return sum(reply.finish == "length" for reply in replies)
+
+
+def first_line(reply: Completion) -> tuple[str, bool]:
+    """The first line that says something, without blanks around it, and whether the reply was cut within it."""
+    line, _, further = reply.text.strip().partition("\n")
+    return line.strip(), reply.finish == "length" and not further
 
 
 def concluded(text: str) -> tuple[str, bool]:

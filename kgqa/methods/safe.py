@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 from kgqa.calls import CountTokens, Generate
 from kgqa.errors import ConfigError
 from kgqa.methods.reader import passages_text
-from kgqa.methods.replies import counted
+from kgqa.methods.replies import counted, first_line
 from kgqa.methods.safe_verdict import CORRECT, ERRORS, SCHEMA, Verdict, read_verdict
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -37,9 +37,12 @@ class Step:
     answer: str | None  # None: the step does not answer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Attempt:
-    """A step at its place and what the evaluator said of it; None: nobody was asked."""
+    """A step at its place and what the evaluator said of it; None: nobody was asked.
+
+    Two are never equal, since a step may be written again word by word.
+    """
 
     number: int  # from 1
     step: Step
@@ -98,14 +101,13 @@ class Safe:
         flags["empty_answer"] += not answer
         cited = [passages[n].id for attempt in accepted for n in _cited(attempt.step, len(passages))]
         flags["no_passage_cited"] += not cited
-        kept = set(map(id, accepted))  # a try written again word by word is equal to the first
         return Answer(
             answer,
             tuple(dict.fromkeys(cited)),
             context_tokens=await CountTokens(given["passages"]) if passages else 0,
             flags=counted(**flags),
             figures=self.figures(attempts),
-            notes={"attempts": [_note(attempt, id(attempt) in kept) for attempt in attempts]},
+            notes={"attempts": [_note(attempt, attempt in accepted) for attempt in attempts]},
         )
 
     def chosen(self, question: Question) -> list[Passage]:
@@ -165,9 +167,9 @@ class Safe:
     async def conclude(self, given: Mapping[str, str], accepted: list[Attempt], flags: Counter[str]) -> str:
         """Figure 13: the final answer from the steps so far, the first line that says something."""
         reply = await Generate(render("safe/conclude", **given, steps=_lines(accepted)), self.max_answer_tokens)
-        line, _, further = reply.text.strip().partition("\n")
-        flags["cut_reply"] += reply.finish == "length" and not further
-        return TAG.sub("", line.strip()).strip()
+        line, cut = first_line(reply)
+        flags["cut_reply"] += cut
+        return TAG.sub("", line).strip()
 
     def figures(self, attempts: list[Attempt]) -> dict[str, float]:
         steps = {attempt.number for attempt in attempts}
