@@ -62,7 +62,7 @@ def test_a_run_of_other_code_is_not_finished_and_takes_its_replies_from_the_cach
     kgqa(*TWO)
     kept = replies_kept(tmp_path)
     for module in ("finished", "manifest"):
-        monkeypatch.setattr(f"kgqa.experiment.{module}.code_hash", lambda: "another")
+        monkeypatch.setattr(f"kgqa.experiment.run.{module}.code_hash", lambda: "another")
     assert "cells: 2 done" in kgqa(*TWO).out
     assert replies_kept(tmp_path) == kept
     assert "cells: 2 skipped" in kgqa(*TWO).out
@@ -71,7 +71,9 @@ def test_a_run_of_other_code_is_not_finished_and_takes_its_replies_from_the_cach
 def test_a_launcher_is_not_started_for_finished_cells(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     kgqa("run", "method=golden", "limit=2", *QUICK)
     launched: list[int] = []
-    monkeypatch.setattr("kgqa.experiment.launching.launch", lambda sweep, numbers, hydra: launched.extend(numbers))
+    monkeypatch.setattr(
+        "kgqa.experiment.sweep.launching.launch", lambda sweep, numbers, hydra: launched.extend(numbers)
+    )
     ran = kgqa(*TWO, "hydra/launcher=joblib")
     assert launched == [1]
     assert "cells: 1 skipped, 1 not run" in ran.out
@@ -161,14 +163,14 @@ def test_a_failed_cell_stops_no_other_and_is_named(kgqa: Kgqa) -> None:
 
 
 def test_a_defect_in_one_cell_stops_no_other_and_is_in_its_log(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kgqa.experiment.executing import execute
+    from kgqa.experiment.run.executing import execute
 
     def stumbles(session: Any) -> Any:
         if session.name("method") == "golden":
             raise KeyError("a defect")
         return execute(session)
 
-    monkeypatch.setattr("kgqa.experiment.cells.execute", stumbles)
+    monkeypatch.setattr("kgqa.experiment.sweep.running.execute", stumbles)
     ran = kgqa(*TWO)
     assert ran.code == 2
     assert [result(ran.folder, number)["status"] for number in range(2)] == ["failed", "done"]
@@ -232,7 +234,7 @@ def test_models_are_loaded_once_for_cells_that_share_them(kgqa: Kgqa, monkeypatc
 
 
 def test_cells_run_what_was_frozen_though_the_configuration_changed(kgqa: Kgqa) -> None:
-    from kgqa.experiment.cells import read_cell, run_cell
+    from kgqa.experiment.sweep.running import read_cell, run_cell
 
     ran = kgqa(*TWO)
     frozen = ran.folder / "cells/001.yaml"

@@ -17,11 +17,11 @@ import pytest
 
 from kgqa.calls import Generate, labels
 from kgqa.engines.openai import OpenAI
-from kgqa.engines.openai_choices import label_in
+from kgqa.engines.openai.choices import label_in
 from kgqa.engines.weights import Model, Prices
 from kgqa.errors import BudgetSpent, ConfigError, EngineDied, EngineError, PromptTooLong, UsageError
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.types import Choice, Completion, Message, Prompt
 from tests.engines.asking import ask, choose, texts, write
 from tests.engines.misbehaving import (

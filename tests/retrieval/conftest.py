@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Finder, Query, Retriever
 from kgqa.types import Passage
 from tests.retrieval.elasticsearch_servers import StandIn

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from kgqa.calls import Neighbours, Rank
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.retrieval import hub
 from kgqa.retrieval.graphs.entities import Entities
 from kgqa.retrieval.graphs.growing import growing

@@ -9,9 +9,9 @@ import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
 from kgqa.errors import ConfigError, PromptTooLong
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
-from kgqa.methods.structure import Place, nodes_at, places_named
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
+from kgqa.methods.steps.structure import Place, nodes_at, places_named
 from kgqa.types import Answer, Completion, Passage, Question
 from tests.driver import drive
 

@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.availability import missing, with_engines
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose, flatten, groups
-from kgqa.experiment.overrides import merged
-from kgqa.experiment.published import Table, load_table, read_table, table_ids
-from kgqa.experiment.table_cells import PlannedCell, differing, planned_cells, replaced
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose, flatten, groups
+from kgqa.experiment.config.overrides import merged
+from kgqa.experiment.machine.availability import missing, with_engines
+from kgqa.experiment.reproduce.cells import PlannedCell, differing, planned_cells, replaced
+from kgqa.experiment.reproduce.published import Table, load_table, read_table, table_ids
 from kgqa.report.plots import Plot, Point, Series, svg, ticks
 from kgqa.report.reproduction import CellLine, Line, Reproduction, plots
 from kgqa.report.reproduction_writing import write_reproduction
