@@ -128,20 +128,20 @@ def _run(arguments: list[str]) -> int:
     if any(argument in ("-h", "--help") for argument in arguments):
         print(RUN_HELP.format(groups=_group_lines(), keys=_key_lines()), end="")
         return 0
-    from kgqa.experiment.run import print_configuration, run
+    from kgqa.experiment.session.session import print_configuration, run
 
     if "--cfg" in arguments:
         print_configuration([argument for argument in arguments if argument not in ("--cfg", "job")])
         return 0
     if "-m" in arguments or "--multirun" in arguments:
-        from kgqa.experiment.sweep import sweep
+        from kgqa.experiment.sweep.grid import sweep
 
         return sweep(arguments)
     return run(arguments)
 
 
 def _tune(arguments: list[str]) -> int:
-    from kgqa.experiment.tuning import tune
+    from kgqa.experiment.sweep.tuning import tune
 
     return tune(arguments)
 
@@ -176,20 +176,20 @@ def _export(arguments: list[str]) -> int:
 
 
 def _evaluate(arguments: list[str]) -> int:
-    from kgqa.experiment.evaluation import evaluate
+    from kgqa.experiment.evaluate.evaluation import evaluate
 
     return evaluate(arguments)
 
 
 def _compare(arguments: list[str]) -> int:
-    from kgqa.experiment.comparing import compare_runs
+    from kgqa.experiment.evaluate.comparison import compare_runs
 
     return compare_runs(arguments)
 
 
 def _judge(arguments: list[str]) -> int:
     from kgqa.errors import ConfigError
-    from kgqa.experiment.calibration import USAGE, calibrate
+    from kgqa.experiment.evaluate.calibration import USAGE, calibrate
 
     if arguments[:1] != ["calibrate"]:
         raise ConfigError(f"kgqa judge {' '.join(arguments)}: expected {USAGE}")
@@ -198,7 +198,7 @@ def _judge(arguments: list[str]) -> int:
 
 def _kg(arguments: list[str]) -> int:
     from kgqa.errors import ConfigError
-    from kgqa.experiment.graphs import build_triples, print_statistics
+    from kgqa.experiment.prepare.triples import build_triples, print_statistics
 
     actions: dict[str, Callable[[Sequence[str]], int]] = {"build": build_triples, "stats": print_statistics}
     if not arguments or arguments[0] not in actions:
@@ -208,8 +208,8 @@ def _kg(arguments: list[str]) -> int:
 
 def _graph(arguments: list[str]) -> int:
     from kgqa.errors import ConfigError
-    from kgqa.experiment.graph_quality import measure_quality
-    from kgqa.experiment.passage_graphs import build_graphs, graph_statistics
+    from kgqa.experiment.prepare.graph_quality import measure_quality
+    from kgqa.experiment.prepare.passage_graphs import build_graphs, graph_statistics
 
     actions: dict[str, Callable[[Sequence[str]], int]] = {
         "build": build_graphs,
@@ -223,7 +223,7 @@ def _graph(arguments: list[str]) -> int:
 
 def _kgp(arguments: list[str]) -> int:
     from kgqa.errors import ConfigError
-    from kgqa.experiment.instructions import export_instructions
+    from kgqa.experiment.collect.instructions import export_instructions
 
     if arguments[:1] != ["export-instructions"]:
         raise ConfigError("kgqa kgp export-instructions [key=value …]: e.g. with dataset=hotpotqa --out=FILE")
@@ -231,14 +231,14 @@ def _kgp(arguments: list[str]) -> int:
 
 
 def _reproduce(arguments: list[str]) -> int:
-    from kgqa.experiment.reproduce import reproduce
+    from kgqa.experiment.reproduce.running import reproduce
 
     return reproduce(arguments)
 
 
 def _index(arguments: list[str]) -> int:
     from kgqa.errors import ConfigError
-    from kgqa.experiment.indexes import build_index, check_index
+    from kgqa.experiment.prepare.indexes import build_index, check_index
 
     actions: dict[str, Callable[[Sequence[str]], int]] = {"build": build_index, "check": check_index}
     if not arguments or arguments[0] not in actions:
@@ -257,26 +257,26 @@ def _data(arguments: list[str]) -> int:
 
 
 def _models(arguments: list[str]) -> int:
-    from kgqa.experiment.presets import show_presets
+    from kgqa.experiment.machine.presets import show_presets
 
     return show_presets(arguments)
 
 
 def _doctor(arguments: list[str]) -> int:
-    from kgqa.experiment.doctor import examine
+    from kgqa.experiment.machine.doctor import examine
 
     return examine(arguments)
 
 
 def _group_lines() -> str:
-    from kgqa.experiment.configuration import groups
+    from kgqa.experiment.config.composing import groups
 
     return "".join(f"  {group:<11} {', '.join(names)}\n" for group, names in groups().items())
 
 
 def _key_lines() -> str:
     """The comments of conf/config.yaml, key by key."""
-    from kgqa.experiment.configuration import conf_folder
+    from kgqa.experiment.config.composing import conf_folder
 
     text = (conf_folder() / "config.yaml").read_text(encoding="utf-8").split("\n\n", 1)[1]
     return "".join(f"  {line}\n" for line in text.strip().splitlines())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.overrides import override_group
+from kgqa.experiment.config.overrides import override_group
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kgqa import hashing
-from kgqa.datasets import hub
+from kgqa.datasets import huggingface as hub
 from kgqa.datasets.fetching import Advance, fetch, mismatch
 from kgqa.datasets.files import roots
 from kgqa.datasets.inventory import count_passages, count_questions
 from kgqa.datasets.sources import Source, parse
 from kgqa.datasets.unpacking import unpack, unpack_abstracts
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose, conf_folder, groups
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose, conf_folder, groups
 from kgqa.report.progress import SignOfLife
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kgqa.report.content import Section, breakdown_sections, figure, judge_sections
-from kgqa.report.terminal import score_rows
+from kgqa.report.summary import score_rows
 from kgqa.scoring.comparison import Difference, questions_needed
 from kgqa.types import Json
 

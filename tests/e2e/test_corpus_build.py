@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.experiment.graphs import build_triples
+from kgqa.experiment.prepare.triples import build_triples
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 
@@ -70,7 +70,7 @@ def test_a_build_killed_while_merging_keeps_each_passage_once(kgqa: Kgqa, monkey
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("kgqa.experiment.corpus_build.shutil.rmtree", killed)
+        patch.setattr("kgqa.experiment.prepare.corpus.shutil.rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             build_triples(["--corpus", *QUICK])
     assert built(kgqa, "--corpus") == reference

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.experiment import indexes
+from kgqa.experiment.prepare import indexes
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import started
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.experiment.cells import read_cell, run_cell
+from kgqa.experiment.sweep.running import read_cell, run_cell
 from kgqa.runtime.sweep_folder import read_plan
 from tests.e2e.conftest import QUICK, Kgqa
 
@@ -79,8 +79,8 @@ def test_the_report_grows_while_a_launcher_runs(kgqa: Kgqa, monkeypatch: pytest.
         cells = json.loads(file.read_text(encoding="utf-8"))["cells"] if file.exists() else []
         return sum(cell["state"] == "done" for cell in cells)
 
-    monkeypatch.setattr("kgqa.experiment.launching.LOOK", 0.1)
-    monkeypatch.setattr("kgqa.experiment.launching.launch", one_by_one)
+    monkeypatch.setattr("kgqa.experiment.sweep.launching.LOOK", 0.1)
+    monkeypatch.setattr("kgqa.experiment.sweep.launching.launch", one_by_one)
     assert kgqa(*SOME, "limit=2", "hydra/launcher=joblib").code == 0
     assert grown == [1, 2]
 

@@ -56,14 +56,14 @@ def test_a_failed_cell_stops_no_other_and_is_named(kgqa: Kgqa) -> None:
 
 
 def test_a_defect_in_one_cell_stops_no_other_and_is_in_its_log(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kgqa.experiment.executing import execute
+    from kgqa.experiment.run.executing import execute
 
     def stumbles(session: Any) -> Any:
         if session.name("method") == "golden":
             raise KeyError("a defect")
         return execute(session)
 
-    monkeypatch.setattr("kgqa.experiment.cells.execute", stumbles)
+    monkeypatch.setattr("kgqa.experiment.sweep.running.execute", stumbles)
     ran = kgqa(*TWO)
     assert ran.code == 2
     assert [result(ran.folder, number)["status"] for number in range(2)] == ["failed", "done"]

@@ -62,7 +62,7 @@ def test_dev_questions_can_be_listed_or_have_a_file_of_their_own(kgqa: Kgqa) -> 
     Path("dev.txt").write_text("2hop__demo_02\n2hop__demo_01\n")
     listed = record(kgqa(*IRCOT, "tune.metric=f1", "tune.dev_ids=dev.txt", "tune.test=2"))
     assert listed["dev"]["ids"] == ["2hop__demo_01", "2hop__demo_02"]
-    from kgqa.experiment.run import Session
+    from kgqa.experiment.session.session import Session
 
     with Session(["dataset=demo"]) as session:
         lines = session.dataset.file.read_text().splitlines()

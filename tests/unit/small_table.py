@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kgqa.experiment.published import Table, read_table
-from kgqa.experiment.table_cells import PlannedCell, planned_cells
+from kgqa.experiment.reproduce.cells import PlannedCell, planned_cells
+from kgqa.experiment.reproduce.published import Table, read_table
 
 SMALL = """
 title: A table

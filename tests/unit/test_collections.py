@@ -20,7 +20,7 @@ from kgqa.datasets.iirc import IIRC
 from kgqa.datasets.musique import MuSiQue
 from kgqa.datasets.splitting import holding, split
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.run import Session
+from kgqa.experiment.session.session import Session
 from kgqa.types import Passage, Question
 
 REAL = Path(os.environ.get("KGQA_DATA") or Path(__file__).parents[3] / "shared" / "data")

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from kgqa.errors import ConfigError, DataError, EngineError
-from kgqa.experiment.corpus_build import LARGEST, CorpusBuild
+from kgqa.experiment.prepare.corpus import LARGEST, CorpusBuild
 from kgqa.kg.parsing import Extraction
 from kgqa.kg.store import TripleStore
 from kgqa.types import Passage
@@ -152,7 +152,7 @@ def test_a_build_killed_while_it_is_removed_leaves_no_shard_to_the_next(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("kgqa.experiment.corpus_build.shutil.rmtree", killed)
+        patch.setattr("kgqa.experiment.prepare.corpus.shutil.rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             build.merge(store)
     assert not build.prepared

@@ -12,9 +12,9 @@ import pytest
 from kgqa.datasets.folder import Folder
 from kgqa.datasets.html_text import plain_text
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
-from kgqa.experiment.run import Session
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.session.session import Session
 from kgqa.types import Question
 from tests.unit.test_pdf import SENTENCE, STATIONS, make
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from kgqa.experiment.indexes import passage_progress
+from kgqa.experiment.prepare.indexes import passage_progress
 from kgqa.report import progress
 
 

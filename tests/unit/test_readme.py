@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kgqa.cli import HELP
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.composing import compose
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

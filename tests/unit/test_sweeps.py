@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.axes import axes, grid
-from kgqa.experiment.cells import Cell, adjacent, differing_settings
-from kgqa.experiment.estimating import Rate
-from kgqa.experiment.sweep_budget import SweepBudget, limited
+from kgqa.experiment.config.axes import axes, grid
+from kgqa.experiment.run.estimating import Rate
+from kgqa.experiment.sweep.budget import SweepBudget, limited
+from kgqa.experiment.sweep.running import Cell, adjacent, differing_settings
 from kgqa.report.plots import Point
 from kgqa.report.sweeps import COLUMNS, Measured, _frontier, _marked
 from kgqa.runtime.costs import Spent

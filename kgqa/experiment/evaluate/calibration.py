@@ -1,0 +1,132 @@
+"""`kgqa judge calibrate`: how far a judge's verdicts agree with exact match, with another judge, and with people."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.experiment.arguments import parse, refuse_other_keys
+from kgqa.experiment.config.composing import groups
+from kgqa.experiment.config.overrides import override_group
+from kgqa.experiment.evaluate.answered import Answered, open_run
+from kgqa.experiment.evaluate.comparison import verdict_share
+from kgqa.experiment.evaluate.evaluation import scored
+from kgqa.experiment.session.session import Session
+from kgqa.report.content import Section, agreement_section
+from kgqa.report.evaluation import print_sections
+from kgqa.report.verdicts import read_verdicts
+from kgqa.runtime.folder import json_text, replace_file
+from kgqa.scoring.agreement import agreement
+from kgqa.scoring.metrics import score
+from kgqa.scoring.verdicts import RIGHT, WRONG
+from kgqa.types import Json
+
+USAGE = "kgqa judge calibrate RUN [human=FILE.csv] [other=RUN|JUDGE] [judge.model=…]"
+OWN = ("human", "other")
+OF_SECOND_JUDGE = ("judge", "model", "engine", "roles", "seed", "width")
+HUMAN = {**dict.fromkeys(("1", "true", "yes", RIGHT), RIGHT), **dict.fromkeys(("0", "false", "no", WRONG), WRONG)}
+Labels = Mapping[str, str | None]
+
+
+def calibrate(arguments: Sequence[str]) -> int:
+    """Agreement of the run's verdicts with each of the others: percent, kappa and confusion; also calibration.json."""
+    given = parse(arguments, USAGE)
+    if len(given.places) != 1:
+        raise ConfigError(f"kgqa judge calibrate {' '.join(arguments)}: expected {USAGE}")
+    refuse_other_keys(given.overrides, (*OWN, *OF_SECOND_JUDGE), USAGE)
+    own = {key: value for key, _, value in (each.partition("=") for each in given.overrides) if key in OWN}
+    overrides = [override for override in given.overrides if override_group(override) not in OWN]
+    (folder,) = given.places
+    run = open_run(folder)
+    judge, lines = read_verdicts(folder)
+    mine = _labels(run, lines, folder)
+    others: dict[str, Labels] = {"EM": _exact(run)}
+    if "other" in own:
+        others["second judge"] = _second(run, own["other"], overrides)
+    elif overrides:
+        raise ConfigError(f"{overrides[0]}: goes with other=JUDGE; {USAGE}")
+    if "human" in own:
+        others["human"] = read_human(Path(own["human"]), {question.id for question in run.questions})
+    ids = [question.id for question in run.questions]
+    measured = {name: agreement([mine[i] for i in ids], [other.get(i) for i in ids]) for name, other in others.items()}
+    with Session(overrides) as session:
+        print_sections(session.console, f"{folder}\njudge: {judge}", _sections(measured))
+        written = replace_file(folder / "calibration.json", json_text({"judge": judge, **measured}))
+        session.console.print(f"calibration: {written}", highlight=False, markup=False, soft_wrap=True)
+    return 0
+
+
+def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
+    """A CSV with the columns question_id and correct (1, 0, true, false, yes, no); an empty cell is no verdict.
+
+    Raises:
+        DataError: naming file:line: a column is missing, an id unknown or there twice, or a verdict none of these.
+    """
+    found: dict[str, str | None] = {}
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as source:
+            reader = csv.DictReader(source)
+            if not {"question_id", "correct"} <= set(reader.fieldnames or ()):
+                raise DataError(f"{file}:1: the columns question_id and correct are wanted, not {reader.fieldnames}")
+            for row in reader:
+                where, key, said = f"{file}:{reader.line_num}", row["question_id"], (row["correct"] or "").strip()
+                if key not in known:
+                    raise DataError(f"{where}: question {key}: not a question of this run; correct the id")
+                if key in found:
+                    raise DataError(f"{where}: question {key} is there twice; remove one of them")
+                if said and said.casefold() not in HUMAN:
+                    raise DataError(f"{where}: correct={said}: expected 1 or 0, or nothing where there is no verdict")
+                found[key] = HUMAN[said.casefold()] if said else None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"human={file}: cannot be read ({error}); name a CSV file in UTF-8") from error
+    if not any(found.values()):
+        raise DataError(f"{file}: no verdicts in this file")
+    return found
+
+
+def _second(run: Answered, other: str, overrides: Sequence[str]) -> Labels:
+    """The verdicts of another judge on the same answers: kept in a folder, or asked for now."""
+    if Path(other).is_dir():
+        if overrides:
+            raise ConfigError(f"{overrides[0]}: other={other} is judged already; leave it out, or name a judge")
+        return _labels(run, read_verdicts(Path(other))[1], Path(other))
+    if other not in groups()["judge"]:
+        raise ConfigError(f"other={other}: neither a run's folder nor a judge; {nearest(other, groups()['judge'])}")
+    with Session([f"judge={other}", *overrides]) as session:
+        _, judged = scored(session, run, overrides)
+        assert judged is not None
+    return _labels(run, {line["question_id"]: line for line in judged.lines}, Path(other))
+
+
+def _labels(run: Answered, lines: Mapping[str, Mapping[str, Json]], source: Path) -> dict[str, str | None]:
+    """Right or wrong by question; None where unscored, failed, or taken for correct without being sent.
+
+    Raises:
+        DataError: a question was not judged, or has another answer now.
+    """
+    found: dict[str, str | None] = {}
+    for row in run.rows():
+        line = lines.get(row.question_id)
+        if line is None or line["answer"] != row.prediction:
+            said = "no verdict on" if line is None else "another answer was judged for"
+            raise DataError(f"{source}: {said} question {row.question_id}; judge it again: kgqa evaluate RUN judge=…")
+        share = verdict_share(line) if line["fate"] == "judged" else None
+        found[row.question_id] = None if share is None else RIGHT if share else WRONG
+    return found
+
+
+def _exact(run: Answered) -> Labels:
+    scores = {row.question_id: score(row.prediction, row.golds, row.profile) for row in run.rows()}
+    return {key: RIGHT if each["em"] else WRONG for key, each in scores.items()}
+
+
+def _sections(measured: Mapping[str, Mapping[str, Json]]) -> list[Section]:
+    sections = []
+    for name, each in measured.items():
+        section = agreement_section(f"Judge against {name}", ("judge", name), each)
+        sections.append(
+            section if section.rows else Section(section.title, (), [("nothing to compare", "")], section.text)
+        )
+    return sections
