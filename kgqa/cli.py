@@ -269,16 +269,16 @@ def _doctor(arguments: list[str]) -> int:
 
 
 def _group_lines() -> str:
-    from kgqa.experiment.config.composing import groups
+    from kgqa.experiment.config.files import groups
 
     return "".join(f"  {group:<11} {', '.join(names)}\n" for group, names in groups().items())
 
 
 def _key_lines() -> str:
     """The comments of conf/config.yaml, key by key."""
-    from kgqa.experiment.config.composing import conf_folder
+    from kgqa.places import shipped_conf
 
-    text = (conf_folder() / "config.yaml").read_text(encoding="utf-8").split("\n\n", 1)[1]
+    text = (shipped_conf() / "config.yaml").read_text(encoding="utf-8").split("\n\n", 1)[1]
     return "".join(f"  {line}\n" for line in text.strip().splitlines())
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kgqa import hashing
 from kgqa.datasets import huggingface as hub
@@ -17,7 +17,9 @@ from kgqa.datasets.sources import Source, parse
 from kgqa.datasets.unpacking import unpack, unpack_abstracts
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose, conf_folder, groups
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.files import groups, load_yaml
+from kgqa.places import shipped_conf
 from kgqa.report.progress import SignOfLife
 
 if TYPE_CHECKING:
@@ -34,10 +36,7 @@ T = TypeVar("T")
 
 def sources() -> dict[str, Source]:
     """What conf/downloads.yaml knows, by name."""
-    from omegaconf import OmegaConf
-
-    entries: Any = OmegaConf.to_container(OmegaConf.load(conf_folder() / "downloads.yaml"))
-    return parse(entries)
+    return parse(load_yaml(shipped_conf() / "downloads.yaml"))
 
 
 def show_sources(arguments: Sequence[str]) -> int:

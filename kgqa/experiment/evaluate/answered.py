@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kgqa.datasets.predictions import Prediction, matched, read_predictions
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import load_yaml
+from kgqa.experiment.config.files import load_yaml
 from kgqa.experiment.run.judging import reader_preset
 from kgqa.runtime.folder import IDENTITY, PREDICTIONS, TRACE, read_questions
 from kgqa.scoring.summary import ScoredQuestion

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.arguments import parse, refuse_other_keys
-from kgqa.experiment.config.composing import groups
+from kgqa.experiment.config.files import groups
 from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.evaluate.answered import Answered, open_run
 from kgqa.experiment.evaluate.comparison import verdict_share

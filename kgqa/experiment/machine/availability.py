@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from os import environ
-from typing import Any
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose, conf_folder, groups
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.files import groups, node
 from kgqa.experiment.config.overrides import override_key, override_values
 from kgqa.experiment.machine.hardware import missing_libraries
 from kgqa.experiment.machine.presets import Preset, presets, verdict
@@ -124,9 +124,9 @@ def _absence(model: str) -> str:
 @cache
 def _encoder_models(group: str, name: str, place: str, chosen: frozenset[str]) -> tuple[str, ...]:
     """The models that the configuration at `place` names, and those of its parts that are not chosen otherwise."""
-    node = _node(group, name)
-    found = [node[key] for key in ("model", "query_model") if isinstance(node.get(key), str)]
-    for default in node.get("defaults", ()):
+    encoder = node(group, name)
+    found = [encoder[key] for key in ("model", "query_model") if isinstance(encoder.get(key), str)]
+    for default in encoder.get("defaults", ()):
         for key, choice in default.items() if isinstance(default, dict) else ():
             within, _, part = key.removeprefix("override ").lstrip("/").partition("@")
             if within in ENCODERS and f"{place}.{part}" not in chosen:
@@ -143,16 +143,9 @@ def _datasets(named: Mapping[str, str]) -> Iterator[str]:
 @cache
 def _no_data(name: str, path: str | None) -> str:
     """Why a dataset's file cannot be read; "" where it is there."""
-    node = _node("dataset", name)
+    given = {} if path is None else {"path": path}
     try:
-        _ = build(node if path is None else {**node, "path": path}, "dataset").file
+        _ = build({**node("dataset", name), **given}, "dataset").file
     except DataError as error:
         return str(error)
     return ""
-
-
-def _node(group: str, name: str) -> dict[str, Any]:
-    from omegaconf import OmegaConf
-
-    node: Any = OmegaConf.to_container(OmegaConf.load(conf_folder() / group / f"{name}.yaml"))
-    return dict(node)

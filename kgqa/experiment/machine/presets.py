@@ -8,12 +8,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kgqa.engines.weights import FOLDER_FILES, Model
 from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import conf_folder, groups
+from kgqa.experiment.config.files import config_file, groups, node
 from kgqa.experiment.machine.hardware import GB, gpus, memory, missing_libraries
 
 SPARE = 1.2  # times the weights: room for keys and values
@@ -70,15 +69,11 @@ class Preset:
 
 def presets() -> list[Preset]:
     """All of them, by name."""
-    from omegaconf import OmegaConf
-
     found = []
     for name in groups()["model"]:
-        file = conf_folder() / "model" / f"{name}.yaml"
-        node: Any = OmegaConf.to_container(OmegaConf.load(file))
-        comment = re.match(r"(?:#.*\n)*", file.read_text(encoding="utf-8"))
+        comment = re.match(r"(?:#.*\n)*", config_file("model", name).read_text(encoding="utf-8"))
         text = " ".join(line.lstrip("# ") for line in comment[0].splitlines()) if comment else ""
-        found.append(Preset(name, build(node, "model"), text))
+        found.append(Preset(name, build(node("model", name), "model"), text))
     return found
 
 

@@ -7,7 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.composing import groups, output_root
+from kgqa.experiment.config.composing import output_root
+from kgqa.experiment.config.files import groups
 from kgqa.methods.steps.structure import ordinary
 from kgqa.report.progress import stage
 from kgqa.retrieval.graphs.store import Built, GraphStore, averages

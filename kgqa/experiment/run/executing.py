@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kgqa.experiment.config.composing import sources
+from kgqa.experiment.config.files import sources, yaml_text
 from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.run.manifest import manifest
@@ -75,12 +75,6 @@ def execute(session: Session) -> Executed:
         folder.close()
     track(session, metrics)
     return Executed(session.folder, metrics, _first_errors(outcomes))
-
-
-def yaml_text(config: Mapping[str, Any]) -> str:
-    from omegaconf import OmegaConf
-
-    return OmegaConf.to_yaml(OmegaConf.create(dict(config)))
 
 
 def _write_reports(session: Session, folder: RunFolder, metrics: Mapping[str, Json]) -> None:

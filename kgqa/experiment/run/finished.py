@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import DataError
-from kgqa.experiment.config.composing import load_yaml
+from kgqa.experiment.config.files import load_yaml
 from kgqa.experiment.run.manifest import code_hash
 from kgqa.runtime.folder import IDENTITY, PREDICTIONS
 from kgqa.types import Json
@@ -35,7 +35,7 @@ def finished(session: Session) -> Mapping[str, Json] | None:
     except (OSError, ValueError, KeyError, DataError):
         return None  # not begun, killed before its end, or damaged: running it again mends it
     same = identity == json.loads(json.dumps(session.identity)) and config == _reporting(session.config)
-    same = same and made.get("code") == code_hash()
+    same = same and made.get("code") == code_hash(session.config)
     judged = session.config.get("judge") is None or "judge" in metrics
     whole = answered == [question.id for question in session.questions] and metrics["questions"] == len(answered)
     return metrics if same and judged and whole and not too_many_failed(metrics) else None

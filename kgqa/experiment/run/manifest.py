@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import kgqa
-from kgqa.prompting import template_hash
+from kgqa.experiment.config.files import Config
+from kgqa.experiment.config.own import own_choices, own_code
+from kgqa.prompting import template_hash, template_names
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ def manifest(session: Session) -> dict[str, Json]:
     return {
         "command": ["kgqa", "run", *session.overrides],
         "kgqa": {"version": version("kgqa"), **_git()},
-        "code": code_hash(),
+        "code": code_hash(session.config),
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
@@ -43,7 +46,8 @@ def manifest(session: Session) -> dict[str, Json]:
             "questions": len(session.questions),
             **({"documents": session.dataset.documents} if "collection" in session.choices else {}),
         },
-        "prompts": {name: template_hash(name) for name in _templates()},
+        "prompts": {name: template_hash(name) for name in template_names()},
+        **_own(session.config),
         "models": session.bench.engines.identities(),
         "ranker": dict(session.ranker("ranker").identity()) if session.identity["ranker"] else None,
         "reranker": dict(session.ranker("reranker").identity()) if session.identity["reranker"] else None,
@@ -52,20 +56,28 @@ def manifest(session: Session) -> dict[str, Json]:
     }
 
 
+def code_hash(config: Config) -> str:
+    """12 hex digits of what all files say that decide answers and scores: the package's, and own ones."""
+    own = own_code(config)
+    if not own:
+        return _package_hash()
+    return hashlib.sha256(f"{_package_hash()}{json.dumps(own)}".encode()).hexdigest()[:12]
+
+
+def _own(config: Config) -> dict[str, Json]:
+    found = {"choices": own_choices(config), "files": own_code(config)}
+    return {"own": found} if any(found.values()) else {}
+
+
 @cache
-def code_hash() -> str:
-    """12 hex digits of what the package's files say that decide answers and scores: all but its reports."""
+def _package_hash() -> str:
+    """All but its reports."""
     folder, digest = Path(kgqa.__file__).parent, hashlib.sha256()
     files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
     for file in files:
         if file.parts[0] not in ("conf", "report") and "__pycache__" not in file.parts:  # conf/ is in the identity
             digest.update(f"{file.as_posix()}\n".encode() + hashlib.sha256((folder / file).read_bytes()).digest())
     return digest.hexdigest()[:12]
-
-
-def _templates() -> list[str]:
-    folder = Path(kgqa.__file__).parent / "prompts"
-    return sorted(str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.j2"))
 
 
 def _versions() -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import TrackerError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import flatten, groups
+from kgqa.experiment.config.files import flatten, groups
 from kgqa.protocols import TrackedRun, Tracker
 from kgqa.types import Json
 

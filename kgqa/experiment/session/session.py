@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import cache_folder, compose, groups, output_root
+from kgqa.experiment.config.composing import cache_folder, compose, output_root
+from kgqa.experiment.config.files import groups, yaml_text
 from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING, Settings
 from kgqa.experiment.prepare.triples import Graph
-from kgqa.experiment.run.executing import Outcomes, execute, yaml_text
+from kgqa.experiment.run.executing import Outcomes, execute
 from kgqa.experiment.run.judging import Judged, chosen_judge, judge_answers, judge_engines
 from kgqa.experiment.run.measuring import scored_question
 from kgqa.experiment.run.tracking import chosen_tracker

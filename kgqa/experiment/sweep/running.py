@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError
-from kgqa.experiment.config.composing import compose, flatten, load_yaml, output_root
+from kgqa.experiment.config.composing import compose, output_root
+from kgqa.experiment.config.files import flatten, load_yaml, yaml_text
 from kgqa.experiment.config.settings import Settings
-from kgqa.experiment.run.executing import execute, yaml_text
+from kgqa.experiment.run.executing import execute
 from kgqa.experiment.run.finished import finished, too_many_failed
 from kgqa.experiment.session.engines import warm
 from kgqa.experiment.session.session import Session

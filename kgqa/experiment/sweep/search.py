@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.axes import parsed
-from kgqa.experiment.run.executing import yaml_text
+from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.session.engines import warm
 from kgqa.experiment.sweep.parts import refuse_unknown_metric
 from kgqa.experiment.sweep.running import Cell, CellResult, frozen_cells, listed_plan, open_sweep, run_cell

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import Axis, axes, grid
 from kgqa.experiment.config.composing import output_root
-from kgqa.experiment.run.executing import yaml_text
+from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.session.session import Session
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.estimates import plan_cells
