@@ -91,7 +91,7 @@ def test_KGQA_CONF_names_another_folder_whose_neighbours_are_searched(  # noqa: 
     monkeypatch.chdir(folder / "away")
     assert "elsewhere" not in groups()["method"]
     monkeypatch.setenv("KGQA_CONF", str(folder / "conf"))
-    assert parts.method(compose(["method=elsewhere"])["method"])
+    assert vars(parts.method(compose(["method=elsewhere"])["method"])) == {"depth": 3}
     assert render("elsewhere/ask").messages[0].content == "Who?"
     monkeypatch.setenv("KGQA_CONF", "nowhere")
     with pytest.raises(ConfigError, match=r"^KGQA_CONF=nowhere: no such folder"):
@@ -145,7 +145,7 @@ def test_an_installed_package_declares_components(folder: Path, monkeypatch: pyt
         ("lacking", "import no_such_library\n", "lacking.py:1: No module named 'no_such_library'"),
         ("failing", "\n\nx = y\n", "failing.py:3: NameError: name 'y' is not defined"),
         ("other", "class Yours: ...\n", "has no attribute 'Mine'"),
-        ("lazy", METHOD.format(name="Mine").replace("depth", "length"), "method.depth=3: unknown key; did you mean length?"),
+        ("lazy", METHOD.format(name="Mine").replace("depth", "length"), "unknown key; did you mean length?"),
         ("typed", METHOD.format(name="Mine").replace("depth: int", "depth: 'Depth'"), "name 'Depth' is not defined"),
         ("no_method", METHOD.format(name="Mine").replace("answer", "reply"), "is no method: it lacks answer"),
     ],
