@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -133,11 +134,19 @@ def _run(arguments: list[str]) -> int:
     if "--cfg" in arguments:
         print_configuration([argument for argument in arguments if argument not in ("--cfg", "job")])
         return 0
+    tell_where_ctrl_c_is_off()
     if "-m" in arguments or "--multirun" in arguments:
         from kgqa.experiment.sweep import sweep
 
         return sweep(arguments)
     return run(arguments)
+
+
+def tell_where_ctrl_c_is_off() -> None:
+    """A shell's script gives what it starts in the background (`kgqa run … &`) an interrupt that is ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        stop = f"kill {os.getpid()} stops this run, and what it has answered stays"
+        print(f"kgqa: started in the background, where Ctrl-C is switched off; {stop}", file=sys.stderr)
 
 
 def _tune(arguments: list[str]) -> int:
