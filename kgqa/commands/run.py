@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
@@ -39,11 +42,19 @@ def run(given: Namespace) -> int:
     if given.cfg:
         print_configuration([override for override in given.overrides if override != "job"])  # as Hydra has it
         return 0
+    tell_where_ctrl_c_is_off()
     if given.multirun:
         from kgqa.experiment.sweep.grid import sweep
 
         return sweep(given.overrides)
     return run(given.overrides)
+
+
+def tell_where_ctrl_c_is_off() -> None:
+    """A shell's script gives what it starts in the background (`kgqa run … &`) an interrupt that is ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        stop = f"kill {os.getpid()} stops this run, and what it has answered stays"
+        print(f"kgqa: started in the background, where Ctrl-C is switched off; {stop}", file=sys.stderr)
 
 
 def explain(words: Sequence[str]) -> str:  # noqa: ARG001
