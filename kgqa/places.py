@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parent
 
 def conf_folders() -> tuple[Path, ...]:
     """Folders of configurations, the first one that has a name wins; the last is kgqa's own."""
-    named = (_own_conf(), *(folder / "conf" for folder in packages().values()))
+    named = (own_conf(), *(folder / "conf" for folder in packages().values()))
     ours = shipped_conf()
     return (*(folder for folder in named if folder.is_dir() and folder.resolve() != ours.resolve()), ours)
 
@@ -39,7 +39,7 @@ def shipped_conf() -> Path:
 
 def own_folder() -> Path:
     """Where own modules, prompts and conf/ lie beside each other."""
-    return _own_conf().parent
+    return own_conf().parent
 
 
 @cache
@@ -64,7 +64,7 @@ def packages() -> dict[str, Path]:
     return found
 
 
-def _own_conf() -> Path:
+def own_conf() -> Path:
     """Relative, if it was not named otherwise, so that messages show it as people write it.
 
     Raises:

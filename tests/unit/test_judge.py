@@ -13,8 +13,8 @@ from kgqa.experiment.config.composing import compose
 from kgqa.judge.forms import FORMS
 from kgqa.judge.judges import Case, Judge, Panel, Verdict
 from kgqa.scoring.verdicts import JudgedQuestion, summarise_verdicts
+from kgqa.testing import drive
 from kgqa.types import Completion
-from tests.driver import drive
 
 CASE = Case("Where was Ilse Ravenholt born?", ("Pellery", "the town of Pellery"), "in Pellery")
 
