@@ -16,6 +16,7 @@ from kgqa.experiment.config.axes import axes
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import config_file, groups, node, sources
 from kgqa.experiment.config.own import own_choices, own_code
+from kgqa.experiment.machine.presets import presets
 from kgqa.prompting import render, template_names
 
 METHOD = """
@@ -163,7 +164,7 @@ def test_a_target_that_is_nowhere_names_its_line() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("target", ["os.system", "subprocess.run", "print", ".x", ""])
+@pytest.mark.parametrize("target", ["os.system", "subprocess.run", "print", ".x"])
 def test_nothing_else_that_is_installed_can_be_built(target: str) -> None:
     with pytest.raises(ConfigError, match="only these and kgqa's own are imported"):
         parts.method({"_target_": target})
@@ -181,3 +182,27 @@ def test_templates_of_ones_own_are_found_by_name_and_errors_name_file_and_line()
     write("prompts/mine/bad.j2", "{% block user %}\n{{ what }\n{% endblock %}")
     with pytest.raises(ConfigError, match=r"^prompts/mine/bad.j2:2: "):
         render("mine/bad")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("choice", "text", "said"),
+    [
+        ("method", "_target_: [1\n", r"conf/method/mine.yaml:2: expected ',' or '\]'"),
+        ("method", "depth: 1\n", "conf/method/mine.yaml: no key _target_"),
+        ("method", "", "conf/method/mine.yaml: no key _target_"),
+        ("dataset", "_target_: mine.Mine\nname: mine\n", "conf/dataset/mine.yaml: no key profile"),
+        ("model", "rate: 1\n", "conf/model/mine.yaml: no key _target_"),
+    ],
+)
+def test_a_file_that_is_no_component_is_named(choice: str, text: str, said: str) -> None:
+    write(f"conf/{choice}/mine.yaml", text)
+    with pytest.raises(ConfigError, match=f"(?m)\\A[^\n]*{said}[^\n]*\\Z"):
+        compose([f"{choice}=mine"])
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_model_that_is_none_is_named_where_all_are_listed() -> None:
+    write("conf/model/resnet.yaml", "rate: 1\n")
+    with pytest.raises(ConfigError, match=r"^conf/model/resnet.yaml: model: no _target_"):
+        presets()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.files import flatten, groups
+from kgqa.experiment.config.files import config_file, flatten, groups
 from kgqa.types import Json
 
+if TYPE_CHECKING:
+    from yaml import MarkedYAMLError
+
 # groups that may be null
+DATASET_KEYS = ("name", "profile", "family")  # that others than the dataset's class read
 OPTIONAL = ("ranker", "reranker", "retriever", "graph", "collection", "judge", "tracker", "experiment")
 
 
@@ -24,6 +29,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
+    from yaml import MarkedYAMLError
 
     from kgqa.experiment.config.search_path import RUN, hydra_ready
 
@@ -40,8 +46,28 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
             resolved: Json = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error, overrides) from error
+    except MarkedYAMLError as error:
+        raise ConfigError(_place_in_yaml(error)) from error
     assert isinstance(choices, dict)
-    return {**resolved, "choices": {group: choices.get(group) for group in groups()}}
+    config = {**resolved, "choices": {group: choices.get(group) for group in groups()}}
+    _check_nodes(config)
+    return config
+
+
+def _check_nodes(config: Mapping[str, Json]) -> None:
+    """What each chosen file must have, whoever wrote it."""
+    for group, name in config["choices"].items():
+        if not name or group == "experiment":
+            continue
+        node = config.get(group)
+        for key in ("_target_", *(DATASET_KEYS if group == "dataset" else ())):
+            if not isinstance(node, Mapping) or key not in node:
+                raise ConfigError(f"{config_file(group, name)}: no key {key}; see docs/OWN_CODE.md")
+
+
+def _place_in_yaml(error: MarkedYAMLError) -> str:
+    mark = error.problem_mark
+    return f"{mark.name}:{mark.line + 1}: {error.problem}" if mark else str(error)
 
 
 def check_form(override: str) -> None:

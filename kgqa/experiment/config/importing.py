@@ -25,6 +25,8 @@ def target(path: str, key: str) -> Callable[..., Json]:
     Raises:
         ConfigError: naming `file:line` of the YAML, and what is wrong with the name or the module it names.
     """
+    if not path:
+        raise ConfigError(f"{key}: no _target_, which names its class")
     module, _, name = path.rpartition(".")
     try:
         found: Callable[..., Json] = getattr(_module(module), name)
@@ -58,7 +60,7 @@ def _module(name: str) -> ModuleType:
     folder = own_folder().absolute()
     if PathFinder.find_spec(top, [str(folder)]) is None:
         raise _Refused(
-            f"no module {top or name!r} in {folder}, and no package declares it as {ENTRY_POINTS}; only these and "
+            f"no module {top!r} in {folder}, and no package declares it as {ENTRY_POINTS}; only these and "
             "kgqa's own are imported"
         )
     with _searched(folder):

@@ -8,13 +8,12 @@ from functools import cache
 from os import environ
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config.building import build
+from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import groups, node
 from kgqa.experiment.config.overrides import override_key, override_values
 from kgqa.experiment.machine.hardware import missing_libraries
 from kgqa.experiment.machine.presets import Preset, presets, verdict
-from kgqa.protocols import Need
 
 ENCODERS = ("ranker", "retriever", "reranker")
 
@@ -80,7 +79,7 @@ def _asks_models(method: str) -> bool:
     """Whether a method as its preset has it, which "" stands for if none is named, asks any."""
     if method not in groups()["method"]:
         return True
-    uses: frozenset[Need] = build(compose([f"method={method}"])["method"], "method").uses
+    uses = parts.method(compose([f"method={method}"])["method"]).uses
     return bool(uses & {"model", "triples"})
 
 
@@ -145,7 +144,7 @@ def _no_data(name: str, path: str | None) -> str:
     """Why a dataset's file cannot be read; "" where it is there."""
     given = {} if path is None else {"path": path}
     try:
-        _ = build({**node("dataset", name), **given}, "dataset").file
+        _ = parts.dataset({**node("dataset", name), **given}).file
     except DataError as error:
         return str(error)
     return ""

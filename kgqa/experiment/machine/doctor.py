@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from kgqa.engines.weights import cache_folder as home_folder
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.config.building import build
+from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import cache_folder, output_root
 from kgqa.experiment.config.files import groups, node
 from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory, missing_libraries
@@ -187,7 +187,7 @@ def _datasets() -> Iterator[Finding]:
     for name in groups()["dataset"]:
         settings = node("dataset", name)
         try:
-            yield Finding("data", name, "ok", str(build(settings, "dataset").file))
+            yield Finding("data", name, "ok", str(parts.dataset(settings).file))
         except DataError as error:
             missing = str(error).partition(": ")[2].partition(";")[0]
             yield Finding("data", name, "gap", missing, f"kgqa data prepare dataset={name}, or set KGQA_DATA=FOLDER")

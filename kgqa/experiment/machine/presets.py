@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.engines.weights import FOLDER_FILES, Model
-from kgqa.experiment.config.building import build
+from kgqa.errors import ConfigError
+from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import config_file, groups, node
 from kgqa.experiment.machine.hardware import GB, gpus, memory, missing_libraries
 
@@ -67,12 +68,17 @@ class Preset:
 
 def presets() -> list[Preset]:
     """All of them, by name."""
-    found = []
-    for name in groups()["model"]:
-        comment = re.match(r"(?:#.*\n)*", config_file("model", name).read_text(encoding="utf-8"))
-        text = " ".join(line.lstrip("# ") for line in comment[0].splitlines()) if comment else ""
-        found.append(Preset(name, build(node("model", name), "model"), text))
-    return found
+    return [_preset(name) for name in groups()["model"]]
+
+
+def _preset(name: str) -> Preset:
+    file = config_file("model", name)
+    comment = re.match(r"(?:#.*\n)*", file.read_text(encoding="utf-8"))
+    text = " ".join(line.lstrip("# ") for line in comment[0].splitlines()) if comment else ""
+    try:
+        return Preset(name, parts.model(node("model", name)), text)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from error
 
 
 def show_presets() -> int:
