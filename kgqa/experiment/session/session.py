@@ -74,21 +74,22 @@ class Session:
 
     def ranker(self, group: str) -> Ranker:
         """The ranker chosen in a group (ranker or reranker)."""
-        ranker: Ranker = self._chosen(group)
+        ranker: Ranker = self.part(group)
         return ranker
 
     @property
     def retriever(self) -> Retriever:
-        retriever: Retriever = self._chosen("retriever")
+        retriever: Retriever = self.part("retriever")
         return retriever
 
     @property
     def linker(self) -> PassageGraph:
         """What links passages, chosen by `graph=`."""
-        linker: PassageGraph = self._chosen("graph")
+        linker: PassageGraph = self.part("graph")
         return linker
 
-    def _chosen(self, group: str) -> Any:
+    def part(self, group: str) -> Any:
+        """What was chosen in a group whose parts may hold a model. Raises ConfigError: nothing was."""
         node, method = self.experiment.config.get(group), self.experiment.name("method")
         if node is None:
             raise ConfigError(f"{group}=null: method={method} needs one; {nearest('', groups()[group])}")
