@@ -150,7 +150,7 @@ def _show(arguments: list[str]) -> int:
     from pathlib import Path
 
     from kgqa.errors import ConfigError
-    from kgqa.report.show import show
+    from kgqa.terminal.question import show
 
     picture = None
     if "--svg" in arguments[:-1]:

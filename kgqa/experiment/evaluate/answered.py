@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredQuestions:
     """Questions in order, each with what was answered."""
 
     name: str
@@ -59,7 +59,7 @@ class Answered:
         )
 
 
-def open_run(folder: Path, profile: str | None = None) -> Answered:
+def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
     """A finished run; the data set's file is asked only where the folder has no trace.
 
     Raises:
@@ -73,7 +73,7 @@ def open_run(folder: Path, profile: str | None = None) -> Answered:
     config = _config(folder / "config.yaml")
     _refuse_without_answers(folder)
     predictions = {prediction.question_id: prediction for prediction in read_predictions(file)}
-    return Answered(
+    return AnsweredQuestions(
         str(folder),
         tuple(_questions(folder, config, predictions)),
         predictions,
@@ -82,7 +82,7 @@ def open_run(folder: Path, profile: str | None = None) -> Answered:
     )
 
 
-def open_predictions(file: Path, session: Session, *, subset: bool) -> Answered:
+def open_predictions(file: Path, session: Session, *, subset: bool) -> AnsweredQuestions:
     """Predictions of others for the session's questions; `subset`: for those of them the file answers.
 
     Raises:
@@ -96,10 +96,10 @@ def open_predictions(file: Path, session: Session, *, subset: bool) -> Answered:
     if not questions:
         raise DataError(f"{file}: none of its predictions is for a question of dataset={session.name('dataset')}")
     by_id = matched(predictions, questions, file, known=known)
-    return Answered(str(file), questions, by_id, session.profile, None)
+    return AnsweredQuestions(str(file), questions, by_id, session.profile, None)
 
 
-def share_questions(runs: list[Answered], *, common: bool) -> list[Answered]:
+def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[AnsweredQuestions]:
     """The runs over the same questions, in the first one's order; `common`: over those that all of them have.
 
     Raises:

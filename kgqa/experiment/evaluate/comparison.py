@@ -1,18 +1,18 @@
-"""`kgqa compare`: finished runs on the same questions, who wins where, and the questions that flipped."""
+"""Finished runs on the same questions, who wins where, and the questions that flipped."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from string import ascii_uppercase
 
 from kgqa.errors import ConfigError
 from kgqa.experiment.arguments import parse, refuse_other_keys
-from kgqa.experiment.evaluate.answered import Answered, open_run, share_questions
+from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run, share_questions
 from kgqa.report.content import Section
-from kgqa.report.evaluation import comparison_section, print_sections
+from kgqa.report.evaluation import comparison_section
 from kgqa.report.verdicts import read_verdicts
 from kgqa.runtime.folder import VERDICTS
 from kgqa.scoring.comparison import compare
@@ -26,47 +26,47 @@ SHOWN = 10  # flipped questions of a pair, without --all
 Shares = list[float | None]
 
 
-def compare_runs(arguments: Sequence[str]) -> int:
-    """Every pair of runs in EM, F1 and, where one judge judged all of them, its verdicts."""
-    from rich.console import Console
+@dataclass(frozen=True)
+class ComparisonRequest:
+    runs: tuple[Path, ...]
+    profile: str | None
+    seed: int
+    difference: float  # in points, whose number of questions is told
+    common: bool  # over the questions that all runs have
+    every_flip: bool  # all questions that flipped, not only the first
 
-    given = parse(arguments, USAGE, ("--common", "--all"))
-    refuse_other_keys(given.overrides, KEYS, USAGE)
-    if not 2 <= len(given.places) <= len(ascii_uppercase):
-        raise ConfigError(f"kgqa compare {' '.join(arguments)}: name two runs or more; {USAGE}")
-    profile, seed, difference = _settings(given.overrides)
-    runs = [open_run(folder, profile) for folder in given.places]
+
+@dataclass(frozen=True)
+class Comparison:
+    heading: str
+    sections: list[Section]
+
+
+def compare_answers(request: ComparisonRequest) -> Comparison:
+    """Every pair of runs in EM, F1 and, where one judge judged all of them, its verdicts.
+
+    Raises:
+        ConfigError: the runs are over different questions, or scored by different profiles.
+        DataError: one is not the folder of a finished run.
+    """
+    runs = [open_run(folder, request.profile) for folder in request.runs]
     if len({run.profile for run in runs}) > 1:
         raise ConfigError(f"scored by {' and '.join(sorted({run.profile for run in runs}))}; give one with profile=")
     asked = len(runs[0].questions)
-    runs = share_questions(runs, common="--common" in given.flags)
+    runs = share_questions(runs, common=request.common)
     names = ascii_uppercase[: len(runs)]
     scores = _scores(runs, names)
     verdicts, notes = _verdicts(runs, names)
-    found = compare({**scores, **({"judge": verdicts} if verdicts else {})}, seed)
-    sections = [comparison_section(found, difference)]
-    limit = None if "--all" in given.flags else SHOWN
-    sections += _flips(runs, names, verdicts or scores["EM"], limit)
+    differences = compare({**scores, **({"judge": verdicts} if verdicts else {})}, request.seed)
+    flips = _flips(runs, names, verdicts or scores["EM"], None if request.every_flip else SHOWN)
     title = f"{len(runs[0].questions):,} questions, profile {runs[0].profile}"
-    if "--common" in given.flags:
+    if request.common:
         title += f" (those that all runs have; {names[0]} has {asked:,})"
     lines = [f"{name}: {run.name}" for name, run in zip(names, runs, strict=True)]
-    print_sections(Console(width=None if sys.stdout.isatty() else 160), "\n".join([title, *lines, *notes]), sections)
-    return 0
+    return Comparison("\n".join([title, *lines, *notes]), [comparison_section(differences, request.difference), *flips])
 
 
-def _settings(overrides: Sequence[str]) -> tuple[str | None, int, float]:
-    values = dict(override.split("=", 1) for override in overrides)
-    try:
-        seed, difference = int(values.get("seed", "0")), float(values.get("difference", "2"))
-    except ValueError as error:
-        raise ConfigError(f"{' '.join(overrides)}: seed and difference must be numbers ({error})") from error
-    if seed < 0 or not 0 < difference <= 100:
-        raise ConfigError(f"seed={seed} difference={difference}: seed from 0, difference above 0 and up to 100 points")
-    return values.get("profile"), seed, difference
-
-
-def _scores(runs: Sequence[Answered], names: str) -> dict[str, dict[str, Shares]]:
+def _scores(runs: Sequence[AnsweredQuestions], names: str) -> dict[str, dict[str, Shares]]:
     """EM and F1 by run."""
     found: dict[str, dict[str, Shares]] = {"EM": {}, "F1": {}}
     for name, run in zip(names, runs, strict=True):
@@ -75,7 +75,7 @@ def _scores(runs: Sequence[Answered], names: str) -> dict[str, dict[str, Shares]
     return found
 
 
-def _verdicts(runs: Sequence[Answered], names: str) -> tuple[dict[str, Shares] | None, list[str]]:
+def _verdicts(runs: Sequence[AnsweredQuestions], names: str) -> tuple[dict[str, Shares] | None, list[str]]:
     """Shares by run if one judge judged them all and what they now answer; else None, and why not if any was judged."""
     folders = [Path(run.name) for run in runs]
     if not any((folder / VERDICTS).is_file() for folder in folders):
@@ -105,7 +105,9 @@ def verdict_share(line: Mapping[str, Json]) -> float | None:
     return None if line["verdict"] is None else float(line["verdict"] == RIGHT)
 
 
-def _flips(runs: Sequence[Answered], names: str, right: Mapping[str, Shares], limit: int | None) -> list[Section]:
+def _flips(
+    runs: Sequence[AnsweredQuestions], names: str, right: Mapping[str, Shares], limit: int | None
+) -> list[Section]:
     """For each pair the questions that one run has right and the other wrong, in order."""
     sections = []
     for (first, mine), (second, theirs) in combinations(zip(names, runs, strict=True), 2):
@@ -121,3 +123,32 @@ def _flips(runs: Sequence[Answered], names: str, right: Mapping[str, Shares], li
             title = f"Flipped between {first} and {second}: {len(rows):,}"
             sections.append(Section(title, header, rows[:limit], tuple(more)))
     return sections
+
+
+def compare_runs(arguments: Sequence[str]) -> int:
+    """`kgqa compare`."""
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.sections import print_sections
+
+    given = parse(arguments, USAGE, ("--common", "--all"))
+    refuse_other_keys(given.overrides, KEYS, USAGE)
+    if not 2 <= len(given.places) <= len(ascii_uppercase):
+        raise ConfigError(f"kgqa compare {' '.join(arguments)}: name two runs or more; {USAGE}")
+    profile, seed, difference = _settings(given.overrides)
+    request = ComparisonRequest(
+        given.places, profile, seed, difference, common="--common" in given.flags, every_flip="--all" in given.flags
+    )
+    comparison = compare_answers(request)
+    print_sections(Terminal(), comparison.heading, comparison.sections)
+    return 0
+
+
+def _settings(overrides: Sequence[str]) -> tuple[str | None, int, float]:
+    values = dict(override.split("=", 1) for override in overrides)
+    try:
+        seed, difference = int(values.get("seed", "0")), float(values.get("difference", "2"))
+    except ValueError as error:
+        raise ConfigError(f"{' '.join(overrides)}: seed and difference must be numbers ({error})") from error
+    if seed < 0 or not 0 < difference <= 100:
+        raise ConfigError(f"seed={seed} difference={difference}: seed from 0, difference above 0 and up to 100 points")
+    return values.get("profile"), seed, difference

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
 
 from kgqa.errors import DataError, nearest
 from kgqa.report.traversal import traversal_lines, traversal_svg
 from kgqa.report.verdicts import UNSCORED, Judgements
 from kgqa.runtime.folder import read_trace, replace_file
+from kgqa.terminal.console import Terminal
 from kgqa.types import Json
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Traced = Mapping[str, Json]
 
@@ -27,19 +28,17 @@ def show(folder: Path, question_id: str | None = None, picture: Path | None = No
     Raises:
         DataError: not a run's folder, no such question in it, or nothing to draw.
     """
-    from rich.console import Console
-
-    console = Console()
+    terminal = Terminal(width=None)
     if question_id is None:
-        _questions(_judged(folder), console)
+        _questions(terminal, _judged(folder))
         return
     ids = []
     for traced in _judged(folder):
         ids.append(traced["question"]["id"])
         if ids[-1] == question_id:
-            _question(traced, console)
+            _question(terminal, traced)
             if picture:
-                _draw(traced, picture, console)
+                _draw(terminal, traced, picture)
             return
     raise DataError(f"{folder}: no question {question_id} in this run; {nearest(question_id, islice(ids, 2000))}")
 
@@ -50,10 +49,7 @@ def _judged(folder: Path) -> Iterator[Traced]:
     yield from ({**traced, "judgement": judgements.of(traced)} for traced in read_trace(folder))
 
 
-def _questions(questions: Iterable[Traced], console: Console) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
+def _questions(terminal: Terminal, questions: Iterable[Traced]) -> None:
     table = Table("question", "text", "answer", "gold", "judge", "calls")
     for traced in questions:
         question = traced["question"]
@@ -61,14 +57,14 @@ def _questions(questions: Iterable[Traced], console: Console) -> None:
         verdict = traced["judgement"]["verdict"] if traced["judgement"] else ""
         cells = (question["id"], question["text"], answer, question["answers"][0], verdict, str(len(traced["calls"])))
         table.add_row(*(escape(cell) for cell in cells))
-    console.print(table)
+    terminal.console.print(table)
 
 
-def _question(traced: Traced, console: Console) -> None:
+def _question(terminal: Terminal, traced: Traced) -> None:
     question = traced["question"]
     used = {passage_id: place for place, passage_id in enumerate(traced["evidence"], start=1)}
     titles = {passage["id"]: passage["title"] for passage in question["passages"]}
-    say = _Printer(console)
+    say = _Page(terminal)
     say.title(f"{question['id']}  {question['text']}")
     say.title("passages (* gold, #n used as evidence)")
     for passage in question["passages"]:
@@ -99,20 +95,20 @@ def _question(traced: Traced, console: Console) -> None:
         _judgement(traced["judgement"], say)
 
 
-def _draw(traced: Traced, picture: Path, console: Console) -> None:
+def _draw(terminal: Terminal, traced: Traced, picture: Path) -> None:
     if not traced["notes"].get("traversal"):
         raise DataError(f"question {traced['question']['id']}: no traversal in its trace; method=kgp makes one")
-    console.print(str(replace_file(picture, traversal_svg(traced))), markup=False, highlight=False, soft_wrap=True)
+    terminal.line(str(replace_file(picture, traversal_svg(traced))))
 
 
-def _judgement(line: Mapping[str, Json], say: _Printer) -> None:
+def _judgement(line: Mapping[str, Json], say: _Page) -> None:
     say.line(f"judge:  {line['verdict']} ({line['judge']})")
     for vote in line["votes"]:
         replies = vote["error"] or " | ".join(repr(reply) for reply in vote["replies"])
         say.line(f"        {vote['verdict'] or UNSCORED}: {replies}")
 
 
-def _chains(chains: Sequence[Mapping[str, Json]], titles: Mapping[str, str], say: _Printer) -> None:
+def _chains(chains: Sequence[Mapping[str, Json]], titles: Mapping[str, str], say: _Page) -> None:
     if not chains:
         return
     say.title("chains (log-probability, best first)")
@@ -122,7 +118,7 @@ def _chains(chains: Sequence[Mapping[str, Json]], titles: Mapping[str, str], say
             say.line(f"         <{'; '.join(parts)}>   from {titles.get(passage_id, passage_id)}")
 
 
-def _call(call: Mapping[str, Any], say: _Printer) -> None:
+def _call(call: Mapping[str, Any], say: _Page) -> None:
     place = ".".join(str(step) for step in call["path"])
     kept = " (cached)" if call["cached"] else ""
     match call["call"]:
@@ -174,20 +170,17 @@ def _is_list(call: Mapping[str, Any]) -> bool:
     return isinstance(call["reply"], list)
 
 
-class _Printer:
-    """Text of passages and models goes out as it is: never as markup."""
+class _Page:
+    """One question's lines."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, terminal: Terminal) -> None:
+        self.line = terminal.line
 
     def title(self, text: str) -> None:
-        self._console.print(f"\n{text}", style="bold", markup=False, highlight=False, soft_wrap=True)
+        self.line(f"\n{text}", style="bold")
 
     def rule(self, text: str) -> None:
-        self._console.print(f"── {text}", style="cyan", markup=False, highlight=False, soft_wrap=True)
-
-    def line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.line(f"── {text}", style="cyan")
 
     def lines(self, texts: Iterable[str]) -> None:
         for text in texts:
