@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.composing import compose, output_root
+from kgqa.experiment.config.composing import compose, output_root, yaml_text
 from kgqa.experiment.config.overrides import override_key
 from kgqa.experiment.reproduce.cells import PlannedCell, counted, differing, planned_cells
 from kgqa.experiment.reproduce.published import Table, load_table, table_ids
-from kgqa.experiment.run.executing import yaml_text
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.launching import check_launcher, run_all
 from kgqa.experiment.sweep.running import Cell, CellResult, frozen_cells

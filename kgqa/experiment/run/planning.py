@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
@@ -23,6 +23,7 @@ from kgqa.protocols import Index
 from kgqa.runtime.scheduler import Record, Scheduler
 from kgqa.runtime.services import Reply, Request
 from kgqa.types import Answer, Json, Passage, Triple
+
 
 @dataclass
 class Planned:
@@ -93,9 +94,7 @@ def _index(session: Session) -> Iterator[Index | None]:
         yield None
 
 
-def _extractions(
-    triples: TripleBuilder, session: Session, shared: Shared
-) -> Iterator[tuple[str, Program[Extraction]]]:
+def _extractions(triples: TripleBuilder, session: Session, shared: Shared) -> Iterator[tuple[str, Program[Extraction]]]:
     """Of the passages that no earlier cell will have extracted."""
     store = triples.store
     missing = store.missing(distinct_passages(session.experiment.questions))

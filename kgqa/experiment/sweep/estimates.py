@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from kgqa.errors import KgqaError
-from kgqa.experiment.run.estimating import Estimated, duration, estimate, measured_rates
+from kgqa.experiment.run.checking import check
+from kgqa.experiment.run.estimating import Estimated, duration, estimate_roles, measured_rates
 from kgqa.experiment.run.finished import finished
 from kgqa.experiment.run.planning import Shared, planned
-from kgqa.experiment.session.engines import warm
+from kgqa.experiment.session.engines import Pool
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.running import Cell, adjacent
@@ -25,15 +28,15 @@ def estimated_cells(cells: Sequence[Cell]) -> dict[int, Estimated | str]:
     rates, shared = measured_rates(), Shared()
     found: dict[int, Estimated | str] = {}
     for group in adjacent(cells):
-        with warm():
+        with closing(Pool()) as pool:
             for cell in group:
                 try:
-                    with Session(cell.overrides, cell.config) as session:
+                    with Session(Experiment.of(cell.overrides, cell.config), pool) as session:
                         if finished(session) is not None:
                             found[cell.number] = _NOTHING
                             continue
-                        session.check()
-                        found[cell.number] = estimate(planned(session, shared).values(), rates)
+                        check(session)
+                        found[cell.number] = estimate_roles(planned(session, shared).values(), rates)
                 except KgqaError as error:
                     found[cell.number] = " ".join(str(error).split())
     return {cell.number: found[cell.number] for cell in cells}

@@ -7,13 +7,13 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
 from kgqa.experiment.config.composing import conf_folder
-from kgqa.experiment.session.engines import warm
+from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.running import (
     Cell,
@@ -170,8 +170,8 @@ def run_launched(job: DictConfig) -> str:
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     path = Path(job.sweep)
     listed: dict[str, Any] = read_plan(path)["cells"][job.cell]
-    with warm():
-        return run_cell(read_cell(path, listed), path).status
+    with closing(Pool()) as pool:
+        return run_cell(read_cell(path, listed), path, pool).status
 
 
 def _explained(error: Exception, overrides: Sequence[str]) -> ConfigError:

@@ -5,30 +5,29 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TextIO
 
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError
-from kgqa.experiment.config.composing import compose, flatten, load_yaml, output_root
-from kgqa.experiment.config.settings import Settings
-from kgqa.experiment.run.executing import execute, yaml_text
-from kgqa.experiment.run.finished import finished, too_many_failed
-from kgqa.experiment.session.engines import warm
+from kgqa.experiment.config.composing import compose, flatten, load_yaml, output_root, yaml_text
+from kgqa.experiment.config.settings import RunSettings
+from kgqa.experiment.run.checking import check
+from kgqa.experiment.run.executing import execute
+from kgqa.experiment.run.finished import finished, too_many_questions_failed
+from kgqa.experiment.session.engines import Pool
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
 from kgqa.experiment.sweep.budget import SweepBudget, limited
 from kgqa.runtime.costs import NOTHING, Spent
+from kgqa.runtime.display import PlainLines, log_lines
 from kgqa.runtime.folder import storing
 from kgqa.runtime.sweep_folder import SweepFolder, cell_file, keep_result, questions_asked, read_result, sweep_name
 from kgqa.types import Json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import Console
 
 Status = Literal["running", "done", "skipped", "failed", "not run"]
 MODELS = ("model", "engine", "roles", "judge")  # what decides which engines a cell needs
@@ -68,7 +67,7 @@ def frozen_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
     """
     cells = [Cell(n, name, tuple(given), compose(given)) for n, (name, given) in enumerate(named)]
     for cell in cells:
-        Settings.of(cell.config)
+        RunSettings.of(cell.config)
     return cells
 
 
@@ -113,8 +112,8 @@ def run_folders(cells: Sequence[Cell]) -> list[Path | None]:
     found: list[Path | None] = []
     for cell in cells:
         try:
-            with Session(cell.overrides, cell.config) as session:
-                folder = session.folder
+            with Session(Experiment.of(cell.overrides, cell.config)) as session:
+                folder = run_folder(session)
         except KgqaError:
             found.append(None)
             continue
@@ -143,7 +142,7 @@ def run_cells(
     """
     results: dict[int, CellResult] = {}
     for group in adjacent(cells):
-        with warm():
+        with closing(Pool()) as pool:
             allowance = budget.left() if budget else None
             for cell in group:
                 if budget and budget.spent():
@@ -152,7 +151,7 @@ def run_cells(
                     continue
                 if changed:
                     changed(cell, None)
-                result = run_cell(cell, folder.path, allowance)
+                result = run_cell(cell, folder.path, pool, allowance)
                 if budget:
                     budget.pay(result.paid)
                 if budget and result.status == "not run":
@@ -163,23 +162,24 @@ def run_cells(
     return [results[cell.number] for cell in cells]
 
 
-def run_cell(cell: Cell, sweep: Path, allowance: SweepBudget | None = None) -> CellResult:
+def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: SweepBudget | None = None) -> CellResult:
     """Run one cell in this process, keep in the sweep's folder how it ended, and what it said in its log."""
     started = time.monotonic()
     status: Status = "done"
     run, metrics, error, begun = None, None, None, None
     try:
-        with _log(cell_file(sweep, cell.number, "log")) as console, _session(cell, allowance, console) as session:
-            begun, run = session, session.folder
+        experiment = Experiment.of(cell.overrides, limited(cell.config, allowance))
+        with _log(cell_file(sweep, cell.number, "log")) as log, Session(experiment, pool) as session:
+            begun, run = session, run_folder(session)
             _keep(sweep, CellResult(cell, "running", run, None, 0.0, None))
             metrics = finished(session)
             if metrics is not None:
                 status = "skipped"
             else:
-                session.check()
-                executed = execute(session)
+                check(session)
+                executed = execute(session, PlainLines(log))
                 metrics = executed.metrics
-                if too_many_failed(metrics):
+                if too_many_questions_failed(metrics):
                     status, error = (
                         "failed",
                         f"{metrics['failed']} of {metrics['questions']} questions: {executed.errors[0]}",
@@ -189,10 +189,10 @@ def run_cell(cell: Cell, sweep: Path, allowance: SweepBudget | None = None) -> C
     except KgqaError as failure:
         status, error = "failed", _line(failure)
     except Exception as failure:  # noqa: BLE001 - a defect, ours or of code that was added, stops no other cell
-        log = cell_file(sweep, cell.number, "log")
-        with _log(log) as console:
-            traceback.print_exc(file=console.file)
-        status, error = "failed", f"{type(failure).__name__}: {_line(failure)}; its traceback is in {log}"
+        file = cell_file(sweep, cell.number, "log")
+        with _log(file) as log:
+            traceback.print_exc(file=log)
+        status, error = "failed", f"{type(failure).__name__}: {_line(failure)}; its traceback is in {file}"
     paid = begun.spent() if begun else NOTHING
     result = CellResult(cell, status, run, metrics, round(time.monotonic() - started, 1), error, paid)
     _keep(sweep, result)
@@ -204,8 +204,8 @@ def skip_finished(cells: Sequence[Cell], sweep: Path) -> dict[int, CellResult]:
     found = {}
     for cell in cells:
         try:
-            with Session(cell.overrides, cell.config) as session:
-                metrics, run = finished(session), session.folder
+            with Session(Experiment.of(cell.overrides, cell.config)) as session:
+                metrics, run = finished(session), run_folder(session)
         except KgqaError:
             continue  # running it tells
         if metrics is not None:
@@ -235,10 +235,6 @@ def adjacent(cells: Sequence[Cell]) -> list[list[Cell]]:
     first = {key: place for place, key in reversed(list(enumerate(keys.values())))}
     ordered = sorted(cells, key=lambda cell: first[keys[cell.number]])
     return [list(group) for _, group in groupby(ordered, key=lambda cell: keys[cell.number])]
-
-
-def _session(cell: Cell, allowance: SweepBudget | None, console: Console) -> Session:
-    return Session(cell.overrides, limited(cell.config, allowance), console)
 
 
 def _not_run(cell: Cell, budget: SweepBudget) -> CellResult:
@@ -277,11 +273,9 @@ def _line(error: Exception) -> str:
 
 
 @contextmanager
-def _log(file: Path) -> Iterator[Console]:
+def _log(file: Path) -> Iterator[TextIO]:
     """What a cell says goes to its log: beside other cells it would be noise."""
-    from rich.console import Console
-
     with storing(file):
         log = file.open("a", encoding="utf-8", errors="backslashreplace")
-    with log:
-        yield Console(file=log, width=120)
+    with log, log_lines(PlainLines(log)):
+        yield log

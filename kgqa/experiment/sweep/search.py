@@ -7,12 +7,13 @@ on nothing but the seed and the scores so far, so the same command proposes the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.axes import parsed
-from kgqa.experiment.run.executing import yaml_text
-from kgqa.experiment.session.engines import warm
+from kgqa.experiment.config.composing import yaml_text
+from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.sweep.parts import refuse_unknown_metric
 from kgqa.experiment.sweep.running import Cell, CellResult, frozen_cells, listed_plan, open_sweep, run_cell
 from kgqa.experiment.sweep.tuning import measured
@@ -53,7 +54,11 @@ def search(asked: Asked, console: Console) -> int:
     swept: dict[str, Json] = {key: [] for key in spaces}
     cells: list[Cell] = []
     results: list[CellResult] = []
-    with open_sweep([], asked.command, swept, name, digest) as folder, board(folder.path, console), warm():
+    with (
+        open_sweep([], asked.command, swept, name, digest) as folder,
+        board(folder.path, console),
+        closing(Pool()) as pool,
+    ):
         for number in range(trials):
             if asked.budget and asked.budget.spent():
                 break
@@ -62,7 +67,7 @@ def search(asked: Asked, console: Console) -> int:
             (cell,) = frozen_cells([(" ".join(chosen), [*fixed, *chosen])])
             cells.append(Cell(number, cell.name, cell.overrides, cell.config))
             folder.grow(listed_plan(cells, asked.command, swept), [yaml_text(each.config) for each in cells])
-            result = run_cell(cells[-1], folder.path, asked.budget.left() if asked.budget else None)
+            result = run_cell(cells[-1], folder.path, pool, asked.budget.left() if asked.budget else None)
             results.append(result)
             if asked.budget:
                 asked.budget.pay(result.paid)

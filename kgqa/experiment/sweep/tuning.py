@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import Axis, axes, grid
-from kgqa.experiment.config.composing import output_root
-from kgqa.experiment.run.executing import yaml_text
+from kgqa.experiment.config.composing import output_root, yaml_text
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.estimates import plan_cells
@@ -47,9 +48,9 @@ def tune(arguments: Sequence[str]) -> int:
     found = axes([each for each in arguments if not each.startswith(("tune.", "budget="))])
     _refuse_no_hyperparameters(found)
     candidates = frozen_cells(grid(found))
-    with Session(candidates[0].overrides, candidates[0].config) as session:
-        _refuse_unheeded(session, tuning)
-        dev, test = parts(session, tuning)
+    experiment = Experiment.of(candidates[0].overrides, candidates[0].config)
+    _refuse_unheeded(experiment, tuning)
+    dev, test = parts(experiment, tuning)
     if candidates[0].config["dry_run"]:
         return plan_cells([over(cell, dev, "dev") for cell in candidates], Console(), budget)
     tried = [over(cell, dev, "dev") for cell in candidates]
@@ -115,9 +116,9 @@ def over(cell: Cell, part: Part, name: str) -> Cell:
     """The cell over a part's questions, in a run folder of its own: what a run is called does not depend on them."""
     moved = {**cell.config["dataset"], **({"path": part.path} if part.path else {})}
     config = {**cell.config, "dataset": moved, "limit": None}
-    with Session(cell.overrides, config) as session:
+    with Session(Experiment.of(cell.overrides, config)) as session:
         digest = sha256(" ".join(part.ids).encode()).hexdigest()[:8]
-        run = f"{session.folder.name}-{name}-{digest}"
+        run = f"{run_folder(session).name}-{name}-{digest}"
     path = [f"dataset.path='{part.path}'"] if part.path else []
     given = (*cell.overrides, *path, "limit=null", f"name={run}", f"ids=[{','.join(part.ids)}]")
     return replace(cell, overrides=given, config={**config, "name": run, "ids": list(part.ids)})
@@ -150,13 +151,13 @@ def _refuse_no_hyperparameters(found: Sequence[Axis]) -> None:
             raise ConfigError(f"{key}: is no hyperparameter; tune for one value of it at a time")
 
 
-def _refuse_unheeded(session: Session, tuning: Tuning) -> None:
+def _refuse_unheeded(experiment: Experiment, tuning: Tuning) -> None:
     """Raises ConfigError: a key that would have no effect, or a metric that no run will have."""
-    if session.settings.out or session.settings.name:
+    if experiment.settings.out or experiment.settings.name:
         raise ConfigError("out= and name=: dev and test runs have folders of their own; give tune.name=")
-    if session.settings.limit is not None or session.settings.ids is not None:
+    if experiment.settings.limit is not None or experiment.settings.ids is not None:
         raise ConfigError("limit= and ids=: which questions are asked is for tune.dev=, tune.test=, tune.dev_ids=")
-    if tuning.metric == "judge" and session.judge is None:
+    if tuning.metric == "judge" and experiment.judge is None:
         raise ConfigError("tune.metric=judge: the runs have no such score (give judge=NAME)")
 
 
