@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.experiment.prepare.triples import build_triples
+from kgqa.entry import build_triples
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 
