@@ -128,7 +128,7 @@ def _run(arguments: list[str]) -> int:
     if any(argument in ("-h", "--help") for argument in arguments):
         print(RUN_HELP.format(groups=_group_lines(), keys=_key_lines()), end="")
         return 0
-    from kgqa.experiment.session.session import print_configuration, run
+    from kgqa.entry import print_configuration, run
 
     if "--cfg" in arguments:
         print_configuration([argument for argument in arguments if argument not in ("--cfg", "job")])
@@ -198,7 +198,7 @@ def _judge(arguments: list[str]) -> int:
 
 def _kg(arguments: list[str]) -> int:
     from kgqa.errors import ConfigError
-    from kgqa.experiment.prepare.triples import build_triples, print_statistics
+    from kgqa.entry import build_triples, print_statistics
 
     actions: dict[str, Callable[[Sequence[str]], int]] = {"build": build_triples, "stats": print_statistics}
     if not arguments or arguments[0] not in actions:
@@ -208,8 +208,8 @@ def _kg(arguments: list[str]) -> int:
 
 def _graph(arguments: list[str]) -> int:
     from kgqa.errors import ConfigError
-    from kgqa.experiment.prepare.graph_quality import measure_quality
-    from kgqa.experiment.prepare.passage_graphs import build_graphs, graph_statistics
+    from kgqa.entry import measure_quality
+    from kgqa.entry import build_graphs, graph_statistics
 
     actions: dict[str, Callable[[Sequence[str]], int]] = {
         "build": build_graphs,
@@ -223,7 +223,7 @@ def _graph(arguments: list[str]) -> int:
 
 def _kgp(arguments: list[str]) -> int:
     from kgqa.errors import ConfigError
-    from kgqa.experiment.collect.instructions import export_instructions
+    from kgqa.entry import export_instructions
 
     if arguments[:1] != ["export-instructions"]:
         raise ConfigError("kgqa kgp export-instructions [key=value …]: e.g. with dataset=hotpotqa --out=FILE")
@@ -238,7 +238,7 @@ def _reproduce(arguments: list[str]) -> int:
 
 def _index(arguments: list[str]) -> int:
     from kgqa.errors import ConfigError
-    from kgqa.experiment.prepare.indexes import build_index, check_index
+    from kgqa.entry import build_index, check_index
 
     actions: dict[str, Callable[[Sequence[str]], int]] = {"build": build_index, "check": check_index}
     if not arguments or arguments[0] not in actions:

@@ -179,6 +179,12 @@ def load_yaml(file: Path) -> Any:
         raise DataError(f"{file}: not readable ({error}); run the same command again") from error
 
 
+def yaml_text(config: Config) -> str:
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_yaml(OmegaConf.create(dict(config)))
+
+
 def output_root() -> Path:
     """Where runs, triples and the call cache live: `outputs/` of the working directory."""
     return Path("outputs")
