@@ -14,7 +14,7 @@ from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run
 from kgqa.experiment.evaluate.comparison import verdict_share
 from kgqa.experiment.evaluate.evaluation import scored
-from kgqa.experiment.session.session import Session
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.report.content import Section, agreement_section
 from kgqa.report.verdicts import read_verdicts
 from kgqa.runtime.display import Display
@@ -111,9 +111,8 @@ def _second(run: AnsweredQuestions, other: str, overrides: Sequence[str], displa
         return _labels(run, read_verdicts(Path(other))[1], Path(other))
     if other not in groups()["judge"]:
         raise ConfigError(f"other={other}: neither a run's folder nor a judge; {nearest(other, groups()['judge'])}")
-    with Session([f"judge={other}", *overrides]) as session:
-        _, judged = scored(session, run, overrides, display)
-        assert judged is not None
+    _, judged = scored(Experiment.of([f"judge={other}", *overrides]), run, display)
+    assert judged is not None
     return _labels(run, {line["question_id"]: line for line in judged.lines}, Path(other))
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kgqa.errors import ConfigError
 from kgqa.experiment.arguments import parse, refuse_other_keys
-from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_predictions, open_run
 from kgqa.experiment.run.judging import Judged, judge_answers
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.report.content import Section
 from kgqa.report.evaluation import evaluation_sections
@@ -57,10 +56,10 @@ def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evalu
         ConfigError: `out=` is the folder of another run.
         DataError: not the folder of a finished run.
     """
-    with Session(overrides) as session:
-        answered = open_run(run, session.settings.profile)
-        folder = _own_folder(session, run) or run
-        return Evaluation(answered.name, *scored(session, answered, overrides, display), folder)
+    experiment = Experiment.of(overrides)
+    answered = open_run(run, experiment.settings.profile)
+    folder = _own_folder(experiment, run) or run
+    return Evaluation(answered.name, *scored(experiment, answered, display), folder)
 
 
 def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display, *, subset: bool) -> Evaluation:
@@ -70,38 +69,37 @@ def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display,
         ConfigError: `out=` is the folder of a run.
         DataError: the file is in no known format, or not for these questions.
     """
-    with Session(overrides) as session:
-        answered = open_predictions(file, session, subset=subset)
-        folder = _own_folder(session, None)
-        return Evaluation(answered.name, *scored(session, answered, overrides, display), folder)
+    experiment = Experiment.of(overrides)
+    answered = open_predictions(file, experiment, subset=subset)
+    folder = _own_folder(experiment, None)
+    return Evaluation(answered.name, *scored(experiment, answered, display), folder)
 
 
 def scored(
-    session: Session, answered: AnsweredQuestions, overrides: Sequence[str], display: Display
+    experiment: Experiment, answered: AnsweredQuestions, display: Display
 ) -> tuple[dict[str, Json], Judged | None]:
-    """What evaluation.json says, and the verdicts if a judge was chosen."""
+    """What evaluation.json says, and the verdicts if a judge was chosen.
+
+    A judge without a model of its own takes the run's: the command line's, where it names one, goes first.
+    """
     rows = answered.rows()
-    evaluation = {"source": answered.name, **summarise(rows, seed=session.settings.seed), "notes": _notes(answered)}
-    if session.judge is None:
+    notes = _notes(answered)
+    evaluation = {"source": answered.name, **summarise(rows, seed=experiment.settings.seed), "notes": notes}
+    if experiment.judge is None:
         return evaluation, None
     if answered.config is not None:
-        session.config |= run_models(answered.config, overrides)
+        experiment = experiment.with_models_of(answered.config)
     texts = {question.id: question.text for question in answered.questions}
-    judged = judge_answers(session, session.judge, rows, texts, answered.reader)
+    with Session(experiment) as session:
+        judged = judge_answers(session, rows, texts, display, answered.reader)
     return {**evaluation, "judge": judged.summary}, judged
 
 
-def run_models(config: Any, overrides: Sequence[str]) -> dict[str, Any]:
-    """The models of a run, where the command line names none of its own: a judge without a model is the reader."""
-    named = {override_group(override) for override in overrides}
-    return {} if named & {"model", "engine"} else {"model": config["model"], "engine": config["engine"]}
-
-
-def _own_folder(session: Session, run: Path | None) -> Path | None:
+def _own_folder(experiment: Experiment, run: Path | None) -> Path | None:
     """What `out=` says."""
-    if session.settings.out is None:
+    if experiment.settings.out is None:
         return None
-    out = Path(session.settings.out)
+    out = Path(experiment.settings.out)
     if (out / IDENTITY).exists() and (run is None or not out.samefile(run)):
         raise ConfigError(f"out={out}: the folder of another run; give a folder of its own")
     return out

@@ -31,6 +31,7 @@ from kgqa.types import Json, Passage
 MOST_SHARDS = 64  # of a small corpus: enough for workers to end at about the same time
 SMALLEST, LARGEST = 16, 2_000  # passages of a shard: a batch; a few minutes on a GPU, many times what it takes at once
 
+
 @dataclass(frozen=True)
 class CorpusBuild:
     """What is left to do for one corpus."""

@@ -61,9 +61,7 @@ class QualityCurve:
     points: list[Quality]
 
 
-def quality_curve(
-    overrides: Sequence[str], values: Sequence[str] | None, seeds: int, display: Display
-) -> QualityCurve:
+def quality_curve(overrides: Sequence[str], values: Sequence[str] | None, seeds: int, display: Display) -> QualityCurve:
     """`values`: of the key, None: the usual ones. `seeds`: passages found for a question by TF-IDF.
 
     Raises:

@@ -11,7 +11,7 @@ from kgqa.experiment.reproduce.published import PublishedTable
 from kgqa.experiment.reproduce.request import ReproduceRequest
 from kgqa.experiment.sweep.cells import CellResult
 from kgqa.report.reproduction import CellLine, Line, Reproduction
-from kgqa.scoring.closeness import Ours, measured, verdict
+from kgqa.scoring.closeness import Ours, closeness, measured_value
 from kgqa.types import Json
 
 Results = Mapping[tuple[str, ...], CellResult]  # by the overrides of a cell
@@ -43,10 +43,10 @@ def _lines(table: PublishedTable, cell: PlannedCell, results: Results) -> list[L
     result = results.get(cell.overrides) if cell.state == "run" else None
     found = []
     for metric, published in zip(table.metrics, cell.published.values, strict=True):
-        ours = measured(result.metrics, metric) if result and result.metrics else None
-        said = verdict(published, ours) if published and ours else ""
+        ours = measured_value(result.metrics, metric) if result and result.metrics else None
+        verdict = closeness(published, ours) if published and ours else ""
         note = "" if ours else metric.why or _state(cell, result)
-        found.append(Line(cell.published.row, cell.published.column, metric, published, ours, said, note))
+        found.append(Line(cell.published.row, cell.published.column, metric, published, ours, verdict, note))
     return found
 
 
@@ -58,9 +58,9 @@ def _means(table: PublishedTable, cell: PlannedCell, lines: Sequence[Line]) -> l
         of_row = [line.ours for line in lines if line.row == cell.published.row and line.metric == metric]
         known = [ours for ours in of_row if ours is not None]
         ours = _mean(known) if len(known) == len(others) else None
-        said = verdict(published, ours) if published and ours else ""
+        verdict = closeness(published, ours) if published and ours else ""
         note = "" if ours else "not all of its columns were run"
-        found.append(Line(cell.published.row, cell.published.column, metric, published, ours, said, note))
+        found.append(Line(cell.published.row, cell.published.column, metric, published, ours, verdict, note))
     return found
 
 
@@ -89,8 +89,8 @@ def _cell_line(cell: PlannedCell, result: CellResult | None) -> CellLine:
 def _differing(
     request: ReproduceRequest, planned: Sequence[PlannedCell], results: Results
 ) -> list[tuple[str, str, str]]:
-    """Settings, and how many questions were really request."""
-    configs = {overrides: result.cell.config for overrides, result in results.items()}
+    """Settings, and how many questions were really asked."""
+    configs = {overrides: result.cell.experiment.config for overrides, result in results.items()}
     found = differing(request.table, planned, request.overrides, configs)
     running = [cell.overrides for cell in planned if cell.state == "run"]
     if len(distinct := set(running)) < len(running):

@@ -70,9 +70,7 @@ def scored_question(question: Question, outcome: Answer | Exception, profile: st
     )
 
 
-def _retrieved(
-    question: Question, outcome: Answer | Exception, holds: Callable[[Passage], bool]
-) -> RetrievedPassages:
+def _retrieved(question: Question, outcome: Answer | Exception, holds: Callable[[Passage], bool]) -> RetrievedPassages:
     """A failed question has retrieved nothing."""
     answer = outcome if isinstance(outcome, Answer) else Answer("")
     places = gold_places(gold_passages(question, holds), answer.evidence, answer.evidence_titles)

@@ -24,6 +24,7 @@ from kgqa.runtime.scheduler import Record, Scheduler
 from kgqa.runtime.services import Reply, Request
 from kgqa.types import Answer, Json, Passage, Triple
 
+
 @dataclass
 class Planned:
     """Model calls of one role; what is in the cache, or asked for the same by an earlier cell, is not `asked`."""
@@ -93,9 +94,7 @@ def _index(session: Session) -> Iterator[Index | None]:
         yield None
 
 
-def _extractions(
-    triples: TripleBuilder, session: Session, shared: Shared
-) -> Iterator[tuple[str, Program[Extraction]]]:
+def _extractions(triples: TripleBuilder, session: Session, shared: Shared) -> Iterator[tuple[str, Program[Extraction]]]:
     """Of the passages that no earlier cell will have extracted."""
     store = triples.store
     missing = store.missing(distinct_passages(session.experiment.questions))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kgqa.errors import KgqaError
 from kgqa.experiment.run.checking import check
-from kgqa.experiment.run.estimating import Estimated, Rate, estimate, measured_rates
+from kgqa.experiment.run.estimating import Estimated, Rate, estimate_roles, measured_rates
 from kgqa.experiment.run.finished import finished
 from kgqa.experiment.run.planning import Shared, planned
 from kgqa.experiment.session.engines import Pool
@@ -25,19 +25,19 @@ def estimated_cells(cells: Sequence[Cell]) -> dict[int, Estimated | str]:
     for group in adjacent(cells):
         with closing(Pool()) as pool:
             for cell in group:
-                try:
-                    estimates[cell.number] = _estimated(cell, pool, shared, rates)
-                except KgqaError as error:
-                    estimates[cell.number] = " ".join(str(error).split())
+                estimates[cell.number] = _estimated(cell, pool, shared, rates)
     return {cell.number: estimates[cell.number] for cell in cells}
 
 
-def _estimated(cell: Cell, pool: Pool, shared: Shared, rates: Mapping[str, Rate]) -> Estimated:
-    with Session(replace(cell.experiment), pool) as session:  # a copy, as in `run_cell`
-        if finished(session) is not None:
-            return FINISHED
-        check(session)
-        return estimate(planned(session, shared).values(), rates)
+def _estimated(cell: Cell, pool: Pool, shared: Shared, rates: Mapping[str, Rate]) -> Estimated | str:
+    try:
+        with Session(replace(cell.experiment), pool) as session:  # a copy, as in `run_cell`
+            if finished(session) is not None:
+                return FINISHED
+            check(session)
+            return estimate_roles(planned(session, shared).values(), rates)
+    except KgqaError as error:
+        return " ".join(str(error).split())
 
 
 def in_all(estimates: Sequence[Estimated]) -> Estimated:

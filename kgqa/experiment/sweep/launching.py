@@ -69,7 +69,7 @@ def run_all(
     ended: Ended | None = None,
     budget: SweepBudget | None = None,
 ) -> list[CellResult]:
-    """The cells one after the other, or as the launcher of `overrides` does; `ended` is then told from another thread."""
+    """As `run_cells` does, or as the launcher of `overrides`; `ended` is then told from another thread."""
     if launcher_of(overrides) == "basic":
         return run_cells(cells, folder, ended=ended, budget=budget)
     results = skip_finished(cells, folder.path)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TextIO
 
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError
-from kgqa.experiment.config.composing import output_root
+from kgqa.experiment.config.composing import output_root, yaml_text
 from kgqa.experiment.run.checking import check
-from kgqa.experiment.run.executing import execute, yaml_text
+from kgqa.experiment.run.executing import execute
 from kgqa.experiment.run.finished import finished, too_many_questions_failed
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.session.identity import run_folder

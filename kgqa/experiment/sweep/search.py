@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.axes import parsed
-from kgqa.experiment.run.executing import yaml_text
+from kgqa.experiment.config.composing import yaml_text
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.cells import Cell, CellResult, frozen_cells, listed_plan
