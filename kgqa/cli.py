@@ -197,8 +197,8 @@ def _judge(arguments: list[str]) -> int:
 
 
 def _kg(arguments: list[str]) -> int:
-    from kgqa.errors import ConfigError
     from kgqa.entry import build_triples, print_statistics
+    from kgqa.errors import ConfigError
 
     actions: dict[str, Callable[[Sequence[str]], int]] = {"build": build_triples, "stats": print_statistics}
     if not arguments or arguments[0] not in actions:
@@ -207,9 +207,8 @@ def _kg(arguments: list[str]) -> int:
 
 
 def _graph(arguments: list[str]) -> int:
+    from kgqa.entry import build_graphs, graph_statistics, measure_quality
     from kgqa.errors import ConfigError
-    from kgqa.entry import measure_quality
-    from kgqa.entry import build_graphs, graph_statistics
 
     actions: dict[str, Callable[[Sequence[str]], int]] = {
         "build": build_graphs,
@@ -222,8 +221,8 @@ def _graph(arguments: list[str]) -> int:
 
 
 def _kgp(arguments: list[str]) -> int:
-    from kgqa.errors import ConfigError
     from kgqa.entry import export_instructions
+    from kgqa.errors import ConfigError
 
     if arguments[:1] != ["export-instructions"]:
         raise ConfigError("kgqa kgp export-instructions [key=value …]: e.g. with dataset=hotpotqa --out=FILE")
@@ -237,8 +236,8 @@ def _reproduce(arguments: list[str]) -> int:
 
 
 def _index(arguments: list[str]) -> int:
-    from kgqa.errors import ConfigError
     from kgqa.entry import build_index, check_index
+    from kgqa.errors import ConfigError
 
     actions: dict[str, Callable[[Sequence[str]], int]] = {"build": build_index, "check": check_index}
     if not arguments or arguments[0] not in actions:

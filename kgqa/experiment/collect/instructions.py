@@ -30,7 +30,8 @@ def instructions(experiment: Experiment) -> Instructions:
         raise ConfigError(f"method={experiment.name('method')}: the texts are for method=kgp; leave method= out")
     if experiment.config.get("collection"):
         raise ConfigError("collection: its passages have no order of facts; leave collection= out")
-    lines, ordered = [], 0
+    lines: list[dict[str, str]] = []
+    ordered = 0
     for question in experiment.questions:
         facts = ordered_facts(question)
         ordered += len(facts) > 1

@@ -20,7 +20,6 @@ from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import replace_file
-from kgqa.types import Question
 
 Value = int | float | str
 # what makes each graph denser, and the values tried where none are given

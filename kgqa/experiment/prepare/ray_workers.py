@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kgqa.errors import ConfigError, EngineDied, KgqaError, UsageError
 from kgqa.experiment.config.composing import Config, cache_folder

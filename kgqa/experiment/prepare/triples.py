@@ -14,7 +14,7 @@ from kgqa.experiment.session.runner import Runner
 from kgqa.experiment.session.session import Session
 from kgqa.kg.extraction import ROLE, TripleExtractor
 from kgqa.kg.parsing import Extraction
-from kgqa.kg.statistics import triple_figures, too_many_failed
+from kgqa.kg.statistics import too_many_failed, triple_figures
 from kgqa.kg.store import TripleStore, store_folder
 from kgqa.prompting import template_hash
 from kgqa.runtime.costs import Ledger

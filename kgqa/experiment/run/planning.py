@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any

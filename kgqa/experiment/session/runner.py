@@ -127,10 +127,8 @@ class Runner:
                 index = prepared.index
                 return self._service("search", index, lambda: self._worker(index.identity(), index.search))
             case Triples() if prepared.triples is not None:
-                triples = prepared.triples.triples
-                return self._service(
-                    "triples", prepared.triples, lambda: Instant(self._done, lambda c: triples(c.passage))
-                )
+                of = prepared.triples.triples
+                return self._service("triples", prepared.triples, lambda: Instant(self._done, lambda c: of(c.passage)))
             case Neighbours() if prepared.graphs is not None:
                 neighbours = prepared.graphs.neighbours
                 return self._service("neighbours", prepared.graphs, lambda: Instant(self._done, neighbours))
