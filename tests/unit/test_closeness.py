@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgqa.experiment.reproduce.published import load_table
+from kgqa.experiment.reproduce.reading import load_table
 from kgqa.scoring.closeness import Metric, Ours, Value, closeness, measured_value
 
 METRICS = {
