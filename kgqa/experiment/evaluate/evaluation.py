@@ -15,7 +15,7 @@ from kgqa.experiment.session.session import Session
 from kgqa.report.content import Section
 from kgqa.report.evaluation import evaluation_sections
 from kgqa.report.markdown import document
-from kgqa.runtime.display import Display, log_lines
+from kgqa.runtime.display import Display
 from kgqa.runtime.folder import IDENTITY, VERDICTS, json_text, jsonl_text, replace_file, storing
 from kgqa.scoring.summary import summarise
 from kgqa.types import Json
@@ -78,16 +78,20 @@ def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display,
 def scored(
     experiment: Experiment, answered: AnsweredQuestions, display: Display
 ) -> tuple[dict[str, Json], Judged | None]:
-    """What evaluation.json says, and the verdicts if a judge was chosen: one without a model is the run's reader."""
-    rows, seed = answered.rows(), experiment.settings.seed
-    evaluation = {"source": answered.name, **summarise(rows, seed=seed), "notes": _notes(answered)}
+    """What evaluation.json says, and the verdicts if a judge was chosen.
+
+    A judge without a model of its own takes the run's: the command line's, where it names one, goes first.
+    """
+    rows = answered.rows()
+    notes = _notes(answered)
+    evaluation = {"source": answered.name, **summarise(rows, seed=experiment.settings.seed), "notes": notes}
     if experiment.judge is None:
         return evaluation, None
     if answered.config is not None:
         experiment = experiment.with_models_of(answered.config)
-    questions = {question.id: question.text for question in answered.questions}
+    texts = {question.id: question.text for question in answered.questions}
     with Session(experiment) as session:
-        judged = judge_answers(session, rows, questions, display, answered.reader)
+        judged = judge_answers(session, rows, texts, display, answered.reader)
     return {**evaluation, "judge": judged.summary}, judged
 
 
@@ -121,11 +125,10 @@ def evaluate(arguments: Sequence[str]) -> int:
     refuse_other_keys(given.overrides, (*OF_SCORES, *OF_QUESTIONS) if foreign else OF_SCORES, USAGE)
     (source,) = given.places
     terminal = Terminal(width=120)
-    with log_lines(terminal):
-        if foreign:
-            evaluation = evaluate_predictions(source, given.overrides, terminal, subset=subset)
-        else:
-            evaluation = evaluate_run(source, given.overrides, terminal)
+    if foreign:
+        evaluation = evaluate_predictions(source, given.overrides, terminal, subset=subset)
+    else:
+        evaluation = evaluate_run(source, given.overrides, terminal)
     print_sections(terminal, evaluation.name, evaluation.sections())
     if written := evaluation.write():
         terminal.line(f"evaluation: {written}")

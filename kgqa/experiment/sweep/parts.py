@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.types import Json
-
-if TYPE_CHECKING:
-    from kgqa.types import Question
-
+from kgqa.experiment.sweep.metric import refuse_unknown_metric
+from kgqa.types import Json, Question
 
 USAGE = "kgqa tune method=ircot dataset=musique method.passages_per_step=2,4,6,8 tune.metric=f1 tune.dev=100"
-SCORES = ("em", "f1", "support_recall", "support_precision", "support_f1")
 KEYS = ("metric", "dev", "test", "dev_ids", "dev_path", "seed", "sets", "name")
 
 
@@ -26,7 +20,7 @@ KEYS = ("metric", "dev", "test", "dev_ids", "dev_path", "seed", "sets", "name")
 class Tuning:
     """The keys under `tune.`"""
 
-    metric: str  # one of SCORES, judge, or recall@K
+    metric: str  # see `refuse_unknown_metric`
     dev: int | None  # questions; None: all that are there
     test: int | None
     dev_ids: Path | None  # a file with an id a line, in place of a random choice
@@ -57,11 +51,6 @@ class Tuning:
         )
 
 
-def refuse_unknown_metric(key: str, metric: str) -> None:
-    if metric not in (*SCORES, "judge") and not re.fullmatch(r"recall@[1-9]\d*", metric):
-        raise ConfigError(f"{key}={metric}: choose from {', '.join(SCORES)}, judge, recall@K")
-
-
 @dataclass(frozen=True)
 class Part:
     """Some questions of one data file, in its order."""
@@ -86,9 +75,9 @@ def parts(experiment: Experiment, tuning: Tuning) -> tuple[Part, Part]:
     """
     own, dev_path, seed = list(experiment.dataset.questions()), tuning.dev_path, tuning.seed
     if dev_path is not None:
-        other = Experiment.of([*experiment.overrides, f"dataset.path='{dev_path}'"])
-        questions = list(other.dataset.questions())
-        dev = _part(str(dev_path), other.dataset.sha256, questions, _chosen(questions, tuning.dev, seed))
+        other = Experiment.of([*experiment.overrides, f"dataset.path='{dev_path}'"]).dataset
+        questions = list(other.questions())
+        dev = _part(str(dev_path), other.sha256, questions, _chosen(questions, tuning.dev, seed))
         texts = {question.text for question in questions if question.id in dev.ids}
         rest = own
     else:
