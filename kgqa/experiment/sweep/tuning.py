@@ -17,7 +17,7 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, folder_of, frozen_cells
 from kgqa.experiment.sweep.metric import score_of
-from kgqa.experiment.sweep.parts import USAGE, Part, Tuning, parts
+from kgqa.experiment.sweep.parts import Part, Tuning, parts
 from kgqa.experiment.sweep.running import frozen_texts, open_sweep, run_cells, write_reports
 from kgqa.report.markdown import document
 from kgqa.report.tuning import tuning_sections
@@ -167,7 +167,7 @@ def on_part(cell: Cell, part: Part, name: str) -> Cell:
 def _refuse_no_hyperparameters(given: Sequence[Axis]) -> None:
     swept = [axis.key for axis in given if axis.swept]
     if not swept:
-        raise ConfigError(f"nothing to choose from: give a key several values; e.g. {USAGE}")
+        raise ConfigError("nothing to choose from: give a key several values, e.g. method.passages_per_step=2,4,6,8")
     for key in swept:
         scoring = ("dataset", "collection", "judge", "limit", "ids", "seed", "profile", "roles.judge")
         if key in scoring or key.partition(".")[0] in ("dataset", "collection", "judge"):
@@ -226,20 +226,3 @@ def _summary(ended: Sequence[CellResult], metric: str) -> dict[str, Json]:
         "mean": fmean(means) if len(means) == len(runs) else None,
         "std": stdev(means) if len(means) == len(runs) > 1 else None,
     }
-
-
-def tune(arguments: Sequence[str]) -> int:
-    """`kgqa tune`: `tune.json` is the last line. Gives 2 if a cell failed or was not run, of dev or of test."""
-    from kgqa.terminal.console import Terminal
-    from kgqa.terminal.estimates import show_estimates
-    from kgqa.terminal.sections import print_sections
-
-    request, terminal = TuneRequest.of(arguments), Terminal()
-    candidates = Candidates.of(request)
-    if candidates.dry_run:
-        return show_estimates(terminal, candidates.on_dev, request.budget)
-    tuned = run_tuning(candidates, request, terminal)
-    heading = f"{request.tuning.metric} chosen on dev, measured on test"
-    print_sections(terminal, heading, tuning_sections(tuned.record))
-    terminal.result(tuned.file)
-    return 0 if tuned.whole else 2
