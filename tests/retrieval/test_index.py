@@ -23,6 +23,7 @@ from kgqa.protocols import Finder, Retriever
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.passages import StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
+from kgqa.storage import locked
 from kgqa.types import Json, Passage
 from tests.retrieval.conftest import PASSAGES, retriever_of
 
@@ -274,7 +275,7 @@ def test_a_finished_index_is_not_built_again(folder: IndexFolder) -> None:
 def test_a_build_waits_for_another_and_takes_its_index(folder: IndexFolder) -> None:
     told: list[str] = []
     with ThreadPoolExecutor() as pool:
-        with folder._locked(silent):
+        with locked(folder.path / ".lock"):
             waiting = pool.submit(folder.build, iter(PASSAGES), lambda stage, *_: told.append(stage))
             while not told:
                 time.sleep(0.01)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.composing import compose, output_root
+from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.overrides import override_key
 from kgqa.experiment.reproduce.cells import PlannedCell, counted, differing, planned_cells
 from kgqa.experiment.reproduce.published import Table, load_table, table_ids
@@ -25,6 +25,7 @@ from kgqa.report.reproduction_writing import write_reproduction
 from kgqa.report.sweep_progress import board
 from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
 from kgqa.scoring.closeness import Ours, measured, verdict
+from kgqa.storage import outputs
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def reproduce(arguments: Sequence[str]) -> int:
 
         return plan_cells(cells, console, asked.budget) if cells else 0
     frozen = [yaml_text(cell.config) for cell in cells]
-    path = output_root() / "reproduce" / asked.table.id / (asked.name or sweep_name([*frozen, asked.only or ""]))
+    path = outputs() / "reproduce" / asked.table.id / (asked.name or sweep_name([*frozen, asked.only or ""]))
     listed = [
         {"number": cell.number, "name": cell.name, "overrides": list(cell.overrides), "run": None} for cell in cells
     ]
