@@ -76,11 +76,8 @@ class Asked:
         if "name" in own and (not own["name"] or Path(own["name"]).name != own["name"] or own["name"].startswith(".")):
             raise ConfigError(f"name={own['name']}: must be a plain folder name, without slashes or a leading dot")
         budget = SweepBudget.of(own["budget"]) if "budget" in own else None
-        for each in hydra:
-            if not each.startswith(("hydra/launcher=", "hydra.launcher.")):
-                raise ConfigError(
-                    f"{each}: nothing reads it; a table names its cells itself, hydra/launcher= runs them"
-                )
+        if unread := next((each for each in hydra if not each.startswith(("hydra/launcher=", "hydra.launcher."))), ""):
+            raise ConfigError(f"{unread}: nothing reads it; a table names its cells itself, hydra/launcher= runs them")
         check_launcher(hydra, budget)
         dry_run = own.get("dry_run", "false").lower() == "true"
         command = ("kgqa", "reproduce", *arguments)
