@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import conf_folder, groups
-from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory, missing_libraries
+from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory
+from kgqa.extras import missing_libraries
 from kgqa.retrieval.faiss_search import checked
 from kgqa.storage import call_cache, home, outputs
 
