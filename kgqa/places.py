@@ -14,9 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kgqa.errors import ConfigError
+from kgqa.storage import package
 
 ENTRY_POINTS = "kgqa.components"
-PACKAGE = Path(__file__).parent
 
 
 def conf_folders() -> tuple[Path, ...]:
@@ -28,13 +28,13 @@ def conf_folders() -> tuple[Path, ...]:
 
 def prompt_folders() -> tuple[Path, ...]:
     """Folders of templates, in the same order."""
-    return own_folder() / "prompts", *(folder / "prompts" for folder in packages().values()), PACKAGE / "prompts"
+    return own_folder() / "prompts", *(folder / "prompts" for folder in packages().values()), package() / "prompts"
 
 
 def shipped_conf() -> Path:
     """`conf/` of the installed package, or of the checkout the package is installed from."""
-    packaged = PACKAGE / "conf"
-    return packaged if packaged.is_dir() else PACKAGE.parent / "conf"
+    packaged = package() / "conf"
+    return packaged if packaged.is_dir() else package().parent / "conf"
 
 
 def own_folder() -> Path:

@@ -7,13 +7,13 @@ reply decides how far its method goes also has the block `imagined`, the reply t
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.places import prompt_folders
+from kgqa.storage import text_digest
 from kgqa.types import Message, Prompt
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def template_hash(name: str) -> str:
     environment = _environment(prompt_folders())
     assert environment.loader is not None
     source, _, _ = environment.loader.get_source(environment, f"{name}.j2")
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
+    return text_digest(source, 16)
 
 
 def template_names() -> list[str]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
@@ -147,12 +145,3 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
     except HydraException:
         return []
     return [*flatten(container), *groups()]
-
-
-def output_root() -> Path:
-    """Where runs, triples and the call cache live: `outputs/` of the working directory."""
-    return Path("outputs")
-
-
-def cache_folder() -> Path:
-    return Path(os.environ.get("KGQA_CACHE") or output_root() / ".cache")

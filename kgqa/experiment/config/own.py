@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from kgqa import hashing
 from kgqa.experiment.config.files import Config, Node, config_file, is_own
 from kgqa.experiment.config.importing import code_files
 from kgqa.places import prompt_folders
+from kgqa.storage import sha256
 
 
 def own_choices(config: Config) -> dict[str, str]:
@@ -21,7 +21,7 @@ def own_code(config: Config) -> dict[str, str]:
     """The sha256 of every module that this configuration names outside kgqa, and of all templates outside kgqa."""
     code = {file for path in _targets(config) for file in code_files(path)}
     templates = {file for folder in prompt_folders()[:-1] for file in folder.rglob("*.j2")}
-    return {_shown(file): hashing.sha256(file) for file in sorted(code | templates)}
+    return {_shown(file): sha256(file) for file in sorted(code | templates)}
 
 
 def _targets(node: Node) -> Iterator[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from kgqa.errors import ConfigError
 from kgqa.experiment.config.files import groups
-from kgqa.places import PACKAGE, own_conf, own_folder, shipped_conf
+from kgqa.places import own_conf, own_folder, shipped_conf
+from kgqa.storage import package
 
 GROUPS = ("method", "dataset", "retriever")
 
@@ -43,12 +44,12 @@ def _check(group: str, name: str) -> None:
 
 
 def _files(group: str) -> list[Path]:
-    return sorted(file for file in (PACKAGE / "scaffold" / group).rglob("*") if file.is_file())
+    return sorted(file for file in (package() / "scaffold" / group).rglob("*") if file.is_file())
 
 
 def _place(group: str, file: Path, name: str) -> Path:
     """Python is kept as .py.txt, lest tools take it for kgqa's own."""
-    within = Path(_named(group, file.relative_to(PACKAGE / "scaffold" / group).as_posix(), name).removesuffix(".txt"))
+    within = Path(_named(group, file.relative_to(package() / "scaffold" / group).as_posix(), name).removesuffix(".txt"))
     return own_conf() / within.relative_to("conf") if within.parts[0] == "conf" else own_folder() / within
 
 
