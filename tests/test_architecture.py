@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 import kgqa
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose, conf_folder, groups
+from kgqa.experiment.config.listing import about
 
 PACKAGE = Path(kgqa.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -174,6 +175,14 @@ def test_every_configuration_equals_the_fields_of_its_class(group: str, name: st
     values = {key: value for key, value in node.items() if key != "offline"}
     given = {"model": build(compose([])["model"], "model")} if group == "engine" else {}
     assert build(values, group, **given) is not None
+
+
+@pytest.mark.parametrize("name", groups()["method"])
+def test_the_opening_of_a_method_says_what_it_needs(name: str) -> None:
+    """Its line in `kgqa run --help`."""
+    said = re.search(r" Needs ([\w, ]+)\.", about("method", name))
+    assert said
+    assert set(said[1].split(", ")) == build(compose([f"method={name}"])["method"], "method").uses
 
 
 @pytest.mark.parametrize("name", groups()["experiment"])

@@ -7,7 +7,7 @@ from argparse import Namespace
 from kgqa.commands.parsing import Parser
 
 NAME = "index"
-SUMMARY = "build: index a dataset's corpus ahead of a run, which builds a small one itself; check: is it whole"
+SUMMARY = "what a run searches: build it ahead of a run, check it"
 
 
 def arguments(parser: Parser) -> None:

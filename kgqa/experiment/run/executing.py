@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kgqa.experiment.config.composing import sources
+from kgqa.experiment.config.listing import sources
 from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.run.manifest import manifest
