@@ -1,14 +1,15 @@
-"""What stands in key=value words: the groups and keys of conf/."""
+"""What stands in key=value words: the groups and keys of conf/, for help and for completion."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kgqa.commands.parsing import rows
 from kgqa.experiment.config.composing import OPTIONAL, check_choice, groups
 from kgqa.experiment.config.listing import Key, about, choices, defaults, keys, run_keys
 
+SWITCH = ("true", "false")
 NEEDS = """model: model=, engine=; triples: extracted by kg=; search of the corpus, or of a pool, the question's own
 passages: retriever=; graph of passages: graph=; ranker: ranker=; reranker: reranker="""
 
@@ -58,6 +59,35 @@ def chosen_help(words: Iterable[str]) -> str:
         opening = [("", text) for text in (about(group, name), along and f"Comes with {along}.") if text]
         parts += ["\n".join(filter(None, [f"{group}={name}", rows(opening)])), rows(lines)]
     return "\n\n".join(filter(None, parts))
+
+
+def completions(begun: str, words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What a word that begins like this can become, and what each is. `words`: the others, whose choices have keys."""
+    key, equals, value = begun.partition("=")
+    group = key.partition(".")[0]
+    known = {each.name: each for each in run_keys()}
+    name = {**defaults(), **dict(_chosen(words))}.get(group, "")
+    if "." in key and name in groups().get(group, ()):
+        known |= {f"{group}.{each.name}": each for each in keys(group, name)}
+    if equals:
+        before = f"{key}={value[: value.rfind(',') + 1]}"  # -m: the last of method=trace,irc
+        yield from ((f"{before}{name}", meaning) for name, meaning in _values(key, known.get(key)))
+        return
+    if "." not in key:
+        yield from ((f"{each}=", "") for each in groups())
+        yield "roles.", known["roles"].source
+    for name, each in known.items():
+        if each.default and ("." in name) == ("." in key):
+            yield f"{name}=", f"{each.default}  {each.source}"
+
+
+def _values(key: str, written: Key | None) -> Iterator[tuple[str, str]]:
+    """The names of a group, the presets of a role, or what a switch can be."""
+    group = "model" if key.startswith("roles.") else key
+    if names := groups().get(group):
+        yield from ((name, _summary(about(group, name))) for name in names)
+    elif written and written.default in SWITCH:
+        yield from ((each, "") for each in SWITCH)
 
 
 def _chosen(words: Iterable[str]) -> Iterator[tuple[str, str]]:
