@@ -22,6 +22,7 @@ from kgqa.experiment.config.listing import about
 
 PACKAGE = Path(kgqa.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
+TESTS = Path(__file__).parent
 FORBIDDEN = {"data", "info", "res", "tmp", "manager", "handler", "utils", "common", "helpers", "misc"}
 HEAVY = (
     "torch",
@@ -74,6 +75,11 @@ def test_a_module_keeps_its_budget(module: Path) -> None:
     assert len(module.read_text(encoding="utf-8").splitlines()) <= 300
     long = {function.name: length(function) for function in functions(module) if length(function) > 50}
     assert not long
+
+
+def test_test_files_and_their_helpers_keep_the_budget_too() -> None:
+    counted = {file.name: len(file.read_text(encoding="utf-8").splitlines()) for file in TESTS.rglob("*.py")}
+    assert {name: lines for name, lines in counted.items() if lines > 300} == {}
 
 
 def test_nine_in_ten_functions_have_at_most_35_lines() -> None:

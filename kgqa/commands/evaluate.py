@@ -31,11 +31,23 @@ def arguments(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     from kgqa.experiment.config.overrides import override_group
-    from kgqa.experiment.evaluate.evaluation import evaluate
+    from kgqa.experiment.evaluate.evaluation import evaluate_predictions, evaluate_run
+    from kgqa.runtime.display import log_lines
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.sections import show_sections
 
     if given.subset and not given.predictions:
         raise ConfigError("--subset: goes with --predictions; a run is scored on all of its questions")
     of_questions = [override for override in given.overrides if override_group(override) in OF_QUESTIONS]
     if of_questions and not given.predictions:
         raise ConfigError(f"{of_questions[0]}: goes with --predictions; a run says itself which questions it answered")
-    return evaluate(Path(given.places[0]), given.overrides, foreign=given.predictions, subset=given.subset)
+    source, terminal = Path(given.places[0]), Terminal(width=120)
+    with log_lines(terminal):
+        if given.predictions:
+            evaluation = evaluate_predictions(source, given.overrides, terminal, subset=given.subset)
+        else:
+            evaluation = evaluate_run(source, given.overrides, terminal)
+    show_sections(evaluation.name, evaluation.sections(), terminal)
+    if written := evaluation.write():
+        terminal.line(f"evaluation: {written}")
+    return 0

@@ -25,6 +25,7 @@ from kgqa.experiment.config.building import build as configured
 from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Engine
 from tests.engines.asking import CONTEXT
+from tests.engines.misbehaving import SECRET, Fault, Misbehaving, Serving
 
 let_waiting_threads_sleep()
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -150,6 +151,21 @@ def llamacpp(model: Model) -> Iterator[Any]:
     engine = build("llamacpp", model)
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
+    """Starts servers: `serving(fault, fault, always=fault)`."""
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    started: list[Misbehaving] = []
+
+    def start(*faults: Fault, always: Fault | None = None) -> Misbehaving:
+        started.append(Misbehaving(*faults, always=always))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
 
 
 @pytest.fixture(scope="module")

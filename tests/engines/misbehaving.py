@@ -15,6 +15,7 @@ from typing import Any
 
 Body = dict[str, Any]
 LISTED = 20  # log-probabilities of one token, at most
+SECRET = "sk-Tr0ub4dor-and-three"  # what must never be seen again
 
 
 class Conversation(BaseHTTPRequestHandler):
@@ -103,6 +104,9 @@ class Misbehaving:
         with self._lock:
             self.answered[prompt(body)] += 1
         conversation.answer(200, reply(body))
+
+
+Serving = Callable[..., Misbehaving]
 
 
 def prompt(body: Body) -> str:

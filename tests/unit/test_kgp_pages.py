@@ -1,0 +1,96 @@
+"""KGP with scripted replies: questions about pages and tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgqa.calls import Search
+from kgqa.methods.steps.structure import Place, nodes_at, places_named
+from kgqa.types import Completion, Passage, Question
+from tests.unit.kgp_world import POOL, World, Writes, walk
+
+PAGES = (
+    Passage.of("report", "Page one text.", place="page 1"),
+    Passage.of("report", "Page two text.", place="page 2"),
+    Passage.of("report", "| a | b |", place="table 1 page 1"),
+    Passage.of("report", "| c | d |", place="table 2 pages 1-2"),
+    Passage.of("other", "Its page one.", place="page 1"),
+)
+STRUCTURED = Question("s", "What does page 2 of the report say?", ("text",), (*POOL, *PAGES))
+
+
+def structural_reply(reply: str) -> Writes:
+    return lambda call: Completion(reply if call.prompt.name == "kgp/classify" else " evidence")
+
+
+def test_a_question_about_a_page_is_answered_from_its_node() -> None:
+    world = World(structural_reply(" page 2"))
+    answer = walk(world, question=STRUCTURED)
+    assert answer.evidence == (PAGES[1].id,)
+    assert answer.flags == {"structural": 1}
+    assert "report, page 2:\nPage two text." in world.asked("kgp/answer")[0]
+    assert not world.made(Search)
+
+
+def test_the_document_that_the_question_names_is_the_one_looked_into() -> None:
+    answer = walk(World(structural_reply("page 1")), question=STRUCTURED)
+    assert answer.evidence == (PAGES[0].id,)
+
+
+def test_a_content_question_over_documents_with_pages_walks_through_their_passages_alone() -> None:
+    world = World(structural_reply("content"))
+    answer = walk(world, question=STRUCTURED)
+    assert world.made(Search)[0].pool == POOL
+    assert "structural" not in answer.flags
+
+
+def test_a_page_that_is_not_there_is_counted_and_the_graph_walked() -> None:
+    answer = walk(World(structural_reply("page 77")), question=STRUCTURED)
+    assert answer.flags["unknown_place"] == 1
+    assert answer.notes["traversal"]
+
+
+def test_nothing_is_classified_where_documents_have_no_pages_or_it_is_switched_off() -> None:
+    world = World()
+    walk(world)
+    assert not world.asked("kgp/classify")
+    world = World()
+    walk(world, "structure=false", question=STRUCTURED)
+    assert not world.asked("kgp/classify")
+
+
+@pytest.mark.parametrize(
+    ("reply", "places"),
+    [
+        ("page 4\ntable 2", (Place(page=4), Place(table=2))),
+        ("table 2 on page 3", (Place(page=3, table=2),)),
+        ("- Table on page 3.", (Place(page=3, any_table=True),)),
+        ("pages 1 and page 2", (Place(page=1), Place(page=2))),
+        ("tables 1, 2 and 3 on page 4", (Place(4, 1), Place(4, 2), Place(4, 3))),
+        ("pages 1 and 2", (Place(page=1), Place(page=2))),
+        ("page 1, table 2", (Place(page=1, table=2),)),
+        ("content", ()),
+        ("", ()),
+        ("page three", ()),
+        ("Table 2\nTable 2", (Place(table=2),)),
+    ],
+)
+def test_a_classifying_reply_is_read_line_by_line(reply: str, places: tuple[Place, ...]) -> None:
+    assert places_named(reply) == places
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        (Place(page=1), ["page 1"]),
+        (Place(table=2), ["table 2 pages 1-2"]),
+        (Place(page=2, table=2), ["table 2 pages 1-2"]),
+        (Place(page=2, table=1), ["table 2 pages 1-2"]),  # the first on that page
+        (Place(page=1, any_table=True), ["table 1 page 1", "table 2 pages 1-2"]),
+        (Place(page=9), []),
+        (Place(table=9), []),
+        (Place(page=1, table=0), []),
+    ],
+)
+def test_a_place_finds_its_nodes(place: Place, found: list[str]) -> None:
+    assert [node.place for node in nodes_at([place], PAGES[:4])] == found

@@ -1,0 +1,120 @@
+"""The files of published tables: all are there, compose, and are refused by name and key where they are wrong."""
+
+from __future__ import annotations
+
+import copy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose, flatten, groups
+from kgqa.experiment.config.overrides import merged
+from kgqa.experiment.reproduce.reading import load_table, table_ids
+from tests.unit.small_table import SMALL, table_of
+
+# what the five papers print or plot as results
+PUBLISHED = {
+    "trace": "table1 table2 table5 table6 table7 table8 table9 figure3 figure4 figure8 figure9 figure10 figure11",
+    "knowtrace": "table1 table2 table3 table4 figure4 figure5",
+    "kgp": "table1 table2 table3 figure1 figure5 figure6 figure7 figure9 figure10",
+    "ircot": "table1 table3 table4 table6 figure3 figure4 figure5 figure6 figure7 figure8 figure9",
+    "safe": "table2 table3 table4 table8 table12 figure2 figure3 figure4 figure10",
+}
+
+
+def test_every_results_table_and_sweep_figure_of_the_five_papers_is_there() -> None:
+    assert set(table_ids()) == {f"{paper}/{name}" for paper, names in PUBLISHED.items() for name in names.split()}
+
+
+def test_tables_come_before_figures_in_the_order_of_their_numbers() -> None:
+    listed = [each.partition("/")[2] for each in table_ids() if each.startswith("trace/")]
+    assert listed == PUBLISHED["trace"].split()
+
+
+@pytest.mark.parametrize("table_id", table_ids())
+def test_every_cell_that_could_run_composes_and_builds_its_method(table_id: str) -> None:
+    """With the substitute of a retired model, and with a trained one named."""
+    table = load_table(table_id)
+    for cell in table.cells:
+        if cell.availability in ("run", "model retired", "needs training") and cell.column != table.average:
+            trained = (f"{cell.trained}=smollm2_135m",) if cell.trained else ()
+            assert composes(merged(cell.overrides, cell.substitute, trained)), cell
+
+
+NAMED_ALONE = ("dataset", "model", "engine")  # their names are all there is to check
+
+
+@cache
+def composes(overrides: tuple[str, ...]) -> bool:
+    choices, values = [], {}
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key in NAMED_ALONE:
+            assert value in groups()[key], override
+        elif key.partition("@")[0] in groups():
+            choices.append(override)
+        else:
+            values[key] = yaml.safe_load(value)
+    config = composed(tuple(choices))
+    known = flatten(config).keys()
+    absent = [key for key in values if key not in known and not any(each.startswith(f"{key}.") for each in known)]
+    assert not absent, f"{overrides}: unknown keys"
+    method = copy.deepcopy(config["method"])
+    for key, value in values.items():
+        if key.startswith("method."):
+            *folders, last = key.split(".")[1:]
+            node = method
+            for folder in folders:
+                node = node[folder]
+            node[last] = value
+    return build(method, "method") is not None
+
+
+@cache
+def composed(choices: tuple[str, ...]) -> dict[str, Any]:
+    """Seconds for all tables, where composing every cell would take minutes."""
+    return compose(choices)
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "complaint"),
+    [
+        ("title: A table", "titel: A table", "titel: extra inputs are not permitted"),
+        ("[10.0, 20.0]", "[10.0]", "rows.0.published.Demo: 1 values for 2 metrics"),
+        ("[10.0, 20.0]", "[10.0, about 20]", "'about 20': a number, or one read from a plot"),
+        ("[10.0, 20.0]", '[10.0, "~20"]', "'~20': read from a plot, but source: text"),
+        ("MuSiQue: [1, null]", "Musique: [1, null]", "Musique: no such column; did you mean MuSiQue?"),
+        ("name: Trained", "name: Direct", "rows.1.name: Direct: given twice"),
+        ("[method=no_context]", "[method]", "rows.0.overrides: 'method': expected key=value"),
+        ("availability: needs training", "availability: training", "rows.1.availability: input should be"),
+        ("    why: Nobody serves it.\n", "", "rows.2.why: `why` says why a cell is not run"),
+        ("source: text", "source: text\nsource: text", ":6: source: given twice"),
+        ("paper: trace", "paper: safe", "paper, place: safe, Table 1 stands in the file of trace/table1"),
+        ("metrics: {EM: scores.em,", "metrics: {EM: {path: null},", "metrics.EM: `why` goes with `path: null`"),
+        ("rows:", "rows: [", "not YAML:"),
+        ("source: text", "source: text\nagainst: Calls", "against: Calls: no such metric"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_of_the_form_is_refused_by_name_and_key(
+    tmp_path: Path, written: str, instead: str, complaint: str
+) -> None:
+    assert written in SMALL
+    with pytest.raises(DataError) as caught:
+        table_of(tmp_path, SMALL.replace(written, instead, 1))
+    assert complaint in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "table1.yaml"))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_table_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="trace/tabel1: no such table or figure; did you mean trace/table1"):
+        load_table("trace/tabel1")
+
+
+def test_reproduction_files_are_no_group_of_the_configuration() -> None:
+    assert "reproduce" not in groups()
