@@ -152,8 +152,7 @@ for name in {names!r}:
 
 HELP = """
 import sys
-from time import perf_counter
-started = perf_counter()
+from time import process_time
 from kgqa.cli import main
 from kgqa.commands import tree
 def every(parser):
@@ -161,7 +160,7 @@ def every(parser):
     for command in parser.commands.values():
         every(command)
 assert main(["run", "--help"]) == 0
-first = perf_counter() - started
+first = process_time()
 every(tree())
 assert not {"hydra", "omegaconf", "rich", "numpy", "pydantic", "jinja2"} & set(sys.modules)
 print(first, file=sys.stderr)
@@ -169,9 +168,9 @@ print(first, file=sys.stderr)
 
 
 def test_help_of_every_command_is_there_at_once() -> None:
-    """The longest in 0.3 s beside what Python takes to start; of several tries, for a busy machine."""
-    ran = [subprocess.run([sys.executable, "-c", HELP], check=True, capture_output=True, text=True) for _ in range(3)]
-    assert min(float(each.stderr) for each in ran) < 0.3
+    """The longest within 0.3 s, in time of the processor: the machine may be busy."""
+    ran = subprocess.run([sys.executable, "-c", HELP], check=True, capture_output=True, text=True)
+    assert float(ran.stderr) < 0.3
 
 
 @pytest.mark.parametrize(("group", "name"), CONFIGS, ids=lambda part: part)
