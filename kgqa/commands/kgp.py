@@ -25,7 +25,7 @@ def arguments(parser: Parser) -> None:
 def run(given: Namespace) -> int:
     from kgqa.experiment.collect.instructions import instructions
     from kgqa.experiment.session.experiment import Experiment
-    from kgqa.runtime.folder import replace_file
+    from kgqa.storage import replace_file
 
     texts = instructions(Experiment.of(["method=kgp", *given.overrides]))
     lines = [json.dumps(line, ensure_ascii=False) + "\n" for line in texts.lines]

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kgqa import hashing
 from kgqa.datasets import huggingface as hub
 from kgqa.datasets.fetching import Advance, fetch, mismatch
 from kgqa.datasets.files import roots
@@ -18,6 +17,7 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import Config, compose, conf_folder, groups
 from kgqa.runtime.display import BYTES, Display
+from kgqa.storage import sha256
 
 FROM_HUB = "hub"
 
@@ -68,7 +68,7 @@ def bring(name: str, display: Display, *, place: str | None = None, to: Path | N
     elif not all(file.is_file() for file in made):
         _fetched(name, source, folder, display)
     for file in made:
-        display.line(f"{file}: {file.stat().st_size:,} bytes, sha256 {hashing.sha256(file)}")
+        display.line(f"{file}: {file.stat().st_size:,} bytes, sha256 {sha256(file)}")
 
 
 def read_through(config: Config, display: Display) -> None:
@@ -78,7 +78,7 @@ def read_through(config: Config, display: Display) -> None:
         DataError: what is wrong with one, by file:line.
     """
     dataset = build(config["dataset"], "dataset")
-    display.line(f"{dataset.file}: sha256 {hashing.sha256(dataset.file)}")
+    display.line(f"{dataset.file}: sha256 {sha256(dataset.file)}")
     with display.counting("questions") as advance:
         questions, gold = count_questions(_counted(dataset.read(), lambda more: advance("", more, None)))
     _tell(questions, display)
@@ -86,7 +86,7 @@ def read_through(config: Config, display: Display) -> None:
         display.line("no corpus: the questions come without passages; name the file to search in: dataset.corpus=FILE")
         return
     for each in dataset.corpus_files:
-        display.line(f"corpus {each}: sha256 {hashing.sha256(each)}")
+        display.line(f"corpus {each}: sha256 {sha256(each)}")
     with display.counting("passages") as advance:
         counts = count_passages(_counted(dataset.read_passages(), lambda more: advance("", more, None)), gold)
     _tell(counts, display)

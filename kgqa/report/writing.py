@@ -11,7 +11,7 @@ from kgqa.report.html import html
 from kgqa.report.latex import latex
 from kgqa.report.markdown import markdown
 from kgqa.report.questions import questions_csv
-from kgqa.runtime.folder import replace_file
+from kgqa.storage import replace_file
 
 WRITERS: Mapping[str, tuple[str, Callable[[FinishedRun], str]]] = {
     "html": ("report.html", html),

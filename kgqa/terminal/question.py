@@ -13,7 +13,8 @@ from rich.table import Table
 from kgqa.errors import DataError, nearest
 from kgqa.report.traversal import traversal_lines, traversal_svg
 from kgqa.report.verdicts import UNSCORED, Judgements
-from kgqa.runtime.folder import read_trace, replace_file
+from kgqa.runtime.folder import read_trace
+from kgqa.storage import replace_file
 from kgqa.terminal.console import Terminal
 from kgqa.types import Json
 

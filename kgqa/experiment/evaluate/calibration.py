@@ -16,10 +16,10 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.report.content import Section, agreement_section
 from kgqa.report.verdicts import read_verdicts
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import json_text, replace_file
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.metrics import score
 from kgqa.scoring.verdicts import RIGHT, WRONG
+from kgqa.storage import json_text, replace_file
 from kgqa.types import Json
 
 HUMAN = {**dict.fromkeys(("1", "true", "yes", RIGHT), RIGHT), **dict.fromkeys(("0", "false", "no", WRONG), WRONG)}

@@ -15,8 +15,9 @@ from kgqa.report.content import Section
 from kgqa.report.evaluation import evaluation_sections
 from kgqa.report.markdown import document
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import IDENTITY, VERDICTS, json_text, jsonl_text, replace_file, storing
+from kgqa.runtime.folder import IDENTITY, VERDICTS
 from kgqa.scoring.summary import summarise
+from kgqa.storage import OUT_ELSEWHERE, json_text, jsonl_text, replace_file, storing
 from kgqa.types import Json
 
 
@@ -36,7 +37,7 @@ class Evaluation:
         """Into the folder, with the verdicts; gives evaluation.json."""
         if self.folder is None:
             return None
-        with storing(self.folder):
+        with storing(self.folder, OUT_ELSEWHERE):
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.judged:
             replace_file(self.folder / VERDICTS, jsonl_text(self.judged.lines))

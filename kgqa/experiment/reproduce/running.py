@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.composing import compose, output_root
+from kgqa.experiment.config.composing import compose
 from kgqa.experiment.reproduce.cells import PlannedCell, counted, planned_cells
 from kgqa.experiment.reproduce.comparison import compared
 from kgqa.experiment.reproduce.reading import load_table, table_ids
@@ -19,6 +19,7 @@ from kgqa.report.reproduction import Reproduction
 from kgqa.report.reproduction_writing import write_reproduction
 from kgqa.runtime.display import Display
 from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
+from kgqa.storage import outputs
 from kgqa.types import Json
 
 
@@ -81,7 +82,7 @@ def run_table(plan: Plan, request: ReproduceRequest, display: Display) -> Reprod
     """
     cells, frozen = plan.cells, frozen_texts(plan.cells)
     name = request.name or sweep_name([*frozen, request.only or ""])
-    path = output_root() / "reproduce" / request.table.id / name
+    path = outputs() / "reproduce" / request.table.id / name
     listed = [listed_cell(cell, None) for cell in cells]
     results: dict[tuple[str, ...], CellResult] = {}
 

@@ -6,13 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, stdev
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import Axis, axes, grid
-from kgqa.experiment.config.composing import output_root
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, folder_of, frozen_cells
@@ -22,8 +20,8 @@ from kgqa.experiment.sweep.running import frozen_texts, open_sweep, run_cells, w
 from kgqa.report.markdown import document
 from kgqa.report.tuning import tuning_sections
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import json_text, replace_file
 from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
+from kgqa.storage import json_text, outputs, replace_file, text_digest
 from kgqa.types import Json
 
 
@@ -145,7 +143,7 @@ class _Sweeps:
             raise ConfigError(str(error).replace("sweep.name=", "tune.name=")) from error
 
     def keep(self, record: Mapping[str, Json]) -> Path:
-        folder = output_root() / "sweeps" / self.name
+        folder = outputs() / "sweeps" / self.name
         if "result" in record:
             replace_file(folder / "tune.md", document("What was tuned", tuning_sections(record)))
         return replace_file(folder / "tune.json", json_text(record))
@@ -157,7 +155,7 @@ def on_part(cell: Cell, part: Part, name: str) -> Cell:
     moved = {**frozen["dataset"], **({"path": part.path} if part.path else {})}
     config = {**frozen, "dataset": moved, "limit": None}
     overrides = cell.experiment.overrides
-    digest = sha256(" ".join(part.ids).encode()).hexdigest()[:8]
+    digest = text_digest(" ".join(part.ids), 8)
     run = f"{folder_of(Experiment.of(overrides, config)).name}-{name}-{digest}"
     path = [f"dataset.path='{part.path}'"] if part.path else []
     given = (*overrides, *path, "limit=null", f"name={run}", f"ids=[{','.join(part.ids)}]")
@@ -186,7 +184,7 @@ def _refuse_unheeded(experiment: Experiment, tuning: Tuning) -> None:
 
 def _refuse_another(name: str, tuning: Tuning, test: Part) -> None:
     """Raises ConfigError: the folder holds the record of another choice. That dev is the same, `open_sweep` sees."""
-    file = output_root() / "sweeps" / name / "tune.json"
+    file = outputs() / "sweeps" / name / "tune.json"
     if not file.is_file():
         return
     try:
