@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from kgqa.types import Json
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 SCORES = {
     "em": "EM",
@@ -21,25 +17,6 @@ SCORES = {
 
 
 NAMED = ("method", "dataset", "retriever", "reranker", "model", "engine")  # in a report's title
-
-
-def print_summary(
-    console: Console, choices: Mapping[str, str], metrics: Mapping[str, Json], errors: Sequence[str]
-) -> None:
-    """Scores in percent with 95 % bootstrap intervals, then what it cost."""
-    from rich.table import Table
-
-    title = " · ".join(choices[group] for group in NAMED if group in choices)
-    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
-    for label, value in summary_rows(metrics):
-        table.add_row(label, value)
-    console.print(table, highlight=False)
-    if alarm := metrics.get("retrieval", {}).get("alarm"):
-        console.print(f"alarm: {alarm}", style="red", highlight=False, markup=False, soft_wrap=True)
-    for warning in metrics.get("judge", {}).get("warnings", ()):
-        console.print(f"warning: {warning}", style="red", highlight=False, markup=False, soft_wrap=True)
-    for error in errors:
-        console.print(f"failed: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
 
 
 def summary_rows(metrics: Mapping[str, Json]) -> list[tuple[str, str]]:
