@@ -40,7 +40,7 @@ def run(given: Namespace) -> int:
         raise ConfigError(f"seed={seed} difference={difference}: seed from 0, difference above 0 and up to 100 points")
     runs, flips = tuple(map(Path, given.places)), None if given.all else SHOWN
     comparison = compare_answers(
-        ComparisonRequest(runs, values.get("profile"), seed, difference, common=given.common, flips=flips)
+        ComparisonRequest(runs, values.get("profile"), seed, difference, in_all=given.common, flips=flips)
     )
     show_sections(comparison.heading, comparison.sections, Terminal())
     return 0
