@@ -68,7 +68,7 @@ check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests
 	@echo "→ ruff" && $(BIN)/ruff check && $(BIN)/ruff format --check
 	@echo "→ mypy" && $(BIN)/mypy
 	@echo "→ import-linter" && $(BIN)/lint-imports
-	@echo "→ architecture" && $(BIN)/python -m pytest tests/test_architecture.py
+	@echo "→ architecture" && $(BIN)/python -m pytest tests/test_architecture.py tests/test_layout.py
 
 bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same run
 	@$(BIN)/python scripts/bench.py

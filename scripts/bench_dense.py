@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kgqa.calls import Rank
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Query
 from kgqa.retrieval.biencoder import Kind
 from kgqa.retrieval.dense import Dense

@@ -24,8 +24,8 @@ from zlib import crc32
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, ModelReply, Program, Search, gather, labels
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.scheduler import Scheduler
 from kgqa.runtime.services import Instant, Reply, Service, Streams, Worker

@@ -33,8 +33,9 @@ from typing import Any, Protocol
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from kgqa import records
 from kgqa.calls import Search
-from kgqa.datasets import corpus, records
+from kgqa.datasets import corpus
 from kgqa.protocols import Query
 from kgqa.retrieval import analysis
 from kgqa.retrieval.bm25 import Bm25

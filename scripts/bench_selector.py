@@ -22,8 +22,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kgqa.calls import Choose, Generate, ModelCall
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.runtime.folder import read_trace
 from kgqa.types import Choice, Message, Prompt
 from scripts.bench_engines import forget_prefixes

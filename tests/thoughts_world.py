@@ -9,10 +9,10 @@ from typing import Any
 from kgqa.calls import Call, CountTokens, Generate, Rank, Search
 from kgqa.demonstrations import ThoughtDemonstration
 from kgqa.errors import PromptTooLong
-from kgqa.methods.few_shot import FewShot
 from kgqa.methods.ircot import IRCoT
 from kgqa.methods.retrieve_only import RetrieveOnly
 from kgqa.methods.retrieve_read import RetrieveRead
+from kgqa.methods.steps.few_shot import FewShot
 from kgqa.protocols import Method
 from kgqa.types import Answer, Completion, Passage, Question
 from tests.driver import drive

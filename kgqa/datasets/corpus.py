@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from kgqa.datasets import records
+from kgqa import records
 from kgqa.datasets.contexts import HotpotQAContext, IIRCContext, MuSiQueContext, of_paragraphs, of_sentences, plain
 from kgqa.datasets.schema import parsed, refuse_half_surrogates
 from kgqa.errors import DataError

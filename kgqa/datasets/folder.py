@@ -21,8 +21,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from kgqa import hashing
-from kgqa.datasets import corpus, files, pdf, records, splitting
+from kgqa import hashing, records
+from kgqa.datasets import corpus, files, pdf, splitting
 from kgqa.datasets.html_text import plain_text
 from kgqa.datasets.schema import Gold, checked, parsed
 from kgqa.errors import ConfigError, DataError, nearest

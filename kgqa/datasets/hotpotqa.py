@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, Field, StrictInt
 
-from kgqa import hashing
-from kgqa.datasets import contexts, records
+from kgqa import hashing, records
+from kgqa.datasets import contexts
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.schema import Gold, looks_like, parsed
 from kgqa.errors import ConfigError, DataError

@@ -11,7 +11,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from kgqa.datasets import contexts, records
+from kgqa import records
+from kgqa.datasets import contexts
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.schema import parsed
 from kgqa.errors import DataError

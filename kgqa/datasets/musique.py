@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, StrictBool, StrictInt
 
-from kgqa.datasets import contexts, records
+from kgqa import records
+from kgqa.datasets import contexts
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.schema import Gold, parsed
 from kgqa.types import Hop, Question

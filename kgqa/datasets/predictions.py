@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kgqa.datasets import contexts, records
+from kgqa import records
+from kgqa.datasets import contexts
 from kgqa.errors import DataError
 from kgqa.types import Json, Question
 

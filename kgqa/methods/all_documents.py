@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kgqa.methods.reader import passages_text, read
+from kgqa.methods.steps.reader import passages_text, read
 from kgqa.protocols import Need
 from kgqa.types import Answer, Question
 

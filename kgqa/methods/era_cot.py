@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.errors import ConfigError
-from kgqa.methods.reader import passages_text
-from kgqa.methods.replies import bullets, concluded, counted
+from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.replies import bullets, concluded, counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.errors import DataError
-from kgqa.methods.reader import TEMPLATES, ZeroShot, numbered, passages_text, read
+from kgqa.methods.steps.reader import TEMPLATES, ZeroShot, numbered, passages_text, read
 from kgqa.protocols import Need
 from kgqa.types import Answer, Question
 

@@ -13,11 +13,11 @@ from difflib import SequenceMatcher
 from typing import Literal
 
 from kgqa.errors import ConfigError
-from kgqa.methods.few_shot import Case, FewShot, stated_answer
-from kgqa.methods.page_titles import pages_named
-from kgqa.methods.reading import Reader, read_passages
 from kgqa.methods.retrieve_only import Scope, Searched, without_question_words
-from kgqa.methods.sentences import sentences
+from kgqa.methods.steps.few_shot import Case, FewShot, stated_answer
+from kgqa.methods.steps.page_titles import pages_named
+from kgqa.methods.steps.reading import Reader, read_passages
+from kgqa.methods.steps.sentences import sentences
 from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
 

@@ -14,10 +14,10 @@ from typing import Literal
 
 from kgqa.calls import Generate, Neighbours, Rank, Search, gather
 from kgqa.errors import ConfigError, PromptTooLong
-from kgqa.methods.reader import numbered, read
-from kgqa.methods.replies import counted
 from kgqa.methods.retrieve_only import Scope, Searched
-from kgqa.methods.structure import nodes_at, ordinary, places_named, structural
+from kgqa.methods.steps.reader import numbered, read
+from kgqa.methods.steps.replies import counted
+from kgqa.methods.steps.structure import nodes_at, ordinary, places_named, structural
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Question

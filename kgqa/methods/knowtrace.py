@@ -15,9 +15,9 @@ from typing import ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.errors import ConfigError, PromptTooLong
-from kgqa.methods.knowtrace_graph import Fact, Pair, as_paths, initial_entities, support, target_entities
-from kgqa.methods.reader import passages_text
-from kgqa.methods.replies import bullets, counted, labelled
+from kgqa.methods.steps.knowtrace_graph import Fact, Pair, as_paths, initial_entities, support, target_entities
+from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.replies import bullets, counted, labelled
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples

@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
 from kgqa.errors import ConfigError
-from kgqa.methods.reader import passages_text
-from kgqa.methods.replies import counted
+from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.replies import counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Question

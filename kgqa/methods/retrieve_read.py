@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Literal
 
 from kgqa.errors import ConfigError
-from kgqa.methods.few_shot import FewShot
-from kgqa.methods.page_titles import pages_named
-from kgqa.methods.reading import Reader, read_passages
 from kgqa.methods.retrieve_only import RetrieveOnly, Scope
+from kgqa.methods.steps.few_shot import FewShot
+from kgqa.methods.steps.page_titles import pages_named
+from kgqa.methods.steps.reading import Reader, read_passages
 from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
 

@@ -15,9 +15,9 @@ from typing import ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate
 from kgqa.errors import ConfigError
-from kgqa.methods.reader import passages_text
-from kgqa.methods.replies import counted, first_line
-from kgqa.methods.safe_verdict import CORRECT, ERRORS, SCHEMA, Verdict, read_verdict
+from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.replies import counted, first_line
+from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, Verdict, read_verdict
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Question

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
 from kgqa.errors import ConfigError
-from kgqa.methods.reader import passages_text
-from kgqa.methods.replies import counted, labelled
+from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.replies import counted, labelled
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Question

@@ -14,8 +14,8 @@ from typing import Literal
 from kgqa.calls import Choose, Rank, Triples, gather, labels
 from kgqa.demonstrations import ChainDemonstration, Mode, choose_demonstrations
 from kgqa.errors import ConfigError, DataError
-from kgqa.methods.reader import passages_text, read
-from kgqa.methods.sentences import sentences
+from kgqa.methods.steps.reader import passages_text, read
+from kgqa.methods.steps.sentences import sentences
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Prompt, Question

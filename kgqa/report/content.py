@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.errors import DataError
-from kgqa.report.terminal import NAMED, SCORES, accuracy_text, summary_rows
+from kgqa.report.summary import NAMED, SCORES, accuracy_text, summary_rows
 from kgqa.types import Json
 
 Setting = tuple[str, str, str]  # key, value, where the value comes from

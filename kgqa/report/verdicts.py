@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kgqa.datasets import records
+from kgqa import records
 from kgqa.errors import DataError
 from kgqa.runtime.folder import VERDICTS
 from kgqa.types import Json

@@ -1,1 +1,4 @@
-"""Rankers and, later, retrievers: adapters around encoders and indexes, one library per file."""
+"""Retrieval: retrievers, rankers and encoders, one library a file, and the index that a run searches.
+
+Not here: graphs of triples (`kg`), when an index is built (`experiment.prepare`).
+"""

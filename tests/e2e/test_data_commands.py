@@ -19,7 +19,7 @@ import pytest
 from kgqa.datasets import fetching
 from kgqa.datasets.sources import Source
 from kgqa.experiment import data
-from kgqa.experiment.configuration import groups
+from kgqa.experiment.config.composing import groups
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.file_server import Behaviour, serving
 
@@ -220,7 +220,7 @@ def test_without_the_package_datasets_its_command_is_named(kgqa: Kgqa, monkeypat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "kgqa data prepare dataset=NAME"),
+        (("to=elsewhere",), "dataset= is missing; e.g. kgqa data prepare dataset=musique"),
         (("dataset=musiqe",), "did you mean musique?"),
         (("dataset=musique", "form=hub"), "did you mean from?"),
         (("dataset=musique", "to="), "expected a value"),

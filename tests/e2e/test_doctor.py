@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from kgqa.engines import weights
-from kgqa.experiment import doctor, machine
-from kgqa.experiment.configuration import groups
-from kgqa.experiment.presets import Preset, presets, verdict
+from kgqa.experiment.config.composing import groups
+from kgqa.experiment.machine import doctor, hardware
+from kgqa.experiment.machine.presets import Preset, presets, verdict
 from kgqa.retrieval import faiss_search
 from tests.e2e.conftest import Kgqa
 
@@ -33,9 +33,9 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    machine.gpus.cache_clear()
+    hardware.gpus.cache_clear()
     yield
-    machine.gpus.cache_clear()
+    hardware.gpus.cache_clear()
 
 
 class Refuses(BaseHTTPRequestHandler):
@@ -141,7 +141,7 @@ def test_gpus_are_those_the_driver_lists(kgqa: Kgqa, monkeypatch: pytest.MonkeyP
     program.write_text("#!/bin/sh\necho 'Card One, 81559, 555.1'\necho 'Card Two, [N/A], 555.1'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    assert [(gpu.name, gpu.memory >> 30) for gpu in machine.gpus()] == [("Card One", 79)]
+    assert [(gpu.name, gpu.memory >> 30) for gpu in hardware.gpus()] == [("Card One", 79)]
     assert "Card One, 86 GB, driver 555.1" in kgqa("doctor").out
 
 
@@ -166,15 +166,15 @@ def chosen(name: str) -> Preset:
 
 
 def test_a_verdict_goes_by_memory_and_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kgqa.experiment.presets.missing_libraries", lambda engine: [])
-    monkeypatch.setattr("kgqa.experiment.presets.memory", lambda: int(30e9))
+    monkeypatch.setattr("kgqa.experiment.machine.presets.missing_libraries", lambda engine: [])
+    monkeypatch.setattr("kgqa.experiment.machine.presets.memory", lambda: int(30e9))
     assert verdict(chosen("qwen3_8b")) == "once fetched: vllm, transformers, slow without a GPU"
     assert verdict(chosen("flan_t5_base")) == "once fetched: transformers"
     assert verdict(chosen("gpt_4o_mini")) == "through a server: engine=openai"
     assert verdict(chosen("gpt_oss_120b")) == "needs about 77 GB of memory"
-    monkeypatch.setattr("kgqa.experiment.presets.memory", lambda: int(10e9))
+    monkeypatch.setattr("kgqa.experiment.machine.presets.memory", lambda: int(10e9))
     assert verdict(chosen("qwen3_8b")) == "needs about 20 GB of memory; engine.quantization=int4: 6 GB"
-    monkeypatch.setattr("kgqa.experiment.presets.missing_libraries", lambda engine: ["torch"])
+    monkeypatch.setattr("kgqa.experiment.machine.presets.missing_libraries", lambda engine: ["torch"])
     assert verdict(chosen("flan_t5_base")) == "pip install 'kgqa[transformers]'"
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.experiment.cells import read_cell, run_cell
+from kgqa.experiment.session.engines import Pool
+from kgqa.experiment.sweep.cells import read_cell
+from kgqa.experiment.sweep.running import run_cell
 from kgqa.runtime.sweep_folder import read_plan
 from tests.e2e.conftest import QUICK, Kgqa
 
@@ -68,7 +70,7 @@ def test_the_report_grows_while_a_launcher_runs(kgqa: Kgqa, monkeypatch: pytest.
 
     def one_by_one(sweep: Path, numbers: Sequence[int], hydra: object) -> None:
         for number in numbers:
-            run_cell(read_cell(sweep, read_plan(sweep)["cells"][number]), sweep)
+            run_cell(read_cell(sweep, read_plan(sweep)["cells"][number]), sweep, Pool())
             until = time.monotonic() + 60
             while done(sweep) <= number and time.monotonic() < until:
                 time.sleep(0.05)
@@ -79,8 +81,8 @@ def test_the_report_grows_while_a_launcher_runs(kgqa: Kgqa, monkeypatch: pytest.
         cells = json.loads(file.read_text(encoding="utf-8"))["cells"] if file.exists() else []
         return sum(cell["state"] == "done" for cell in cells)
 
-    monkeypatch.setattr("kgqa.experiment.launching.LOOK", 0.1)
-    monkeypatch.setattr("kgqa.experiment.launching.launch", one_by_one)
+    monkeypatch.setattr("kgqa.experiment.sweep.launching.LOOK", 0.1)
+    monkeypatch.setattr("kgqa.experiment.sweep.launching.launch", one_by_one)
     assert kgqa(*SOME, "limit=2", "hydra/launcher=joblib").code == 0
     assert grown == [1, 2]
 
@@ -179,8 +181,8 @@ def test_mistakes_are_one_line(kgqa: Kgqa) -> None:
         ("trace/table1", "only=Nothing"): "no row and no column of trace/table1",
         ("trace/table1", "out=x"): "out=x: every cell has a run's folder of its own",
         ("trace/table1", "budget=2"): "budget=2: expected dollars or tokens",
-        ("trace/table1", "trace/table2"): "expected kgqa reproduce --list",
-        (): "expected kgqa reproduce --list",
+        ("trace/table1", "trace/table2"): "trace/table2: one word too many",
+        (): "ID is missing; e.g. kgqa reproduce trace/table1",
     }
     for given, message in mistakes.items():
         ran = kgqa("reproduce", *given)

@@ -18,7 +18,9 @@ from tests.e2e.sweeping import TWO, result
 def test_a_launcher_is_not_started_for_finished_cells(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     kgqa("run", "method=golden", "limit=2", *QUICK)
     launched: list[int] = []
-    monkeypatch.setattr("kgqa.experiment.launching.launch", lambda sweep, numbers, hydra: launched.extend(numbers))
+    monkeypatch.setattr(
+        "kgqa.experiment.sweep.launching.launch", lambda sweep, numbers, hydra: launched.extend(numbers)
+    )
     ran = kgqa(*TWO, "hydra/launcher=joblib")
     assert launched == [1]
     assert "cells: 1 skipped, 1 not run" in ran.out

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there")
 
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 from tests.e2e.test_real_models import TRACE, finish
 from tests.engines.tiny import tiny

@@ -13,7 +13,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from kgqa.engines.llamacpp import LlamaCpp
-from kgqa.engines.llamacpp_server import LlamaServer
+from kgqa.engines.llamacpp.server import LlamaServer
 from kgqa.engines.openai import OpenAI
 from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.engines.scripted import Scripted
@@ -21,8 +21,8 @@ from kgqa.engines.transformers import Transformers
 from kgqa.engines.vllm import Vllm
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
-from kgqa.experiment.building import build as configured
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build as configured
+from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Engine
 from tests.engines.asking import CONTEXT
 from tests.engines.misbehaving import SECRET, Fault, Misbehaving, Serving

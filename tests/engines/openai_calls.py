@@ -8,8 +8,8 @@ import pytest
 
 from kgqa.engines.openai import OpenAI
 from kgqa.engines.weights import Model, Prices
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from tests.engines.asking import ask, write
 from tests.engines.misbehaving import Misbehaving
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kgqa.calls import ModelCall
-from kgqa.engines import loading
-from kgqa.engines.transformers import Transformers
+from kgqa.engines.transformers import Transformers, loading
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
 from kgqa.types import Choice

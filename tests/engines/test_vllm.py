@@ -24,11 +24,11 @@ from kgqa.calls import Generate
 from kgqa.engines.conversion import converted
 from kgqa.engines.labels import continuation, spell
 from kgqa.engines.openai import OpenAI
-from kgqa.engines.vllm import LISTED
+from kgqa.engines.vllm.engine import LISTED
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.types import Choice, Completion, Message, Prompt
 from tests.engines.asking import COUNTS, FACTS, TOWNS, ask, choose, largest_difference, write
 from tests.engines.conftest import vllm_engine

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Search
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
-from kgqa.methods.safe_verdict import CORRECT
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
+from kgqa.methods.steps.safe_verdict import CORRECT
 from kgqa.types import Completion, Passage, Prompt, Question
 from tests.driver import drive
 

@@ -16,9 +16,9 @@ import pytest
 
 from kgqa.calls import Call, Generate, Program
 from kgqa.demonstrations import ChainDemonstration, DocumentDemonstration, Selection, ThoughtDemonstration
-from kgqa.methods.few_shot import Case as FewShotCase
-from kgqa.methods.few_shot import FewShot, Written
-from kgqa.methods.reader import numbered, passages_text
+from kgqa.methods.steps.few_shot import Case as FewShotCase
+from kgqa.methods.steps.few_shot import FewShot, Written
+from kgqa.methods.steps.reader import numbered, passages_text
 from kgqa.methods.trace import Case, Chain, Trace, Unit
 from kgqa.prompting import render
 from kgqa.types import Completion, Passage, Prompt

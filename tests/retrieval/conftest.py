@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Finder, Query, Retriever
 from kgqa.retrieval import elasticsearch_server
 from kgqa.retrieval.index import IndexFolder

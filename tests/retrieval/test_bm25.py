@@ -16,8 +16,8 @@ import pytest
 from numpy.typing import NDArray
 
 from kgqa.errors import ConfigError, DataError, StorageError
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Query
 from kgqa.retrieval import bm25
 from kgqa.retrieval.analysis import terms

@@ -12,8 +12,8 @@ import pytest
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.plain import PlainEncoder
 from tests.retrieval.tiny_models import BERT, LLAMA, saved, seeded, tokenizer

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.retrieval import hub
 from kgqa.retrieval.graphs.entities import Entities
 from kgqa.retrieval.graphs.keywords import Keywords

@@ -7,8 +7,8 @@ from typing import Any
 
 from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
 from kgqa.errors import PromptTooLong
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.types import Answer, Completion, Passage, Question
 from tests.driver import drive
 

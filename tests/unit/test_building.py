@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kgqa.errors import UsageError
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose, groups
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose, groups
 
 BUILT = ("method", "retriever", "ranker", "reranker", "graph", "engine", "kg", "judge", "tracker", "collection")
 CHOICES = [(group, name) for group in BUILT for name in groups()[group]]

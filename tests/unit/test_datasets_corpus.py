@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kgqa.datasets import corpus, records
+from kgqa import records
+from kgqa.datasets import corpus
 from kgqa.datasets.hotpotqa import HotpotQA
 from kgqa.datasets.musique import MuSiQue
 from kgqa.errors import ConfigError, DataError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.datasets import hub
+from kgqa.datasets import huggingface as hub
 from kgqa.datasets.hotpotqa import HotpotQA
 from kgqa.datasets.musique import MuSiQue
 from kgqa.datasets.sources import Hub

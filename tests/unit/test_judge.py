@@ -8,8 +8,8 @@ import pytest
 
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError, EngineError
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.judge.forms import FORMS
 from kgqa.judge.judges import Case, Judge, Panel, Verdict
 from kgqa.scoring.verdicts import JudgedQuestion, summarise_verdicts

@@ -8,8 +8,8 @@ import pytest
 
 from kgqa.calls import Call, Generate, Neighbours, Rank, Search
 from kgqa.errors import ConfigError, PromptTooLong
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.types import Completion, Passage, Question
 from tests.driver import drive
 from tests.unit.kgp_world import COMPOSER, EDGES, FJORD, OPERA, POOL, QUESTION, TOWN, World, walk

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kgqa.calls import Search
-from kgqa.methods.structure import Place, nodes_at, places_named
+from kgqa.methods.steps.structure import Place, nodes_at, places_named
 from kgqa.types import Completion, Passage, Question
 from tests.unit.kgp_world import POOL, World, Writes, walk
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.types import Completion, Passage, Question
 from tests.driver import drive
 

@@ -13,7 +13,7 @@ from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.datasets.demonstrations import load_examples
 from kgqa.errors import ConfigError, DataError, PromptTooLong
 from kgqa.methods.knowtrace import KnowTrace, read_exploration
-from kgqa.methods.knowtrace_graph import (
+from kgqa.methods.steps.knowtrace_graph import (
     Fact,
     Pair,
     as_paths,

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.errors import ConfigError
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.methods.era_cot import SCORE
 from kgqa.methods.react import read_action
-from kgqa.methods.replies import bullets, concluded, labelled
+from kgqa.methods.steps.replies import bullets, concluded, labelled
 from kgqa.prompting import imagined_reply
 from kgqa.types import Answer, Completion, Passage, Question
 from tests.driver import drive

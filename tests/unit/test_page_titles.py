@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.calls import Search
-from kgqa.methods.page_titles import nearest_title, quoted
+from kgqa.methods.steps.page_titles import nearest_title, quoted
 from kgqa.types import Passage
 from tests.thoughts_world import (
     ALDER,

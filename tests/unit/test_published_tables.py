@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose, flatten, groups
-from kgqa.experiment.overrides import merged
-from kgqa.experiment.published import load_table, table_ids
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose, flatten, groups
+from kgqa.experiment.config.overrides import merged
+from kgqa.experiment.reproduce.reading import load_table, table_ids
 from tests.unit.small_table import SMALL, table_of
 
 # what the five papers print or plot as results

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from kgqa.calls import Call, CountTokens, Generate
 from kgqa.errors import ConfigError
-from kgqa.experiment.building import build
-from kgqa.experiment.configuration import compose
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
 from kgqa.methods.safe import Safe, read_step
-from kgqa.methods.safe_verdict import CORRECT, ERRORS, SCHEMA, read_verdict
+from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, read_verdict
 from kgqa.types import Answer, Completion, Passage, Question
 from tests.driver import drive
 

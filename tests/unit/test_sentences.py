@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgqa.methods.sentences import sentences
+from kgqa.methods.steps.sentences import sentences
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ import pytest
 from kgqa.datasets.demonstrations import load_thoughts
 from kgqa.demonstrations import demonstration_set
 from kgqa.errors import DataError
-from kgqa.methods.few_shot import stated_answer
-from kgqa.methods.sentences import sentences
+from kgqa.methods.steps.few_shot import stated_answer
+from kgqa.methods.steps.sentences import sentences
 
 FAMILIES = ("hotpotqa", "2wiki", "musique", "iirc")
 RECORDS = {

@@ -1,0 +1,225 @@
+"""llama.cpp's own server inside this process, through xllamacpp: quantised files as they are, no torch.
+
+Calls go over HTTP to the server's loopback port, because only a closed connection makes it drop a call.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from kgqa.calls import Generate, ModelCall, ModelReply
+from kgqa.engines.chat import ChatTemplate
+from kgqa.engines.grammar import bounded
+from kgqa.engines.labels import ROOT, Spelling, continuation, spell
+from kgqa.engines.llamacpp.server import LlamaServer
+from kgqa.engines.weights import Model, is_gguf
+from kgqa.errors import ConfigError, EngineDied, EngineError, KgqaError, PromptTooLong
+from kgqa.types import Choice, Completion, Json, Usage
+
+ADAPTER = 1  # raise it when equal calls get other replies than before
+# Added to the options' logits: nothing else keeps a share that single precision could show, ratios stay as they are
+BIAS = 80.0
+Deliver = Callable[[ModelReply | Exception], None]
+
+
+@dataclass(frozen=True)
+class LlamaCpp:
+    """A .gguf file under llama.cpp, `slots` calls side by side.
+
+    Which part of a prompt the server still knows, and what shares a pass with it, moves log-probabilities in the
+    third decimal, so near-ties can flip between two runs. With one slot and calls in the same order they do not.
+    """
+
+    model: Model
+    slots: int
+    threads: int | None  # None: all cores this process may use
+    context: int | None  # tokens of prompt and reply of one slot; None: the model's own
+
+    streaming: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for field in ("slots", "threads", "context"):
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise ConfigError(f"engine.{field}={value}: must be at least 1")
+        _ = self._closing, self._lock, self._workers  # made before any thread can race for them
+
+    @property
+    def concurrency(self) -> int:
+        return self.slots
+
+    def identity(self) -> Mapping[str, Json]:
+        return {
+            "engine": "llamacpp",
+            "adapter": ADAPTER,
+            "weights": self.model.digest(),
+            "dtype": "as in the file",
+            "context": self._limit,
+            "template": "from the weights",
+            "options": "token sequences with and without a blank, exact",
+        }
+
+    def render(self, call: ModelCall) -> str:
+        return self._template.render(call)
+
+    def count_tokens(self, text: str) -> int:
+        return len(self._server.tokenize(text))
+
+    def submit(self, call: ModelCall, deliver: Deliver) -> None:
+        if self._closing.is_set():
+            raise EngineDied("the engine is closed")
+        self._workers.submit(self._reply, call).add_done_callback(lambda done: self._hand_over(done, deliver))
+
+    def close(self) -> None:
+        """Drops waiting calls and the connections of running ones, then stops the server."""
+        self._closing.set()
+        with self._lock:
+            server: LlamaServer | None = self.__dict__.pop("_started", None)
+        if server is not None:
+            server.hang_up()
+        self._workers.shutdown(cancel_futures=True)
+        if server is not None:
+            server.stop()
+
+    def _hand_over(self, done: Future[ModelReply], deliver: Deliver) -> None:
+        """Whatever went wrong becomes that call's error; nobody waits for a closed engine."""
+        if self._closing.is_set() or done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            deliver(done.result())
+        elif isinstance(error, KgqaError):
+            deliver(error)
+        else:
+            deliver(EngineError(f"{type(error).__name__}: {error}"))
+
+    def _reply(self, call: ModelCall) -> ModelReply:
+        server = self._server  # loading is no call's service time
+        started = time.perf_counter()
+        prompt = server.tokenize(self.render(call))
+        if not prompt:
+            raise EngineError("the prompt is empty")
+        if isinstance(call, Generate):
+            self._check_length(prompt, call.max_tokens)
+            return self._generate(prompt, call, started)
+        spelling = self._spelling(call.options)
+        self._check_length(prompt, spelling.longest)
+        return replace(self._choose(prompt, spelling, started), flags=self._template.flags(call))
+
+    def _check_length(self, prompt: Sequence[int], reply: int) -> None:
+        if len(prompt) + reply > self._limit:
+            raise PromptTooLong(len(prompt), self._limit - reply)
+
+    def _generate(self, prompt: Sequence[int], call: Generate, started: float) -> Completion:
+        schema = None if call.schema is None else bounded(call.schema)  # one it cannot follow it would silently drop
+        answer = self._server.complete(
+            prompt,
+            **({} if schema is None else {"json_schema": schema}),
+            n_predict=call.max_tokens,
+            stop=list(call.stop),
+            temperature=call.temperature,
+            top_p=call.top_p,
+            seed=call.seed or 0,
+            samplers=["temperature", "top_p"],  # transformers' order
+        )
+        known = int(answer["timings"]["cache_n"])
+        usage = Usage(len(prompt), known, int(answer["tokens_predicted"]), time.perf_counter() - started)
+        finish: Literal["stop", "length"] = "length" if answer["stop_type"] == "limit" else "stop"
+        free = ("unconstrained",) if call.schema is not None and schema is None else ()
+        return Completion(answer["content"], finish, usage, self._template.flags(call) + free)
+
+    def _choose(self, prompt: Sequence[int], spelling: Spelling, started: float) -> Choice:
+        """One place of the options' tree after the other; each costs one token, the prompt is known by then."""
+        conditional = [0.0] * len(spelling.asked)
+        known = 0
+        for place in range(ROOT, len(spelling.tokens)):
+            path = [spelling.tokens[step] for step in reversed(spelling.ancestry(place))]
+            pairs = [pair for pair, (start, _) in enumerate(spelling.asked) if start == place]
+            found, cached = self._distribution([*prompt, *path], [spelling.asked[pair][1] for pair in pairs])
+            known = cached if place == ROOT else known
+            for pair, logprob in zip(pairs, found, strict=True):
+                conditional[pair] = logprob
+        logprobs, mass = spelling.score(conditional)
+        return Choice(logprobs, mass, Usage(len(prompt), known, 1, time.perf_counter() - started))
+
+    def _distribution(self, prompt: Sequence[int], tokens: Sequence[int]) -> tuple[list[float], int]:
+        """log p of each of the tokens coming next, and how much of the prompt was known.
+
+        llama.cpp lists the likeliest tokens only. With their logits raised by the same amount, ours are the likeliest,
+        and their shares among themselves stay what they are. A second call tells the unraised share of the best one.
+        """
+        raised = {"n_predict": 1, "logit_bias": [[token, BIAS] for token in tokens]}
+        shares = self._server.complete(
+            prompt,
+            **raised,
+            temperature=1.0,
+            samplers=["temperature"],
+            post_sampling_probs=True,
+            n_probs=len(tokens),
+            seed=0,
+        )
+        among = {entry["id"]: entry["prob"] for entry in shares["completion_probabilities"][0]["top_probs"]}
+        missing = [token for token in tokens if token not in among]
+        if missing:
+            raise EngineError(f"llama.cpp gave no probability for the tokens {missing}; use engine=transformers")
+        best = self._server.complete(prompt, **raised, temperature=0.0, n_probs=1)["completion_probabilities"][0]
+        scale = best["logprob"] - math.log(among[best["id"]])
+        found = [math.log(max(among[token], 1e-45)) + scale for token in tokens]
+        return found, int(shares["timings"]["cache_n"])
+
+    def _spelling(self, options: tuple[str, ...]) -> Spelling:
+        if options not in self._spellings:
+            self._spellings[options] = spell(options, continuation(self._server.tokenize))
+        return self._spellings[options]
+
+    @property
+    def _limit(self) -> int:
+        return min(self.context or self.model.context, self.model.context)
+
+    @property
+    def _server(self) -> LlamaServer:
+        with self._lock:
+            if self._closing.is_set():
+                raise EngineDied("the engine is closed")
+            return self._started
+
+    @cached_property
+    def _started(self) -> LlamaServer:
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return LlamaServer(self._weights, self.slots, self.threads or usable or 1, self._limit)
+
+    @cached_property
+    def _weights(self) -> Path:
+        weights = self.model.locate()
+        if not is_gguf(weights):
+            raise ConfigError(f"model.path={weights}: engine=llamacpp reads a .gguf file; use engine=transformers")
+        return weights
+
+    @cached_property
+    def _template(self) -> ChatTemplate:
+        return ChatTemplate.of(self._weights)
+
+    @cached_property
+    def _spellings(self) -> dict[tuple[str, ...], Spelling]:
+        return {}
+
+    @cached_property
+    def _workers(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.slots, thread_name_prefix="llamacpp")
+
+    @cached_property
+    def _closing(self) -> threading.Event:
+        return threading.Event()
+
+    @cached_property
+    def _lock(self) -> threading.Lock:
+        return threading.Lock()

@@ -1,0 +1,245 @@
+"""Any server that speaks OpenAI's protocol: a hosted model, vLLM, SGLang, llama.cpp's own server.
+
+What a server cannot do as asked is flagged on the reply and counted in the report, never passed over. What no client
+can know: a hosted model may change behind its name, and another program may take over an address. Where the server
+lists its models that is compared once, before the first call; `engine.deployment` names what is served in your words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import re
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any, ClassVar, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from kgqa.calls import Generate, ModelCall, ModelReply
+from kgqa.engines.openai.budget import Budget
+from kgqa.engines.openai.choices import WAYS, Choosing, Way
+from kgqa.engines.openai.client import TOKENS_SHOWN, Client, Endpoints
+from kgqa.engines.openai.endpoint import Endpoint, Persistence
+from kgqa.engines.openai.requests import SCHEMAS, Abilities, Server, completion, decoding, readable
+from kgqa.engines.weights import Model
+from kgqa.errors import ConfigError, EngineDied, EngineError, KgqaError
+from kgqa.types import Json
+
+ADAPTER = 2  # raise it when equal calls get other replies than before
+DEFAULT_URL = "https://api.openai.com/v1"
+URL_VARIABLE = "OPENAI_BASE_URL"
+BYTES_PER_TOKEN = 4  # of English text, where the server does not count
+Deliver = Callable[[ModelReply | Exception], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OpenAI:
+    """A model by its name at a server; conf/engine/openai.yaml says what each field means.
+
+    Service times include the server's own queue. Batch composition at a server moves log-probabilities, so equal calls
+    may get other replies on another day; the call cache keeps the first.
+    """
+
+    model: Model
+    base_url: str | None
+    api_key_env: str
+    server: Server
+    served_model: str | None
+    deployment: str | None
+    endpoints: Endpoints
+    choose: Literal["auto", "logprobs", "prompt_logprobs", "groups", "parse"]
+    top_logprobs: int | None
+    concurrency: int
+    timeout: float
+    retries: int
+    backoff: float
+    patience: float
+    budget_tokens: int | None
+    budget_usd: float | None
+
+    streaming: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for field, least in (("concurrency", 1), ("retries", 0), ("top_logprobs", 1)):
+            if getattr(self, field) is not None and getattr(self, field) < least:
+                raise ConfigError(f"engine.{field}={getattr(self, field)}: must be at least {least}")
+        for field in ("timeout", "backoff", "patience"):
+            if not 0 < getattr(self, field) < math.inf:
+                raise ConfigError(f"engine.{field}={getattr(self, field)}: must be a number of seconds above 0")
+        if self.choose != "auto" and self.choose not in WAYS[self.server]:
+            ways = ", ".join(WAYS[self.server])
+            raise ConfigError(f"engine.choose={self.choose}: engine.server={self.server} can do auto, {ways}")
+        if not re.fullmatch(r"[A-Z][A-Z0-9_]*", self.api_key_env):  # a key put here by mistake is not repeated
+            raise ConfigError("engine.api_key_env: must be the NAME of an environment variable, in capitals")
+        _ = self._url, self._budget, self._closing, self._lock, self._under_way
+
+    def identity(self) -> Mapping[str, Json]:
+        return {
+            "engine": "openai",
+            "adapter": ADAPTER,
+            "model": self._served,
+            "deployment": self.deployment or self._url,
+            "server": self.server,
+            "template": "the server's own",
+            "endpoints": self.endpoints,
+            "options": [self.choose, self.top_logprobs],
+            "context": self.model.context,
+            "tokens": "counted" if self.counts_tokens else f"estimated: bytes / {BYTES_PER_TOKEN}",
+        }
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether `count_tokens` is right, not an estimate."""
+        return self.server in TOKENS_SHOWN
+
+    def render(self, call: ModelCall) -> str:
+        """The messages; only the server knows the text it makes of them."""
+        return readable(call.prompt)
+
+    def count_tokens(self, text: str) -> int:
+        if not self.counts_tokens:
+            return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
+        return self._run(self._count(text)).result()
+
+    def submit(self, call: ModelCall, deliver: Deliver) -> None:
+        self._run(self._serve(call, deliver)).add_done_callback(lambda done: self._deliver_failure(done, deliver))
+
+    def close(self) -> None:
+        """Drops all calls and their connections."""
+        with self._lock:
+            self._closing.set()
+            loop: asyncio.AbstractEventLoop | None = self.__dict__.pop("_loop", None)
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(self._hang_up(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            self.__dict__.pop("_thread").join()
+            loop.close()
+
+    async def _serve(self, call: ModelCall, deliver: Deliver) -> None:
+        await self._budget.enter()
+        try:
+            deliver(await self._outcome(call))
+        finally:
+            self._budget.leave()
+
+    async def _outcome(self, call: ModelCall) -> ModelReply | Exception:
+        try:
+            return await self._reply(call)
+        except KgqaError as error:
+            return error
+
+    async def _reply(self, call: ModelCall) -> ModelReply:
+        client = self._client
+        await client.greet()
+        if not isinstance(call, Generate):
+            ways: tuple[Way, ...] = WAYS[self.server] if self.choose == "auto" else (self.choose,)
+            return await Choosing(client, call, ways).choice()
+        settings = decoding(call, self.server)
+        answered, flags = await client.ask(call, settings)
+        if call.schema is not None and not set(SCHEMAS) & set(settings):
+            flags = (*flags, "unconstrained")
+        return completion(answered, call, client.leaves_out(call), flags)
+
+    async def _count(self, text: str) -> int:
+        await self._client.greet()
+        return len(await self._client.tokenize(text))
+
+    def _deliver_failure(self, done: Future[None], deliver: Deliver) -> None:
+        """Whatever else went wrong becomes that call's error, so that nobody waits for ever."""
+        if self._closing.is_set() or done.cancelled() or (error := done.exception()) is None:
+            return
+        deliver(error if isinstance(error, KgqaError) else EngineError(f"{type(error).__name__}: {error}"))
+
+    async def _hang_up(self) -> None:
+        calls = tuple(self._under_way)  # not all tasks: those of the libraries end with ours, in their own order
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        if "_client" in self.__dict__:
+            await self._client.endpoint.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        with self._lock:
+            if self._closing.is_set():
+                work.close()
+                raise EngineDied("the engine is closed")
+            return asyncio.run_coroutine_threadsafe(self._tracked(work), self._loop)
+
+    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._under_way.add(task)
+        try:
+            return await work
+        finally:
+            self._under_way.discard(task)
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """Runs in a thread of its own; all calls share it, so a thousand waiting ones cost nothing."""
+        loop = asyncio.new_event_loop()
+        self.__dict__["_thread"] = threading.Thread(target=loop.run_forever, name="openai", daemon=True)
+        self.__dict__["_thread"].start()
+        return loop
+
+    @cached_property
+    def _under_way(self) -> set[asyncio.Task[Any]]:
+        return set()
+
+    @cached_property
+    def _client(self) -> Client:
+        if find_spec("httpx2") is None:
+            raise ConfigError("engine=openai needs httpx2; pip install 'kgqa[openai]'")
+        persistence = Persistence(self.timeout, self.retries, self.backoff, self.patience)
+        return Client(
+            Endpoint(self._url, self._key(), persistence, self.concurrency),
+            self.server,
+            self._served,
+            self.model.context,
+            self.endpoints,
+            self._budget,
+            Abilities(longest_list=self.top_logprobs),
+        )
+
+    def _key(self) -> str | None:
+        """Read when it is needed and kept by the endpoint alone."""
+        key = os.environ.get(self.api_key_env, "").strip()
+        if not key.isascii() or not key.isprintable():
+            raise ConfigError(f"${self.api_key_env} holds characters that no key has; set it again")
+        return key or None
+
+    @cached_property
+    def _url(self) -> str:
+        """The address. A name, password or query in it could be a secret, so it is refused and not repeated."""
+        url = self.base_url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
+        parts = urlsplit(url)
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise ConfigError(
+                f"engine.base_url (or ${URL_VARIABLE}) must hold no name, password or query: "
+                f"put the key into ${self.api_key_env}"
+            )
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"engine.base_url={url}: must be like http://127.0.0.1:8000/v1")
+        return url.rstrip("/")
+
+    @cached_property
+    def _served(self) -> str:
+        return self.served_model or (self.model.hub or self.model.name).partition(":")[0]
+
+    @cached_property
+    def _budget(self) -> Budget:
+        return Budget(self.budget_tokens, self.budget_usd, self.model.prices)
+
+    @cached_property
+    def _closing(self) -> threading.Event:
+        return threading.Event()
+
+    @cached_property
+    def _lock(self) -> threading.Lock:
+        return threading.Lock()

@@ -1,0 +1,205 @@
+"""What an OpenAI-compatible server is asked, and how its answers are read. No I/O."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kgqa.calls import Generate
+from kgqa.engines.grammar import bounded
+from kgqa.engines.openai.endpoint import Answered, Refused
+from kgqa.errors import EngineError, PromptTooLong
+from kgqa.types import Completion, Json, Prompt, Usage
+
+Server = Literal["hosted", "vllm", "sglang", "llamacpp"]
+
+# vLLM and SGLang take what a call leaves open from the model's generation_config.json, repetition penalties included
+NEUTRAL: Mapping[str, Json] = {
+    "top_k": -1,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+EXTRAS: Mapping[Server, Mapping[str, Json]] = {
+    "hosted": {},
+    "vllm": NEUTRAL,
+    "sglang": NEUTRAL,
+    "llamacpp": {"samplers": ["temperature", "top_p"], "cache_prompt": True},  # transformers' order
+}
+NO_THINKING: Mapping[str, Json] = {"enable_thinking": False}  # for templates that know the word; others ignore it
+MOST_STOPS = 4  # of a hosted server; the reply is cut here at all of them in any case
+# What a call can do without when a server refuses it, and the flag that says so; "" where we make up for it ourselves
+LISTS = ("logprobs", "top_logprobs")  # the first is a length or, in chats, whether there is one
+SCHEMAS = ("response_format", "json_schema")
+DISPENSABLE = {
+    **dict.fromkeys(SCHEMAS, "unconstrained"),
+    "temperature": "fixed_temperature",
+    "top_p": "fixed_top_p",
+    "seed": "no_seed",
+    "stop": "",
+    **dict.fromkeys(LISTS, "no_logprobs"),
+}
+LIMIT = re.compile(r"max|at most|up to|less|greater|between|exceed|<=|≤", re.IGNORECASE)
+TOO_LONG = re.compile(r"context (length|size|window)|too many (input )?tokens", re.IGNORECASE)
+UNKNOWN_PARAMETER = re.compile(r"un(supported|recognized|known|expected)|not (support|allowed)|extra", re.IGNORECASE)
+
+
+@dataclass
+class Abilities:
+    """What has been learnt from a server's refusals; none of it is forgotten before the engine is closed."""
+
+    refused: set[str] = field(default_factory=set)  # keys of requests; of schemas each one, as not all are refused
+    longest_list: int | None = None  # the most log-probabilities it lists for one token
+    renamed: bool = False  # it wants max_completion_tokens for max_tokens
+
+    def fit(self, body: Mapping[str, Json]) -> dict[str, Json]:
+        """The request as this server takes it."""
+        fitted = {key: value for key, value in body.items() if _part(key, value) not in self.refused}
+        if self.renamed and "max_tokens" in fitted:
+            fitted["max_completion_tokens"] = fitted.pop("max_tokens")
+        key = "top_logprobs" if "top_logprobs" in fitted else "logprobs"
+        if self.longest_list is not None and type(fitted.get(key)) is int:
+            fitted[key] = min(fitted[key], self.longest_list)
+        return fitted
+
+    def learn(self, refused: Refused, body: Mapping[str, Json]) -> bool:
+        """True where the request can be fitted better now than the one that was refused."""
+        if "max_tokens" in body and "max_completion_tokens" in refused.message:
+            self.renamed = True
+            return True
+        key = _named(refused, body)
+        if key in LISTS:
+            self._learn_about_lists(refused.message, body)
+        elif key in DISPENSABLE:
+            self.refused.add(_part(key, body[key]))
+        return key in DISPENSABLE
+
+    def _learn_about_lists(self, message: str, body: Mapping[str, Json]) -> None:
+        """How long a list may be, if the server says so or refuses a long one; else that there is none."""
+        lengths = [value for key in LISTS if type(value := body.get(key)) is int]  # True asks for the top alone
+        longest = max(lengths, default=1)
+        named = [number for number in map(int, re.findall(r"\d+", message)) if 0 < number < longest]
+        if named and LIMIT.search(message):
+            self.longest_list = max(named)
+        else:
+            self.refused.update(LISTS)
+
+    def flags(self, body: Mapping[str, Json]) -> tuple[str, ...]:
+        """What of this request the server does not do."""
+        left_out = [key for key, value in body.items() if _part(key, value) in self.refused]
+        return tuple(dict.fromkeys(DISPENSABLE[key] for key in left_out if DISPENSABLE[key]))
+
+
+def _part(key: str, value: Json) -> str:
+    return f"{key}={json.dumps(value, sort_keys=True)}" if key in SCHEMAS else key
+
+
+def _named(refused: Refused, body: Mapping[str, Json]) -> str:
+    """The key of the request that the server objects to; "" where it does not say."""
+    path = str(re.split(r"[.\[]", refused.parameter)[0])
+    if path in body:
+        return path
+    quoted = re.findall(r"['\"`](\w+)['\"`]|\b([a-z]+_[a-z_]+|logprobs)\b", refused.message)
+    named = [word for words in quoted for word in words if word in body]
+    if named and (UNKNOWN_PARAMETER.search(refused.message) or "logprobs" in refused.message):
+        return str(named[0])
+    about_schema = re.search("schema|grammar", refused.message, re.IGNORECASE)
+    return next((key for key in SCHEMAS if key in body and about_schema), "")
+
+
+def decoding(call: Generate, server: Server) -> dict[str, Json]:
+    """The call's own settings, and nothing of the server's."""
+    body = {"max_tokens": call.max_tokens, "temperature": call.temperature, "top_p": call.top_p, **EXTRAS[server]}
+    if call.temperature > 0:
+        body["seed"] = call.seed or 0
+    if call.stop:
+        body["stop"] = list(call.stop[:MOST_STOPS] if server == "hosted" else call.stop)
+    if call.schema is not None:
+        body |= _schema(call.schema, server)
+    return body
+
+
+def _schema(schema: str, server: Server) -> dict[str, Json]:
+    """Empty where the schema cannot be followed: servers tend to drop, without a word, what they cannot express."""
+    asked = bounded(schema)
+    if asked is None:
+        return {}
+    if server == "llamacpp":  # its completions know no response_format
+        return {"json_schema": asked}
+    named = {"name": "reply", "strict": True, "schema": json.loads(schema)}
+    return {"response_format": {"type": "json_schema", "json_schema": named}}
+
+
+def chat(prompt: Prompt, server: Server) -> dict[str, Json]:
+    """Messages, the prefill as the beginning of the assistant's where the server can go on with one."""
+    messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+    if server != "sglang":
+        return {"messages": messages}
+    body: dict[str, Json] = {"messages": messages, "chat_template_kwargs": dict(NO_THINKING)}
+    if prompt.prefill:
+        messages.append({"role": "assistant", "content": prompt.prefill})
+        body |= {"continue_final_message": True, "add_generation_prompt": False}
+    return body
+
+
+def readable(prompt: Prompt) -> str:
+    """A prompt as a person can read it; the server puts it into its own template."""
+    if prompt.form == "completion":
+        return prompt.messages[0].content
+    parts = [f"[{message.role}]\n{message.content}" for message in prompt.messages]
+    return "\n\n".join([*parts, f"[assistant]\n{prompt.prefill}"])
+
+
+def completion(answered: Answered, call: Generate, prefill_left_out: str, flags: Iterable[str]) -> Completion:
+    """The reply; a prefill that could not be given is dropped where the model wrote it by itself."""
+    choice = first_choice(answered)
+    text, refusal = written(choice)
+    if prefill_left_out and text.lstrip().startswith(prefill_left_out):
+        text = text.lstrip()[len(prefill_left_out) :]
+    cuts = [cut for stop in call.stop if (cut := text.find(stop)) >= 0]
+    finish: Literal["stop", "length"] = "length" if choice.get("finish_reason") == "length" and not cuts else "stop"
+    filtered = ("filtered",) if refusal or choice.get("finish_reason") == "content_filter" else ()
+    return Completion(text[: min(cuts, default=None)], finish, usage(answered), (*flags, *filtered))
+
+
+def first_choice(answered: Answered) -> Mapping[str, Json]:
+    choices = answered.json.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise EngineError(f"the server's answer holds no choices: {json.dumps(answered.json)[:200]}")
+    first: Mapping[str, Json] = choices[0]
+    return first
+
+
+def written(choice: Mapping[str, Json]) -> tuple[str, bool]:
+    """The text of a chat or a plain reply, and whether it is the model's refusal."""
+    message = choice.get("message")
+    if isinstance(message, dict):
+        return str(message.get("content") or message.get("refusal") or ""), bool(message.get("refusal"))
+    return str(choice.get("text") or ""), False
+
+
+def usage(answered: Answered) -> Usage:
+    """Tokens as the server counts (and charges) them."""
+    counts = answered.json.get("usage")
+    if not isinstance(counts, dict):
+        raise EngineError("the server's answer does not say how many tokens it used (usage)")
+    details = counts.get("prompt_tokens_details") or {}
+    return Usage(
+        int(counts.get("prompt_tokens") or 0),
+        int(details.get("cached_tokens") or 0),
+        int(counts.get("completion_tokens") or 0),
+        answered.seconds,
+    )
+
+
+def too_long(refused: Refused, limit: int) -> PromptTooLong | None:
+    """The refusal as what it says about the prompt's length, None where it is about something else."""
+    tokens = refused.error.get("n_prompt_tokens")  # llama.cpp
+    if not (tokens or refused.error.get("code") == "context_length_exceeded" or TOO_LONG.search(refused.message)):
+        return None
+    numbers = [int(number) for number in re.findall(r"\d+", refused.message)]
+    return PromptTooLong(int(tokens or max(numbers[1:], default=0)), int(refused.error.get("n_ctx") or limit))

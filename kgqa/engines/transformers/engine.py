@@ -1,0 +1,184 @@
+"""Hugging Face transformers in this process: batches, exact option probabilities, any CPU or GPU torch knows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from kgqa.calls import Choose, Generate, ModelCall, ModelReply
+from kgqa.engines.grammar import Grammars
+from kgqa.engines.tokens import Tokens
+from kgqa.engines.transformers.decoding import Decoder
+from kgqa.engines.transformers.encoder_decoder import EncoderDecoder, Seam
+from kgqa.engines.transformers.loading import is_encoder_decoder, load
+from kgqa.engines.transformers.reply import Reply
+from kgqa.engines.weights import Model, is_gguf
+from kgqa.errors import ConfigError, EngineDied, EngineError
+from kgqa.types import Choice, Completion, Json, Usage
+
+ADAPTER = 1  # raise it when equal calls get other replies than before
+LIBRARIES = ("torch", "transformers", "tokenizers", "accelerate", "gguf", "llguidance")
+
+
+@dataclass(frozen=True)
+class Transformers:
+    """A causal or encoder-decoder language model under transformers. A .gguf file is converted once, see `conversion`.
+
+    Replies of one call do not depend on the calls beside it, except for rounding: in bfloat16 near-ties can flip
+    with the batch's shape, in float32 they do not in practice.
+    """
+
+    model: Model
+    dtype: Literal["bfloat16", "float32"]
+    quantization: Literal["int8", "int4"] | None
+    batch_size: int
+    device: str
+    context: int | None  # tokens of prompt and reply; None: the model's own
+
+    streaming: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise ConfigError(f"engine.batch_size={self.batch_size}: must be at least 1")
+        if self.context is not None and self.context < 1:
+            raise ConfigError(f"engine.context={self.context}: must be at least 1")
+        _ = self._closing, self._lock  # made before any thread can race for them
+
+    def identity(self) -> Mapping[str, Json]:
+        return {
+            "engine": "transformers",
+            "adapter": ADAPTER,
+            "weights": self.model.digest(),
+            "dtype": f"{self.quantization}/{self.dtype}" if self.quantization else self.dtype,
+            "context": self._limit,
+            "template": "from the weights",
+            "options": "token sequences with and without a blank, exact",
+        }
+
+    def render(self, call: ModelCall) -> str:
+        if self._seam is None:
+            return self._tokens.render(call)
+        asked = replace(call, prompt=replace(call.prompt, prefill=""))
+        return f"{self._tokens.render(asked)}{self._seam.end}{self._seam.start}{call.prompt.prefill}"
+
+    def count_tokens(self, text: str) -> int:
+        return len(self._tokens.encode(text))
+
+    def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
+        with self._lock:
+            if self._closing.is_set():
+                raise EngineDied("the engine is closed")
+            _ = self._decoder, self._ends  # loading is no call's service time
+            replies: dict[int, ModelReply | Exception] = {}
+            prompts: dict[int, list[int]] = {}
+            for index, call in enumerate(calls):
+                prompt = self._prompt(call)
+                if isinstance(prompt, EngineError):
+                    replies[index] = prompt
+                else:
+                    prompts[index] = prompt
+            for kind, run in ((Generate, self._generate), (Choose, self._choose)):
+                chosen = [index for index in prompts if isinstance(calls[index], kind)]
+                for batch in _batches(chosen, self.batch_size):
+                    done = run([prompts[index] for index in batch], [calls[index] for index in batch])
+                    replies.update(zip(batch, done, strict=True))
+            return [replies[index] for index in range(len(calls))]
+
+    def close(self) -> None:
+        """Ends a running batch at its next forward pass and lets go of the model."""
+        self._closing.set()
+        with self._lock:
+            self.__dict__.pop("_decoder", None)
+
+    def _generate(self, prompts: list[list[int]], calls: list[Any]) -> list[ModelReply]:
+        started = time.perf_counter()
+        constraints = [self._grammars.constraint(call.schema) if call.schema else None for call in calls]
+        replies = [
+            Reply(call, self._tokens.decode, self._ends, constraint)
+            for call, constraint in zip(calls, constraints, strict=True)
+        ]
+        known = self._decoder.generate(prompts, replies)
+        seconds = (time.perf_counter() - started) / len(calls)
+        completions: list[ModelReply] = []
+        for row, (call, reply) in enumerate(zip(calls, replies, strict=True)):
+            free = ("unconstrained",) if call.schema and constraints[row] is None else ()
+            usage = Usage(len(prompts[row]), known[row], reply.spent, seconds)
+            completions.append(Completion(reply.text, reply.finish, usage, self._tokens.flags(call) + free))
+        return completions
+
+    def _choose(self, prompts: list[list[int]], calls: list[Any]) -> list[ModelReply]:
+        started = time.perf_counter()
+        spellings = [self._tokens.spelling(call.options) for call in calls]
+        conditionals, known = self._decoder.choose(prompts, spellings)
+        scores = [spelling.score(found) for spelling, found in zip(spellings, conditionals, strict=True)]
+        seconds = (time.perf_counter() - started) / len(calls)
+        return [
+            Choice(*scores[row], Usage(len(prompts[row]), known[row], 1, seconds), self._tokens.flags(call))
+            for row, call in enumerate(calls)
+        ]
+
+    def _prompt(self, call: ModelCall) -> list[int] | EngineError:
+        """The call's tokens, or why it has none: a template that refuses, options that look alike, its length."""
+        try:
+            return self._tokens.prompt(call, self.render(call))
+        except EngineError as error:
+            return error
+
+    @property
+    def _limit(self) -> int:
+        return min(self.context or self.model.context, self.model.context)
+
+    @cached_property
+    def _weights(self) -> Path:
+        missing = [library for library in LIBRARIES if find_spec(library) is None]
+        if missing:
+            raise ConfigError(f"engine=transformers needs {', '.join(missing)}; pip install 'kgqa[transformers]'")
+        return self.model.locate()
+
+    @cached_property
+    def _tokens(self) -> Tokens:
+        return Tokens(self._weights, self._limit)
+
+    @cached_property
+    def _seam(self) -> Seam | None:
+        """None for a causal model, which reads and writes one text."""
+        if is_gguf(self._weights) or not is_encoder_decoder(self._weights):
+            return None
+        return Seam.of(self._weights, self._tokens.tokenizer)
+
+    @cached_property
+    def _decoder(self) -> Decoder | EncoderDecoder:
+        network = load(self._tokens.folder, self.dtype, self.device, self.quantization)
+        kind = EncoderDecoder if self._seam else Decoder
+        return kind(network, self._closing)
+
+    @cached_property
+    def _grammars(self) -> Grammars:
+        tokenizer = (self._tokens.folder / "tokenizer.json").read_text(encoding="utf-8")
+        return Grammars(tokenizer, self._ends, self._decoder.network.config.get_text_config().vocab_size)
+
+    @cached_property
+    def _ends(self) -> frozenset[int]:
+        """Tokens that end a reply: what the model's configuration names and the usual ones its vocabulary has."""
+        configured = self._decoder.network.generation_config.eos_token_id
+        named = configured if isinstance(configured, list) else [] if configured is None else [configured]
+        return frozenset({*named, *self._tokens.ends})
+
+    @cached_property
+    def _closing(self) -> threading.Event:
+        return threading.Event()
+
+    @cached_property
+    def _lock(self) -> threading.Lock:
+        return threading.Lock()
+
+
+def _batches(indexes: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for start in range(0, len(indexes), size):
+        yield indexes[start : start + size]

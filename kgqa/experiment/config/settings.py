@@ -1,0 +1,76 @@
+"""The keys of a run that belong to no component, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kgqa.errors import ConfigError
+
+# none of these can change an answer, so none is part of a run's identity
+NOT_IDENTITY = (
+    "limit",
+    "ids",
+    "name",
+    "out",
+    "dry_run",
+    "width",
+    "profile",
+    "choices",
+    "experiment",
+    "judge",
+    "tracker",
+)
+# of an engine: how a server is reached and for how long, not what it answers
+REACHING = ("api_key_env", "concurrency", "timeout", "retries", "backoff", "patience", "budget_tokens", "budget_usd")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """`conf/config.yaml` without its groups; see there for what each key means."""
+
+    limit: int | None
+    ids: tuple[str, ...] | None
+    seed: int
+    width: int
+    name: str | None
+    out: str | None
+    dry_run: bool
+    profile: str | None
+    offline: bool
+    roles: dict[str, str | None]
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> RunSettings:
+        """Raises ConfigError naming the key and its value."""
+        from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+        ids = config["ids"]
+        values = {
+            **{key: config[key] for key in ("limit", "seed", "width", "name", "out", "dry_run", "profile", "roles")},
+            "ids": [ids] if isinstance(ids, str | int) else ids,
+            "offline": config["kg"]["offline"],
+        }
+        checked = {}
+        for key, value in values.items():
+            adapter: Any = TypeAdapter(cls.__annotations__[key], config=ConfigDict(coerce_numbers_to_str=True))
+            try:
+                checked[key] = adapter.validate_python(value)
+            except ValidationError as error:
+                shown = "kg.offline" if key == "offline" else key
+                raise ConfigError(f"{shown}={value}: {error.errors()[0]['msg'].lower()}") from error
+        settings = cls(**checked)
+        settings._check_ranges()
+        return settings
+
+    def _check_ranges(self) -> None:
+        for key in ("limit", "width"):
+            value = getattr(self, key)
+            if value is not None and value < 1:
+                raise ConfigError(f"{key}={value}: must be at least 1")
+        if self.name is not None and (not self.name or Path(self.name).name != self.name or self.name.startswith(".")):
+            raise ConfigError(f"name={self.name}: must be a plain folder name, without slashes or a leading dot")
+        if self.out is not None and not self.out:
+            raise ConfigError("out=: give the run's folder, or leave it out")

@@ -1,0 +1,167 @@
+"""Answers to score: of a finished run, from its folder alone, or of others, from a file beside a data set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kgqa.datasets.predictions import Prediction, matched, read_predictions
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import load_yaml
+from kgqa.experiment.run.judging import reader_preset
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.runtime.folder import IDENTITY, PREDICTIONS, TRACE, read_questions
+from kgqa.scoring.summary import ScoredQuestion
+from kgqa.types import Question
+
+
+@dataclass(frozen=True)
+class AnsweredQuestions:
+    """Questions in order, each with what was answered."""
+
+    name: str
+    questions: tuple[Question, ...]
+    predictions: Mapping[str, Prediction]
+    profile: str
+    config: Mapping[str, Any] | None  # the run's; None: not answered by a run of ours
+
+    @property
+    def reader(self) -> str:
+        """The preset that answered, "" where that is not known."""
+        return reader_preset(self.config) if self.config else ""
+
+    def rows(self) -> list[ScoredQuestion]:
+        """Where the file does not say which passages were used, the support is not scored."""
+        return [self._row(question, self.predictions[question.id]) for question in self.questions]
+
+    def _row(self, question: Question, prediction: Prediction) -> ScoredQuestion:
+        evidence = prediction.passages_of(question)
+        return ScoredQuestion(
+            question_id=question.id,
+            answer=prediction.answer,
+            error=prediction.error,
+            golds=question.answers,
+            profile=self.profile,
+            evidence=evidence or (),
+            support=question.support if evidence is not None else frozenset(),
+            given=tuple(passage.id for passage in question.passages),
+            context_tokens=prediction.context_tokens,
+            hops=question.hops,
+            type=question.type,
+            flags=prediction.flags,
+            figures=prediction.figures,
+        )
+
+
+def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
+    """A finished run; the data set's file is asked only where the folder has no trace.
+
+    Raises:
+        DataError: not a run's folder, one of a run that has not ended, or one whose files do not fit together.
+    """
+    file = folder / PREDICTIONS
+    if not file.is_file():
+        if (folder / IDENTITY).is_file():
+            raise DataError(f"{folder}: the run has not ended (no {PREDICTIONS}); run its command again to finish it")
+        raise DataError(f"{folder}: not the folder of a run (no {PREDICTIONS}); give the folder that kgqa run printed")
+    config = _config(folder / "config.yaml")
+    _refuse_without_answers(folder)
+    predictions = {prediction.question_id: prediction for prediction in read_predictions(file)}
+    return AnsweredQuestions(
+        str(folder),
+        tuple(_questions(folder, config, predictions)),
+        predictions,
+        profile or config.get("profile") or config["dataset"]["profile"],
+        config,
+    )
+
+
+def open_predictions(file: Path, experiment: Experiment, *, subset: bool) -> AnsweredQuestions:
+    """Predictions of others for the experiment's questions; `subset`: for those of them the file answers.
+
+    Raises:
+        DataError: the file is in no known format, or not for these questions.
+    """
+    predictions = read_predictions(file)
+    answered = {prediction.question_id for prediction in predictions}
+    everything = experiment.questions
+    known = {question.id for question in experiment.source.questions()}
+    questions = tuple(question for question in everything if question.id in answered or not subset)
+    if not questions:
+        raise DataError(f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}")
+    by_id = matched(predictions, questions, file, known=known)
+    return AnsweredQuestions(str(file), questions, by_id, experiment.profile, None)
+
+
+def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[AnsweredQuestions]:
+    """The runs over the same questions, in the first one's order; `common`: over those that all of them have.
+
+    Raises:
+        ConfigError: the questions differ, naming some, or there is none that all of them have.
+        DataError: a question has another text or other gold answers in another run.
+    """
+    first, *others = runs
+    asked = [{question.id: question for question in run.questions} for run in runs]
+    shared = set(asked[0]).intersection(*asked[1:])
+    for run, mine in zip(others, asked[1:], strict=True):
+        if not common and mine.keys() != asked[0].keys():
+            raise ConfigError(_differing(first.name, asked[0], run.name, mine, len(shared)))
+        for key in sorted(shared):
+            if (mine[key].text, mine[key].answers) != (asked[0][key].text, asked[0][key].answers):
+                raise DataError(f"question {key}: other words or gold answers in {run.name} than in {first.name}")
+    if not shared:
+        raise ConfigError("these runs have no question in common; compare runs over the same data set")
+    kept = [question for question in first.questions if question.id in shared]
+    return [
+        replace(run, questions=tuple(mine[question.id] for question in kept))
+        for run, mine in zip(runs, asked, strict=True)
+    ]
+
+
+def _differing(
+    first: str, mine: Mapping[str, Question], second: str, theirs: Mapping[str, Question], shared: int
+) -> str:
+    only = [(first, sorted(mine.keys() - theirs.keys())), (second, sorted(theirs.keys() - mine.keys()))]
+    said = [
+        f"{len(ids):,} only in {name}: {', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}" for name, ids in only if ids
+    ]
+    return f"different questions, {'; '.join(said)}; give --common to compare the {shared:,} they share"
+
+
+def _questions(folder: Path, config: Mapping[str, Any], predictions: Mapping[str, Prediction]) -> list[Question]:
+    """In the order of the predictions."""
+    traced = (folder / TRACE).is_file()
+    found = read_questions(folder) if traced else build(config["dataset"], "dataset").questions()
+    questions = {question.id: question for question in found}
+    without = [key for key in predictions if key not in questions]
+    unanswered = [key for key in questions if key not in predictions] if traced else []
+    for ids, said in ((without, "no question for this prediction"), (unanswered, "no prediction for this question")):
+        if ids:
+            raise DataError(
+                f"{folder / PREDICTIONS}: question {ids[0]}: {said} ({len(ids):,} in all) in "
+                f"{TRACE if traced else config['dataset']['name']}; run the run's command again to rewrite both"
+            )
+    return [questions[key] for key in predictions]
+
+
+def _config(file: Path) -> Mapping[str, Any]:
+    config: Any = load_yaml(file)
+    if not isinstance(config, Mapping) or not {"dataset", "model", "engine", "roles"} <= config.keys():
+        raise DataError(f"{file}: not the configuration of a run; run the run's command again to rewrite it")
+    return config
+
+
+def _refuse_without_answers(folder: Path) -> None:
+    file = folder / "metrics.json"
+    if not file.is_file():
+        return
+    try:
+        answered = json.loads(file.read_text(encoding="utf-8"))["scores"]["em"]["n"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file}: not readable ({error!r}); run the run's command again to rewrite it") from error
+    if not answered:
+        raise DataError(f"{folder}: this run retrieved and answered nothing; its scores are in metrics.json")

@@ -1,0 +1,121 @@
+"""Finished runs on the same questions, who wins where, and the questions that flipped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from string import ascii_uppercase
+
+from kgqa.errors import ConfigError
+from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run, share_questions
+from kgqa.report.content import Section
+from kgqa.report.evaluation import comparison_section
+from kgqa.report.verdicts import read_verdicts
+from kgqa.runtime.folder import VERDICTS
+from kgqa.scoring.comparison import compare
+from kgqa.scoring.metrics import score
+from kgqa.scoring.verdicts import RIGHT
+from kgqa.types import Json
+
+Shares = list[float | None]
+
+
+@dataclass(frozen=True)
+class ComparisonRequest:
+    runs: tuple[Path, ...]
+    profile: str | None
+    seed: int
+    difference: float  # in points, whose number of questions is told
+    common: bool  # over the questions that all runs have
+    flips: int | None  # how many questions that flipped are shown of a pair; None: all
+
+
+@dataclass(frozen=True)
+class Comparison:
+    heading: str
+    sections: list[Section]
+
+
+def compare_answers(request: ComparisonRequest) -> Comparison:
+    """Every pair of runs in EM, F1 and, where one judge judged all of them, its verdicts.
+
+    Raises:
+        ConfigError: the runs are over different questions, or scored by different profiles.
+        DataError: one is not the folder of a finished run.
+    """
+    runs = [open_run(folder, request.profile) for folder in request.runs]
+    if len({run.profile for run in runs}) > 1:
+        raise ConfigError(f"scored by {' and '.join(sorted({run.profile for run in runs}))}; give one with profile=")
+    asked = len(runs[0].questions)
+    runs = share_questions(runs, common=request.common)
+    names = ascii_uppercase[: len(runs)]
+    scores = _scores(runs, names)
+    verdicts, notes = _verdicts(runs, names)
+    differences = compare({**scores, **({"judge": verdicts} if verdicts else {})}, request.seed)
+    flips = _flips(runs, names, verdicts or scores["EM"], request.flips)
+    title = f"{len(runs[0].questions):,} questions, profile {runs[0].profile}"
+    if request.common:
+        title += f" (those that all runs have; {names[0]} has {asked:,})"
+    lines = [f"{name}: {run.name}" for name, run in zip(names, runs, strict=True)]
+    return Comparison("\n".join([title, *lines, *notes]), [comparison_section(differences, request.difference), *flips])
+
+
+def _scores(runs: Sequence[AnsweredQuestions], names: str) -> dict[str, dict[str, Shares]]:
+    """EM and F1 by run."""
+    found: dict[str, dict[str, Shares]] = {"EM": {}, "F1": {}}
+    for name, run in zip(names, runs, strict=True):
+        each = [score(row.prediction, row.golds, row.profile) for row in run.rows()]
+        found["EM"][name], found["F1"][name] = [s["em"] for s in each], [s["f1"] for s in each]
+    return found
+
+
+def _verdicts(runs: Sequence[AnsweredQuestions], names: str) -> tuple[dict[str, Shares] | None, list[str]]:
+    """Shares by run if one judge judged them all and what they now answer; else None, and why not if any was judged."""
+    folders = [Path(run.name) for run in runs]
+    if not any((folder / VERDICTS).is_file() for folder in folders):
+        return None, []
+    without = [name for name, folder in zip(names, folders, strict=True) if not (folder / VERDICTS).is_file()]
+    if without:
+        return None, [f"verdicts are not compared: {', '.join(without)} not judged"]
+    read = [read_verdicts(folder) for folder in folders]
+    judges = sorted({judge for judge, _ in read})
+    if len(judges) > 1:
+        return None, [f"verdicts are not compared: given by {' and by '.join(judges)}"]
+    found: dict[str, Shares] = {}
+    for name, run, (_, lines) in zip(names, runs, read, strict=True):
+        stale = [
+            row.question_id for row in run.rows() if lines.get(row.question_id, {}).get("answer", "") != row.prediction
+        ]
+        if stale:
+            return None, [f"verdicts are not compared: {name} answers question {stale[0]} anew since it was judged"]
+        found[name] = [verdict_share(lines[question.id]) for question in run.questions]
+    return found, [f"judge: {judges[0]}"]
+
+
+def verdict_share(line: Mapping[str, Json]) -> float | None:
+    """1 right, 0 wrong or failed, None unscored."""
+    if line["fate"] == "failed":
+        return 0.0
+    return None if line["verdict"] is None else float(line["verdict"] == RIGHT)
+
+
+def _flips(
+    runs: Sequence[AnsweredQuestions], names: str, right: Mapping[str, Shares], limit: int | None
+) -> list[Section]:
+    """For each pair the questions that one run has right and the other wrong, in order."""
+    sections = []
+    for (first, mine), (second, theirs) in combinations(zip(names, runs, strict=True), 2):
+        rows = []
+        for question, a, b in zip(mine.questions, right[first], right[second], strict=True):
+            if a is not None and b is not None and a != b:
+                said = (run.predictions[question.id].answer for run in (mine, theirs))
+                answers = ["(failed)" if text is None else text for text in said]
+                rows.append((question.id, question.text, first if a > b else second, *answers, question.answers[0]))
+        if rows:
+            more = [f"{len(rows) - limit:,} more; --all shows them"] if limit is not None and len(rows) > limit else []
+            header = ("question", "text", "right", f"{first} answers", f"{second} answers", "gold")
+            title = f"Flipped between {first} and {second}: {len(rows):,}"
+            sections.append(Section(title, header, rows[:limit], tuple(more)))
+    return sections

@@ -1,0 +1,108 @@
+"""Score answers that are there already, a run's or those of others, and put them before a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kgqa.errors import ConfigError
+from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_predictions, open_run
+from kgqa.experiment.run.judging import Judged, judge_answers
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.session import Session
+from kgqa.report.content import Section
+from kgqa.report.evaluation import evaluation_sections
+from kgqa.report.markdown import document
+from kgqa.runtime.display import Display
+from kgqa.runtime.folder import IDENTITY, VERDICTS, json_text, jsonl_text, replace_file, storing
+from kgqa.scoring.summary import summarise
+from kgqa.types import Json
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of answers; nothing of it is on disk before `write`."""
+
+    name: str
+    figures: dict[str, Json]  # what evaluation.json says
+    judged: Judged | None
+    folder: Path | None  # to write into; None for predictions of others without `out=`
+
+    def sections(self) -> list[Section]:
+        return evaluation_sections(self.figures)
+
+    def write(self) -> Path | None:
+        """Into the folder, with the verdicts; gives evaluation.json."""
+        if self.folder is None:
+            return None
+        with storing(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        if self.judged:
+            replace_file(self.folder / VERDICTS, jsonl_text(self.judged.lines))
+        replace_file(self.folder / "evaluation.md", document(self.name, self.sections()))
+        return replace_file(self.folder / "evaluation.json", json_text(self.figures))
+
+
+def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evaluation:
+    """A finished run's answers, by `profile=` if it is among the overrides.
+
+    Raises:
+        ConfigError: `out=` is the folder of another run.
+        DataError: not the folder of a finished run.
+    """
+    experiment = Experiment.of(overrides)
+    answered = open_run(run, experiment.settings.profile)
+    folder = _own_folder(experiment, run) or run
+    return Evaluation(answered.name, *scored(experiment, answered, display), folder)
+
+
+def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display, *, subset: bool) -> Evaluation:
+    """Answers of others to a data set's questions; `subset`: to those of them that the file answers.
+
+    Raises:
+        ConfigError: `out=` is the folder of a run.
+        DataError: the file is in no known format, or not for these questions.
+    """
+    experiment = Experiment.of(overrides)
+    answered = open_predictions(file, experiment, subset=subset)
+    folder = _own_folder(experiment, None)
+    return Evaluation(answered.name, *scored(experiment, answered, display), folder)
+
+
+def scored(
+    experiment: Experiment, answered: AnsweredQuestions, display: Display
+) -> tuple[dict[str, Json], Judged | None]:
+    """What evaluation.json says, and the verdicts if a judge was chosen.
+
+    A judge without a model of its own takes the run's: the command line's, where it names one, goes first.
+    """
+    rows = answered.rows()
+    notes = _notes(answered)
+    evaluation = {"source": answered.name, **summarise(rows, seed=experiment.settings.seed), "notes": notes}
+    if experiment.judge is None:
+        return evaluation, None
+    if answered.config is not None:
+        experiment = experiment.with_models_of(answered.config)
+    texts = {question.id: question.text for question in answered.questions}
+    with Session(experiment) as session:
+        judged = judge_answers(session, rows, texts, display, answered.reader)
+    return {**evaluation, "judge": judged.summary}, judged
+
+
+def _own_folder(experiment: Experiment, run: Path | None) -> Path | None:
+    """What `out=` says."""
+    if experiment.settings.out is None:
+        return None
+    out = Path(experiment.settings.out)
+    if (out / IDENTITY).exists() and (run is None or not out.samefile(run)):
+        raise ConfigError(f"out={out}: the folder of another run; give a folder of its own")
+    return out
+
+
+def _notes(answered: AnsweredQuestions) -> list[str]:
+    if answered.config is not None:
+        return []
+    said = sum(answered.predictions[question.id].passages_of(question) is not None for question in answered.questions)
+    counts = f"{len(answered.questions):,} questions scored, {len(answered.predictions):,} predictions in the file"
+    return [f"{counts}; {said:,} of those scored say which passages they rest on."]

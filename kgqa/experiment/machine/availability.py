@@ -1,0 +1,158 @@
+"""Whether the models and data that overrides name are on this machine, and which engine each model wants here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from os import environ
+from typing import Any
+
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose, conf_folder, groups
+from kgqa.experiment.config.overrides import override_key, override_values
+from kgqa.experiment.machine.hardware import missing_libraries
+from kgqa.experiment.machine.presets import Preset, presets, verdict
+from kgqa.protocols import Need
+
+ENCODERS = ("ranker", "retriever", "reranker")
+
+
+def with_engines(overrides: Sequence[str]) -> tuple[str, ...]:
+    """The overrides with the engine that suits each model here, where none is named: weights in a .gguf file and a
+    folder of safetensors want different ones, and papers name none."""
+    named = override_values(overrides)
+    engine = named.get("engine")
+    found = list(overrides)
+    if engine is None and (preset := _presets().get(named.get("model", ""))):
+        found.append(f"engine={_engine(preset)}")
+    for place, override in enumerate(overrides):
+        key, preset = override_key(override), _presets().get(override.partition("=")[2])
+        if preset and (key.startswith("roles.") or key == "judge.model"):
+            found[place] = f"{override}@{engine or _engine(preset)}"
+    return tuple(found)
+
+
+def missing(overrides: Sequence[str]) -> list[str]:
+    """What keeps these overrides from running here, in words with the remedy; empty where nothing does.
+
+    Looks at what is named (model, roles, judge, ranker, retriever, reranker, dataset), not at defaults; at models only
+    where the method asks any.
+    """
+    named = override_values(overrides)
+    return [*_models(named), *_encoders(named), *_datasets(named)]
+
+
+@cache
+def _presets() -> dict[str, Preset]:
+    return {preset.name: preset for preset in presets()}
+
+
+def _engine(preset: Preset) -> str:
+    """The first of the preset's engines whose libraries are here, else the first."""
+    return next((engine for engine in preset.engines if not missing_libraries(engine)), preset.engines[0])
+
+
+def _models(named: Mapping[str, str]) -> Iterator[str]:
+    asked = {key: value for key, value in named.items() if key in ("model", "judge.model") or key.startswith("roles.")}
+    if not _asks_models(named.get("method", "")):
+        asked = {}
+    for key, choice in asked.items():
+        name, _, own = choice.partition("@")
+        engine = own or named.get("engine", "")
+        preset = _presets().get(name)
+        if preset is None or engine == "scripted":
+            continue
+        if key == "model" and "model.path" in named:
+            preset = replace(preset, model=replace(preset.model, path=named["model.path"]))
+        if engine == "openai":
+            if not _server(named):
+                yield f"{key}={name}: no server: set OPENAI_BASE_URL or OPENAI_API_KEY, or give engine.base_url="
+            continue
+        found = verdict(preset)
+        if not found.startswith("yes"):
+            yield f"{key}={name}: {_reason(preset, found)}; or give {key}=PRESET"
+
+
+@cache
+def _asks_models(method: str) -> bool:
+    """Whether a method as its preset has it, which "" stands for if none is named, asks any."""
+    if method not in groups()["method"]:
+        return True
+    uses: frozenset[Need] = build(compose([f"method={method}"])["method"], "method").uses
+    return bool(uses & {"model", "triples"})
+
+
+def _reason(preset: Preset, found: str) -> str:
+    if preset.hosted:
+        return f"runs {found}"
+    at_hand = "" if preset.model.at_hand() else f"weights are not here (hub: {preset.model.hub})"
+    return at_hand if found.startswith("once fetched") else "; ".join(part for part in (at_hand, found) if part)
+
+
+def _server(named: Mapping[str, str]) -> bool:
+    return "engine.base_url" in named or bool(environ.get("OPENAI_BASE_URL") or environ.get("OPENAI_API_KEY"))
+
+
+def _encoders(named: Mapping[str, str]) -> Iterator[str]:
+    """Also of choices within others, such as retriever@retriever.dense=minilm."""
+    chosen = frozenset(key.partition("@")[2] for key in named if "@" in key)  # parts of others
+    for key, name in named.items():
+        group, _, place = key.partition("@")
+        if group not in ENCODERS or name not in groups()[group]:
+            continue
+        for model in _encoder_models(group, name, place or group, chosen):
+            if any(value == model for value in named.values()):
+                continue  # a folder of the user's own
+            if reason := _absence(model):
+                yield f"{key}={name}: {reason}; or give {key}=PRESET"
+                break
+
+
+@cache
+def _absence(model: str) -> str:
+    """Why an encoder's model cannot be loaded from this machine; "" where it can."""
+    from kgqa.retrieval import hub
+
+    try:
+        return "" if hub.on_disk(model) else f"weights are not here (hub: {model})"
+    except ConfigError as error:
+        return str(error)
+
+
+@cache
+def _encoder_models(group: str, name: str, place: str, chosen: frozenset[str]) -> tuple[str, ...]:
+    """The models that the configuration at `place` names, and those of its parts that are not chosen otherwise."""
+    node = _node(group, name)
+    found = [node[key] for key in ("model", "query_model") if isinstance(node.get(key), str)]
+    for default in node.get("defaults", ()):
+        for key, choice in default.items() if isinstance(default, dict) else ():
+            within, _, part = key.removeprefix("override ").lstrip("/").partition("@")
+            if within in ENCODERS and f"{place}.{part}" not in chosen:
+                found += _encoder_models(within, choice, f"{place}.{part}", chosen)
+    return tuple(found)
+
+
+def _datasets(named: Mapping[str, str]) -> Iterator[str]:
+    name = named.get("dataset", "")
+    if name in groups()["dataset"] and (reason := _no_data(name, named.get("dataset.path"))):
+        yield f"dataset={name}: no data here ({reason})"
+
+
+@cache
+def _no_data(name: str, path: str | None) -> str:
+    """Why a dataset's file cannot be read; "" where it is there."""
+    node = _node("dataset", name)
+    try:
+        _ = build(node if path is None else {**node, "path": path}, "dataset").file
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+def _node(group: str, name: str) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+
+    node: Any = OmegaConf.to_container(OmegaConf.load(conf_folder() / group / f"{name}.yaml"))
+    return dict(node)

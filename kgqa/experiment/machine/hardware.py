@@ -1,0 +1,72 @@
+"""What this machine has: memory, GPUs, libraries. Asking loads nothing heavy and changes nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from kgqa.engines.transformers.engine import LIBRARIES as TRANSFORMERS
+
+GB = 1e9
+# To import; an engine that is not named needs nothing
+NEEDS = {"llamacpp": ("xllamacpp",), "openai": ("httpx2",), "transformers": TRANSFORMERS, "vllm": ("vllm",)}
+CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
+
+
+@dataclass(frozen=True)
+class Gpu:
+    name: str
+    memory: int  # bytes
+    driver: str
+
+
+@cache
+def gpus() -> tuple[Gpu, ...]:
+    """NVIDIA's, as its driver lists them; none where there is no driver."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ()
+    fields = "--query-gpu=name,memory.total,driver_version"
+    try:
+        listed = subprocess.run(  # noqa: S603 - a fixed command
+            [program, fields, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    rows = [[part.strip() for part in line.split(",")] for line in listed.stdout.splitlines()]
+    return tuple(Gpu(row[0], int(row[1]) << 20, row[2]) for row in rows if len(row) == 3 and row[1].isdigit())
+
+
+def memory() -> int:
+    """Bytes this process may use: the machine's, or its container's limit."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in map(Path, CGROUP_LIMITS):
+        try:
+            text = file.read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit():  # "max": no limit
+            limits.append(int(text))
+    return min(limits)
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def free_space(folder: Path) -> int:
+    """Bytes free where a folder is, or would be made."""
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def missing_libraries(engine: str) -> list[str]:
+    """What an engine needs and cannot be imported."""
+    return [library for library in NEEDS.get(engine, ()) if find_spec(library) is None]

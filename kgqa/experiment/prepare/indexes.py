@@ -1,0 +1,84 @@
+"""The index that a run searches: found, built by the run itself when its corpus is small, and checked on request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import fields, is_dataclass
+from itertools import islice
+
+from kgqa.errors import ConfigError
+from kgqa.experiment.config.composing import output_root
+from kgqa.experiment.session.session import Session
+from kgqa.protocols import Index
+from kgqa.retrieval.dense import Dense
+from kgqa.retrieval.index import IndexFolder
+from kgqa.retrieval.search import PoolIndex
+from kgqa.runtime.display import Display
+from kgqa.types import Json
+
+SMALL = 50_000  # passages that a run indexes by itself: seconds for BM25
+EMBEDDED = 5_000  # where they are embedded for it: minutes with a small encoder on a CPU
+
+
+def index_folder(session: Session) -> IndexFolder:
+    """Where the index of this dataset's corpus under this retriever lies, or will."""
+    experiment, retriever = session.experiment, session.retriever
+    made_from = experiment.dataset.corpus_identity()
+    canonical = json.dumps([made_from, retriever.identity()], sort_keys=True, ensure_ascii=False)
+    digest = hashlib.sha256(canonical.encode()).hexdigest()[:12]
+    names = [experiment.name("dataset"), experiment.name("retriever")]
+    shaping = r"[+~]*(dataset\.|collection[.=]|retriever\.|\w+@retriever)"
+    own = [override for override in experiment.overrides if re.match(shaping, override)]
+    command = " ".join(["kgqa index build", f"dataset={names[0]}", f"retriever={names[1]}", *own])
+    return IndexFolder(output_root().joinpath("index", *names, digest), retriever, made_from, command)
+
+
+def build_index(session: Session, display: Display) -> Mapping[str, Json]:
+    """The manifest of the index, which is there already or built now."""
+    with display.counting("passages") as advance:
+        return index_folder(session).build(session.experiment.dataset.passages(), advance)
+
+
+@contextmanager
+def opened_index(session: Session, display: Display) -> Iterator[Index | None]:
+    """The index a run searches, None if its method searches nothing; one of a small corpus is built now if missing.
+
+    Raises:
+        ConfigError: it is missing and its corpus is large.
+        DataError: it is damaged.
+    """
+    uses = session.experiment.method.uses
+    if "search" in uses:
+        folder = index_folder(session)
+        if not folder.finished():
+            _refuse_large(session, folder.command)
+            build_index(session, display)
+        with closing(folder.open()) as index:
+            yield index
+    elif "pool" in uses:
+        with closing(PoolIndex(session.retriever)) as pools:
+            yield pools
+    else:
+        yield None
+
+
+def _refuse_large(session: Session, command: str) -> None:
+    limit = EMBEDDED if _embeds(session.retriever) else SMALL
+    some = sum(1 for _ in islice(session.experiment.dataset.passages(), limit + 1))
+    if some > limit:
+        what = "embed" if limit == EMBEDDED else "index"
+        raise ConfigError(
+            f"the corpus has more than {limit:,} passages, too many to {what} inside a run; index it first: {command}"
+        )
+
+
+def _embeds(retriever: object) -> bool:
+    """Whether it, or a retriever it is made of, embeds every passage."""
+    if isinstance(retriever, Dense):
+        return True
+    parts = fields(retriever) if is_dataclass(retriever) else ()
+    return any(_embeds(getattr(retriever, part.name)) for part in parts)

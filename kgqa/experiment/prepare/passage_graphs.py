@@ -1,0 +1,67 @@
+"""The passage graphs of a run's collections: found, built by the run itself, or ahead by `kgqa graph build`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from kgqa.errors import ConfigError
+from kgqa.experiment.config.composing import output_root
+from kgqa.experiment.session.session import Session
+from kgqa.methods.steps.structure import ordinary
+from kgqa.retrieval.graphs.store import Built, GraphStore, averages
+from kgqa.runtime.costs import Ledger
+from kgqa.runtime.display import Display
+from kgqa.types import Json, Passage, Question
+
+LARGEST = 50_000  # passages of a corpus that is linked as a whole: all are held in memory
+
+
+class PassageGraphs:
+    """The graphs of one session's questions under its `graph`."""
+
+    def __init__(self, session: Session) -> None:
+        self._experiment = session.experiment
+        self._corpus: tuple[Passage, ...] | None = None
+        name = session.experiment.name("graph")
+        self.store = GraphStore(output_root() / "graphs", name, session.linker, self.corpus)
+
+    def corpus(self) -> tuple[Passage, ...]:
+        """The ordinary passages of the data set's corpus; read when a call has no pool.
+
+        Raises:
+            ConfigError: there are too many to link.
+        """
+        if self._corpus is None:
+            some = tuple(islice(self._experiment.dataset.passages(), LARGEST + 1))
+            if len(some) > LARGEST:
+                raise ConfigError(f"the corpus has more than {LARGEST:,} passages; choose method.scope=own")
+            self._corpus = ordinary(some)
+        return self._corpus
+
+    def build(self, questions: Sequence[Question], display: Display) -> int:
+        """Build the graphs that are missing for these questions; gives how many were."""
+        missing = self.missing(questions)
+        if missing:
+            with display.stage("passage graphs", len(missing), Ledger()) as stage:
+                for pool in missing:
+                    self.store.build(pool)
+                    stage.finished(failed=False)
+        return len(missing)
+
+    def missing(self, questions: Sequence[Question]) -> list[tuple[Passage, ...]]:
+        """The collections that have no graph yet."""
+        return [pool for pool in self.pools(questions) if not self.store.has(pool)]
+
+    def pools(self, questions: Sequence[Question]) -> list[tuple[Passage, ...]]:
+        """The distinct collections that the method walks through, in the questions' order."""
+        if getattr(self._experiment.method, "scope", "own") == "corpus":
+            return [self.corpus()]
+        pools = (ordinary(question.passages) for question in questions)
+        return list({tuple(passage.id for passage in pool): pool for pool in pools if pool}.values())
+
+    def graphs(self, questions: Sequence[Question]) -> Iterator[Built]:
+        return (self.store.open(pool) for pool in self.pools(questions))
+
+    def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
+        return {"folder": str(self.store.folder), **averages(list(self.graphs(questions)))}

@@ -1,0 +1,117 @@
+"""The offline half of a run: triples of every passage, extracted once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kgqa.calls import Program
+from kgqa.errors import DataError
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import output_root
+from kgqa.experiment.session.runner import Runner
+from kgqa.experiment.session.session import Session
+from kgqa.kg.extraction import ROLE, TripleExtractor
+from kgqa.kg.parsing import Extraction
+from kgqa.kg.statistics import too_many_failed, triple_figures
+from kgqa.kg.store import TripleStore, store_folder
+from kgqa.prompting import template_hash
+from kgqa.runtime.costs import Ledger
+from kgqa.runtime.display import Display
+from kgqa.types import Json, Passage, Question
+
+TEMPLATE = "trace/extract"
+
+
+class TripleBuilder:
+    """The triples of one dataset under one extractor: addressed by template, demonstrations, model and decoding."""
+
+    def __init__(self, session: Session) -> None:
+        config = session.experiment.config
+        node = {key: value for key, value in config["kg"].items() if key != "offline"}
+        self.extractor: TripleExtractor = build(node, "kg")
+        self._session = session
+        dataset, model = session.experiment.name("dataset"), session.experiment.name("model")
+        self._command = f"kgqa kg build dataset={dataset} model={model}"
+        built_with = self._built_with(node)
+        self.store = TripleStore(store_folder(output_root() / "kg", dataset, built_with), built_with)
+
+    def _built_with(self, node: Mapping[str, Any]) -> dict[str, Json]:
+        shown = repr(self.extractor.demonstrations_from).encode()
+        adaptive = self.extractor.demonstrations == "adaptive"
+        return {
+            "template": template_hash(TEMPLATE),
+            "demonstrations": hashlib.sha256(shown).hexdigest()[:16],
+            "decoding": {key: value for key, value in node.items() if key not in ("_target_", "demonstrations_from")},
+            "engine": dict(self._session.engines(ROLE).identity()),
+            "ranker": dict(self._session.ranker("ranker").identity()) if adaptive else None,
+        }
+
+    def extract(self, questions: Sequence[Question], display: Display) -> Ledger:
+        """Extract what is missing for these questions' passages, and give what it cost.
+
+        Raises:
+            DataError: triples are missing and `kg.offline` forbids to extract them.
+            EngineError: more than 5 % of the passages failed.
+        """
+        passages = distinct_passages(questions)
+        missing = self.store.missing(passages)
+        if not missing:
+            return Ledger()
+        if self._session.experiment.settings.offline:
+            raise DataError(
+                f"kg.offline=true: no triples for {len(missing)} of {len(passages)} passages in {self.store.folder}; "
+                f"run: {self._command}"
+            )
+        failed: list[Extraction] = []
+        with self._session.runner() as runner, display.stage("triples", len(missing), runner.ledger) as stage:
+            for extraction in self.extractions(runner, missing, stage.recorded):
+                if extraction.error is None:
+                    self.store.add(extraction)
+                else:
+                    failed.append(extraction)
+                stage.finished(failed=extraction.error is not None)
+        if error := too_many_failed(failed, len(missing)):
+            raise error
+        self.store.add_all(failed)
+        return runner.ledger
+
+    def extractions(
+        self, runner: Runner, passages: Iterable[Passage], recorded: Callable[[], None] = lambda: None
+    ) -> Generator[Extraction, None, None]:
+        """Each passage's extraction as it is finished; one that failed has its error and no completion.
+
+        Passages are taken as there is room for them.
+        """
+        titles: dict[str, str] = {}  # of those under way
+
+        def programs() -> Iterator[tuple[str, Program[Extraction]]]:
+            for passage in passages:
+                titles[passage.id] = passage.title
+                yield passage.id, self.extractor.extract(passage)
+
+        for ended in runner.run(programs(), recorded):
+            title = titles.pop(ended.key)
+            if isinstance(ended.result, Exception):
+                error = f"{type(ended.result).__name__}: {ended.result}"
+                yield Extraction(ended.key, title, "", error=error)
+            else:
+                yield ended.result
+
+    def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
+        """Table 5's figures over these questions, and what the parser had to skip."""
+        graphs = [[t for p in question.passages for t in self.store.triples(p)] for question in questions]
+        means = triple_figures(graphs)
+        passages = distinct_passages(questions)
+        return {
+            "folder": str(self.store.folder),
+            "entities_per_question": means.entities,
+            "triples_per_question": means.triples,
+            "density_percent": means.density,
+            **self.store.counts(passages),
+        }
+
+
+def distinct_passages(questions: Sequence[Question]) -> list[Passage]:
+    return list({passage.id: passage for question in questions for passage in question.passages}.values())

@@ -1,0 +1,137 @@
+"""From a published table and what a person overrides to experiments that can run here, and what they do otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.config.composing import Config, flatten, groups
+from kgqa.experiment.config.overrides import merged, override_group, override_key, override_values
+from kgqa.experiment.machine.availability import missing, with_engines
+from kgqa.experiment.reproduce.published import PublishedCell, PublishedTable, Setting
+from kgqa.types import Json
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCell:
+    """A published cell with the overrides it would run with here; `state` is "run" or what is in the way."""
+
+    published: PublishedCell
+    overrides: tuple[str, ...]
+    state: str
+    reasons: tuple[str, ...]
+
+    @property
+    def why(self) -> str:
+        return "; ".join(self.reasons)
+
+    @property
+    def name(self) -> str:
+        return f"{self.published.row} · {self.published.column}"
+
+
+def planned_cells(table: PublishedTable, given: Sequence[str], only: str | None) -> list[PlannedCell]:
+    """Raises ConfigError: `only` names no row and no column."""
+    rows, columns = _chosen(table, only)
+    return [_planned(table, cell, given) for cell in table.cells if cell.row in rows and cell.column in columns]
+
+
+def replaced(own: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
+    """The paper's overrides with those given; another choice in a group takes the keys of the former one along."""
+    chosen = {override_key(each) for each in given} & set(groups())
+    stale = [each for each in own if override_group(each) in chosen and override_key(each) not in chosen]
+    return merged((each for each in own if each not in stale), given)
+
+
+def differing(
+    table: PublishedTable, cells: Sequence[PlannedCell], given: Sequence[str], configs: Mapping[tuple[str, ...], Config]
+) -> list[tuple[str, str, str]]:
+    """Setting, the paper's value and what stands here in its place, of the cells that can run.
+
+    What the paper's overrides do not name stands here at its default, which may be the paper's or not: the reader of
+    the table can tell. configs: by the overrides of a cell.
+    """
+    running = [cell for cell in cells if cell.state == "run"]
+    found, named = [], {"limit"}  # how many questions were asked is told by itself
+    for setting in table.settings:
+        named.add(setting.key)
+        here = dict.fromkeys(_here(cell, setting, configs.get(cell.overrides, {})) for cell in running)
+        if shown := [text for text in here if text]:
+            found.append((setting.name, setting.theirs, "; ".join(shown)))
+    for override in given:
+        if override_key(override) not in named:
+            key = override_key(override)
+            theirs = dict.fromkeys(
+                override_values(cell.published.overrides).get(key, "not named") for cell in running or cells
+            )
+            found.append((key, "; ".join(theirs), override))
+    return found
+
+
+def _here(cell: PlannedCell, setting: Setting, config: Config) -> str:
+    """Ours, where it is not the paper's; "" where it is."""
+    now, theirs = (
+        override_values(cell.overrides).get(setting.key),
+        override_values(cell.published.overrides).get(setting.key),
+    )
+    if now is not None and now != theirs:
+        return f"{setting.key}={now}"
+    if setting.ours or now is not None or setting.key in ("", "limit"):
+        return setting.ours
+    known = {**flatten(config), **config.get("choices", {})}
+    return (
+        f"{setting.key}={'null' if known[setting.key] is None else known[setting.key]}" if setting.key in known else ""
+    )
+
+
+def _planned(table: PublishedTable, cell: PublishedCell, given: Sequence[str]) -> PlannedCell:
+    if cell.column == table.average:
+        return PlannedCell(cell, (), "mean", ())
+    named = {override_key(each) for each in given}
+    own = merged(cell.overrides, () if "model" in named else cell.substitute)
+    if "model" in named and "engine" not in named:
+        own = tuple(each for each in own if override_group(each) != "engine")
+    overrides = with_engines(replaced(own, given))
+    runs = cell.availability in ("run", "model retired") or bool(cell.trained and cell.trained in named)
+    if not runs:
+        hint = f" Give {cell.trained}=… to run it with one of yours." if cell.trained else ""
+        return PlannedCell(cell, overrides, cell.availability, (f"{cell.why}{hint}",))
+    if lacking := missing(overrides):
+        state = "needs data" if all(each.startswith("dataset=") for each in lacking) else "needs weights"
+        return PlannedCell(cell, overrides, state, tuple(dict.fromkeys(lacking)))
+    return PlannedCell(cell, overrides, "run", ())
+
+
+def _chosen(table: PublishedTable, only: str | None) -> tuple[set[str], set[str]]:
+    """Rows and columns that `only` names, as one name or several; names of one kind leave the other kind whole."""
+    rows, columns = set[str](), set[str]()
+    whole = only is not None and _matching(only, (*table.rows, *table.columns))  # names may hold commas
+    for pattern in [only] if only and whole else only.split(",") if only else ():
+        found_rows, found_columns = _matching(pattern, table.rows), _matching(pattern, table.columns)
+        if not found_rows and not found_columns:
+            names = (*table.rows, *table.columns)
+            raise ConfigError(
+                f"only={pattern}: no row and no column of {table.id} is called so; {nearest(pattern, names)}"
+            )
+        rows |= found_rows
+        columns |= found_columns
+    return rows or set(table.rows), columns or set(table.columns)
+
+
+def _matching(pattern: str, names: Sequence[str]) -> set[str]:
+    """The name itself, else those that the pattern (`*`, `?`) or a part of the name matches; case does not count."""
+    folded = {name: name.casefold() for name in names}
+    wanted = pattern.strip().casefold()
+    for match in (wanted.__eq__, lambda name: fnmatchcase(name, wanted), lambda name: bool(wanted) and wanted in name):
+        if found := {name for name, text in folded.items() if match(text)}:
+            return found
+    return set()
+
+
+def counted(states: Sequence[str]) -> Iterator[tuple[str, Json]]:
+    """Cells by state, the one that runs first."""
+    yield from (
+        (state, states.count(state)) for state in sorted(set(states), key=lambda state: (state != "run", state))
+    )

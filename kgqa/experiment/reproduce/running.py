@@ -1,0 +1,125 @@
+"""A paper's table or figure run again, as far as it can run here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.config.composing import compose, output_root
+from kgqa.experiment.reproduce.cells import PlannedCell, counted, planned_cells
+from kgqa.experiment.reproduce.comparison import compared
+from kgqa.experiment.reproduce.reading import load_table, table_ids
+from kgqa.experiment.reproduce.request import ReproduceRequest
+from kgqa.experiment.sweep.cells import Cell, CellResult, frozen_cells, listed_cell
+from kgqa.experiment.sweep.launching import run_all
+from kgqa.experiment.sweep.running import frozen_texts
+from kgqa.report.reproduction import Reproduction
+from kgqa.report.reproduction_writing import write_reproduction
+from kgqa.runtime.display import Display
+from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
+from kgqa.types import Json
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cells that were asked for, and the experiments among them that can run here."""
+
+    published: list[PlannedCell]
+    cells: list[Cell]
+
+    @classmethod
+    def of(cls, request: ReproduceRequest) -> Plan:
+        """Each experiment once, however many cells show it. Composed even where nothing runs, to refuse unknown keys.
+
+        Raises:
+            ConfigError: a key that does not exist, or `only=` names no row and no column.
+        """
+        published = planned_cells(request.table, request.overrides, request.only)
+        distinct: dict[tuple[str, ...], str] = {}
+        for cell in published:
+            if cell.state == "run":
+                distinct.setdefault(cell.overrides, cell.name)
+        if not distinct:
+            compose(next((cell.overrides for cell in published if cell.overrides), request.overrides))
+        return cls(published, frozen_cells([(name, overrides) for overrides, name in distinct.items()]))
+
+    def lines(self, table_id: str) -> list[str]:
+        """How many cells there are of each kind, and what cannot run, by reason."""
+        states = [cell.state for cell in self.published if cell.state != "mean"]
+        kinds = ", ".join(f"{count} {state}" for state, count in counted(states))
+        reasons: dict[str, list[str]] = {}
+        for cell in self.published:
+            for reason in cell.reasons:
+                reasons.setdefault(f"{cell.state}: {reason}", []).append(cell.name)
+        lines = [f"{table_id}: {len(states)} cells: {kinds}"]
+        for reason, names in reasons.items():
+            which = ", ".join(names) if len(names) <= 2 else f"{len(names)} cells, {names[0]} the first"
+            lines.append(f"not run, {reason} ({which})")
+        return lines
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    folder: Path
+    report: Path
+    reproduction: Reproduction
+    results: list[CellResult]
+
+    @property
+    def whole(self) -> bool:
+        """Whether every cell that can run here was run to its end."""
+        return not any(result.status in ("failed", "not run") for result in self.results)
+
+
+def run_table(plan: Plan, request: ReproduceRequest, display: Display) -> Reproduced:
+    """Run what can run here and write the comparison, which is there at any time.
+
+    Raises:
+        ConfigError: the folder holds the report of other cells, or is in use.
+    """
+    cells, frozen = plan.cells, frozen_texts(plan.cells)
+    name = request.name or sweep_name([*frozen, request.only or ""])
+    path = output_root() / "reproduce" / request.table.id / name
+    listed = [listed_cell(cell, None) for cell in cells]
+    results: dict[tuple[str, ...], CellResult] = {}
+
+    def ended(result: CellResult) -> None:
+        results[result.cell.experiment.overrides] = result
+        write_reproduction(compared(request, plan.published, results), path)
+
+    with _claimed(path, {"command": list(request.command), "axes": {}, "cells": listed}, frozen) as folder:
+        with display.cells(path):
+            left = run_all(cells, folder, request.hydra, ended=ended, budget=request.budget)
+        results |= {result.cell.experiment.overrides: result for result in left}
+        reproduction = compared(request, plan.published, results)
+        report = write_reproduction(reproduction, path)
+    return Reproduced(path, report, reproduction, left)
+
+
+def _claimed(path: Path, plan: Mapping[str, Json], frozen: Sequence[str]) -> SweepFolder:
+    """A sweep's folder, in the words of this command."""
+    try:
+        return SweepFolder(path, plan, frozen)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("sweep.name=", "name=")) from error
+
+
+def table_lines(beginning: str) -> list[str]:
+    """One for each table whose id begins so: id, what it shows, and its cells by what they need here.
+
+    Raises:
+        ConfigError: no id begins so.
+    """
+    known = table_ids()
+    chosen = [table_id for table_id in known if table_id.startswith(beginning)]
+    if not chosen:
+        raise ConfigError(f"kgqa reproduce --list {beginning}: no id begins so; {nearest(beginning, known)}")
+    lines = []
+    for table_id in chosen:
+        table = load_table(table_id)
+        states = [cell.state for cell in planned_cells(table, (), None) if cell.state != "mean"]
+        kinds = ", ".join(f"{count} {state}" for state, count in counted(states))
+        lines.append(f"{table_id:<17}  {table.title} ({kinds})")
+    return lines

@@ -1,0 +1,110 @@
+"""What planned calls will take: time by the rates that earlier runs were measured at, money by the price table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kgqa.experiment.config.composing import output_root
+from kgqa.experiment.run.planning import Planned
+
+_FIT = 3  # runs that it takes to tell the cost of reading from that of writing
+
+
+@dataclass
+class Rate:
+    """Of one model on one engine, over the runs in outputs/ that paid for calls and asked no other engine."""
+
+    runs: list[tuple[int, int, float]] = field(default_factory=list)  # paid prompt tokens, output tokens, seconds
+    replies: dict[str, tuple[int, int]] = field(default_factory=dict)  # by role: output tokens, calls
+
+    def seconds(self, prompt: float, output: float) -> float:
+        """Least squares with costs per prompt and output token that are not negative; few runs: one cost for both."""
+        if len(self.runs) >= _FIT:
+            from scipy.optimize import nnls
+
+            costs, _ = nnls([run[:2] for run in self.runs], [run[2] for run in self.runs])
+            return float(costs[0] * prompt + costs[1] * output)
+        tokens = sum(run[0] + run[1] for run in self.runs)
+        return (prompt + output) * sum(run[2] for run in self.runs) / max(tokens, 1)
+
+    def output(self, role: str, calls: int, at_most: int) -> float:
+        """Tokens that so many replies are likely to have: as many as this role's had on average."""
+        tokens, known = self.replies.get(role, (0, 0))
+        return min(at_most, calls * tokens / known) if known else at_most
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """`seconds`: None where an engine was never measured; `usd`: None where a price is not known."""
+
+    calls: int
+    asked: int
+    tokens: int  # of what is to be asked
+    seconds: float | None
+    usd: float | None
+    unmeasured: tuple[str, ...]
+    measured: int  # runs that the time rests on
+
+    def lines(self) -> list[str]:
+        if not self.asked:
+            return []
+        said = [f"to be asked: about {self.tokens:,} tokens"]
+        if self.seconds is None:
+            said.append(
+                f"time: not known, no finished run here with {', '.join(self.unmeasured)}; one with limit=3 tells"
+            )
+        else:
+            said.append(f"time: about {duration(self.seconds)}, from the rates of {self.measured} earlier runs")
+        if self.usd is not None:
+            said.append(f"cost: about {self.usd:,.2f} USD")
+        return said
+
+
+def estimate_roles(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estimated:
+    calls = asked = tokens = runs = 0
+    seconds, usd, priced = 0.0, 0.0, False
+    unmeasured: list[str] = []
+    for role in roles:
+        calls, asked = calls + role.calls, asked + role.asked
+        tokens += role.asked_prompt + role.asked_output
+        if role.usd is not None:
+            usd, priced = usd + role.usd, True
+        if not role.asked:
+            continue
+        rate = rates.get(role.engine)
+        if rate is None:
+            unmeasured.append(role.engine)
+            continue
+        name = next(iter(role.first.values())).role
+        seconds += rate.seconds(role.asked_prompt, rate.output(name, role.asked, role.asked_output))
+        runs = max(runs, len(rate.runs))
+    known = None if unmeasured else seconds
+    return Estimated(calls, asked, tokens, known, usd if priced else None, tuple(dict.fromkeys(unmeasured)), runs)
+
+
+def measured_rates() -> dict[str, Rate]:
+    """By `model@engine`, from the metrics of the finished runs in outputs/; what cannot be read is left out."""
+    found: dict[str, Rate] = {}
+    for file in sorted(output_root().glob("*/*/*/*/metrics.json")):
+        try:
+            metrics: Any = json.loads(file.read_text(encoding="utf-8"))
+            engines, paid = metrics["throughput"]["engines"], metrics["cost"]["paid"]
+            if len(engines) != 1 or not paid["calls"]:
+                continue
+            rate = found.setdefault(engines[0]["engine"], Rate())
+            rate.runs.append((paid["prompt_tokens"], paid["output_tokens"], metrics["throughput"]["seconds"]))
+            for role, cost in metrics["cost"]["method"]["by_role"].items():
+                tokens, calls = rate.replies.get(role, (0, 0))
+                rate.replies[role] = (tokens + cost["output_tokens"], calls + cost["calls"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+def duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,163 @@
+"""What a run would ask, before it asks anything: `dry_run=true`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any
+
+from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, Neighbours, Program, Rank, Triples
+from kgqa.engines.weights import Prices
+from kgqa.errors import DataError
+from kgqa.experiment.prepare.indexes import index_folder
+from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
+from kgqa.experiment.run.imagined import Imagined, imagined_passages, imagined_triples, others
+from kgqa.experiment.run.judging import judge_engines
+from kgqa.experiment.session.engines import Engines
+from kgqa.experiment.session.session import Session
+from kgqa.judge.judges import Case
+from kgqa.kg.parsing import Extraction
+from kgqa.protocols import Index
+from kgqa.runtime.scheduler import Record, Scheduler
+from kgqa.runtime.services import Reply, Request
+from kgqa.types import Answer, Json, Passage, Triple
+
+
+@dataclass
+class Planned:
+    """Model calls of one role; what is in the cache, or asked for the same by an earlier cell, is not `asked`."""
+
+    engine: str  # as in "smollm2_135m@llamacpp"
+    prices: Prices | None
+    render: Callable[[ModelCall], str]
+    calls: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    asked: int = 0
+    asked_prompt: int = 0
+    asked_output: int = 0
+    first: dict[str, ModelCall] = field(default_factory=dict)  # by template
+
+    @property
+    def usd(self) -> float | None:
+        """At most, for what is to be asked; None where prices are not known."""
+        return self.prices.dollars(self.asked_prompt, 0, self.asked_output) if self.prices else None
+
+
+@dataclass
+class Shared:
+    """What earlier cells of a sweep will have asked, so that it is counted once."""
+
+    calls: set[str] = field(default_factory=set)  # cache keys
+    passages: set[tuple[str, str]] = field(default_factory=set)  # triple store and passage
+
+
+Plan = dict[str, Planned]  # by role
+
+
+def planned(session: Session, shared: Shared) -> Plan:
+    """What a run would ask, role by role: triples first, then questions, then the judge.
+
+    The most it can ask, except where a text could ask for ever more (KnowTrace, GE-Reasoning, ERA-CoT): there what
+    the template's block `imagined` says.
+    """
+    experiment = session.experiment
+    with _index(session) as index:
+        planner = _Planner(session, index, shared)
+        if planner.triples:
+            planner.imagine(_extractions(planner.triples, session, shared), session.engines)
+            planner.imagining = set()
+        programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
+        answers = planner.imagine(programs, session.engines)
+    if judge := experiment.judge:
+        guessed = planner.imagining
+        cases = [
+            (number in guessed, Case(question.text, question.answers, answer.text))
+            for number, question in enumerate(experiment.questions)
+            if isinstance(answer := answers[question.id], Answer)
+        ]
+        planner.imagining = {number for number, (guess, _) in enumerate(cases) if guess}
+        verdicts = ((str(number), judge.judge(case)) for number, (_, case) in enumerate(cases))
+        planner.imagine(verdicts, judge_engines(session, judge))
+    return planner.plan
+
+
+@contextmanager
+def _index(session: Session) -> Iterator[Index | None]:
+    """The index that the run would search, if it is there already."""
+    if "search" in session.experiment.method.uses and (folder := index_folder(session)).finished():
+        with closing(folder.open()) as index:
+            yield index
+    else:
+        yield None
+
+
+def _extractions(triples: TripleBuilder, session: Session, shared: Shared) -> Iterator[tuple[str, Program[Extraction]]]:
+    """Of the passages that no earlier cell will have extracted."""
+    store = triples.store
+    missing = store.missing(distinct_passages(session.experiment.questions))
+    new = [passage for passage in missing if (str(store.folder), passage.id) not in shared.passages]
+    shared.passages |= {(str(store.folder), passage.id) for passage in new}
+    return ((passage.id, triples.extractor.extract(passage)) for passage in new)
+
+
+class _Planner:
+    def __init__(self, session: Session, index: Index | None, shared: Shared) -> None:
+        self.plan: Plan = {}
+        self.imagining: set[int] = set()  # of the last programs, those that rest on an imagined reply
+        self.triples = TripleBuilder(session) if "triples" in session.experiment.method.uses else None
+        self._session, self._index, self._shared = session, index, shared
+
+    def imagine(self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines) -> dict[str, Any]:
+        """Count what these programs ask the engines; gives how each ends, by its key."""
+        session, settings, done = self._session, self._session.experiment.settings, SimpleQueue[Reply]()
+
+        def identify(call: Call[Any]) -> Json:
+            if isinstance(call, Generate | Choose | CountTokens):
+                return engines(call.role).identity()
+            if isinstance(call, Rank):
+                return session.ranker(call.scorer).identity()
+            return self._index.identity() if self._index is not None else {}
+
+        def counted(record: Record) -> None:
+            if isinstance(record.call, Generate | Choose):
+                self._count(record.call, record, engines)
+
+        service = Imagined(done, session.cache, identify, self._look_up, self._shared.calls)
+        scheduler = Scheduler(lambda _: service, done, width=settings.width, seed=settings.seed)
+        scheduler.on_record = counted
+        service.imagining = self.imagining
+        return {ended.key: ended.result for ended in scheduler.run(programs)}
+
+    def _look_up(self, request: Request) -> Any:
+        call = request.call
+        if isinstance(call, Triples):
+            return self._triples(call.passage)
+        if isinstance(call, Neighbours):
+            return others(call)
+        if self._index is not None:
+            return self._index.search([call])[0]
+        return imagined_passages(call, self._session.experiment.questions[request.order[0]])
+
+    def _triples(self, passage: Passage) -> tuple[Triple, ...]:
+        assert self.triples is not None
+        try:
+            return self.triples.store.triples(passage)
+        except DataError:
+            return imagined_triples(passage)
+
+    def _count(self, call: ModelCall, record: Record, engines: Engines) -> None:
+        if call.role not in self.plan:
+            render = engines(call.role).render
+            self.plan[call.role] = Planned(engines.label(call.role), engines.prices(call.role), render)
+        role, usage = self.plan[call.role], record.reply.usage
+        role.calls += 1
+        role.prompt_tokens += usage.prompt_tokens
+        role.output_tokens += usage.output_tokens
+        if not record.cached:
+            role.asked += 1
+            role.asked_prompt += usage.prompt_tokens
+            role.asked_output += usage.output_tokens
+        role.first.setdefault(call.prompt.name, call)

@@ -1,0 +1,102 @@
+"""Engines by role: one default model, any role with one of its own; equal choices share one engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
+
+from kgqa.engines.weights import Prices
+from kgqa.errors import ConfigError
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import Config, compose
+from kgqa.protocols import Engine
+
+T = TypeVar("T")
+RoleNodes = Mapping[str, tuple[Any, Any]]  # model and engine as configured, by role; "" for all other roles
+
+
+class Pool:
+    """What holds a model, by its configuration: built once, closed when the pool is. Who opens it closes it."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, Any] = {}
+
+    def shared(self, nodes: object, make: Callable[[], T]) -> T:
+        """What was made for these configuration nodes, made now if nothing was."""
+        key = json.dumps(nodes, sort_keys=True)
+        if key not in self._built:
+            self._built[key] = make()
+        return cast(T, self._built[key])
+
+    def discard(self, engines: Iterable[Engine]) -> None:
+        """Close these and forget them, so that the next one asked for is a fresh one."""
+        for engine in engines:
+            self._built = {key: built for key, built in self._built.items() if built is not engine}
+            engine.close()
+
+    def close(self) -> None:
+        self.discard([built for built in self._built.values() if isinstance(built, Engine)])
+        self._built.clear()
+
+
+class Engines:
+    """Built when first asked for; the weights are loaded by the engine itself when it must answer.
+
+    `nodes`: none at all for a method that asks no model, whose weights may be missing.
+    """
+
+    def __init__(self, nodes: RoleNodes, pool: Pool) -> None:
+        self._nodes, self._pool = nodes, pool
+
+    def __call__(self, role: str) -> Engine:
+        """The engine that answers this role."""
+        model, engine = nodes = self._node(role)
+        built: Engine = self._pool.shared(nodes, lambda: build(engine, "engine", model=build(model, "model")))
+        return built
+
+    def estimates_tokens(self, role: str) -> bool:
+        """Whether this role's engine cannot count a text's tokens: a hosted model whose tokenizer is not known."""
+        return str(self(role).identity().get("tokens", "")).startswith("estimated")
+
+    def streaming(self) -> bool:
+        return any(self(role).streaming for role in self._nodes)
+
+    def identities(self) -> dict[str, Any]:
+        return {role or "default": dict(self(role).identity()) for role in self._nodes}
+
+    def label(self, role: str) -> str:
+        """Which model answers this role and how, e.g. "smollm2_135m@llamacpp"."""
+        return f"{self._node(role)[0]['name']}@{self(role).identity()['engine']}"
+
+    def prices(self, role: str) -> Prices | None:
+        """What the role's model costs; None where that is not known."""
+        prices: Prices | None = build(self._node(role)[0], "model").prices
+        return prices
+
+    def discard(self, engines: Iterable[Engine]) -> None:
+        """Close these; whoever asks next gets fresh ones."""
+        self._pool.discard(engines)
+
+    def _node(self, role: str) -> tuple[Any, Any]:
+        nodes = self._nodes.get(role, self._nodes.get(""))
+        if nodes is None:
+            raise ConfigError('this method asks a model: its `uses` must say "model"')
+        return nodes
+
+
+def role_nodes(config: Config) -> RoleNodes:
+    """Model and engine of the method's roles; the judge is no part of a method."""
+    own = {role: choice for role, choice in config["roles"].items() if choice and role != "judge"}
+    default = {"": (config["model"], config["engine"])}
+    return default | {role: chosen_nodes(f"roles.{role}", choice) for role, choice in own.items()}
+
+
+def chosen_nodes(key: str, choice: str) -> tuple[Any, Any]:
+    """Model and engine that `preset` or `preset@engine` stands for; `key` is where it was written."""
+    preset, _, engine = choice.partition("@")
+    try:
+        config = compose([f"model={preset}", *([f"engine={engine}"] if engine else [])])
+    except ConfigError as error:
+        raise ConfigError(f"{key}={choice}: {error}") from error
+    return config["model"], config["engine"]

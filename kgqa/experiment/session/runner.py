@@ -1,0 +1,161 @@
+"""Runs the programs of one stage: each call goes to what answers it, through one call cache."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
+
+from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Program, Rank, Search, Triples
+from kgqa.errors import ConfigError, EngineDied
+from kgqa.experiment.config.settings import RunSettings
+from kgqa.experiment.session.engines import Engines
+from kgqa.protocols import BatchEngine, Engine, Index, NeighbourSource, Ranker, StreamingEngine, TripleSource
+from kgqa.runtime.cache import CallCache
+from kgqa.runtime.costs import Ledger, Spent, total
+from kgqa.runtime.scheduler import Finished, Record, Scheduler
+from kgqa.runtime.services import Done, Instant, Reply, Service, Streams, Waves, Worker
+from kgqa.types import Json
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What was made ready for a method's programs before they start; None where it asks for no such thing."""
+
+    index: Index | None = None
+    triples: TripleSource | None = None
+    graphs: NeighbourSource | None = None
+
+
+UNPREPARED = Prepared()
+
+
+class Runner:
+    """One stage: its services with their threads, its scheduler, and the books of what it was answered."""
+
+    def __init__(
+        self,
+        cache: CallCache,
+        engines: Engines,
+        rankers: Callable[[str], Ranker],
+        prepared: Prepared,
+        settings: RunSettings,
+    ) -> None:
+        """`rankers`: by the name of their group, asked when first needed."""
+        self.engines = engines
+        self.ledger = Ledger()  # of all its calls, those of programs that were cut short too
+        self._cache, self._rankers, self._prepared, self._settings = cache, rankers, prepared, settings
+        self._services: dict[tuple[str, int], Service] = {}
+        self._asked: dict[int, tuple[Engine, Streams | Waves]] = {}  # the engines among them
+        self._died = False
+        self._seconds = 0.0  # that `run` took
+        self._done: Done = SimpleQueue[Reply]()
+        self._scheduler: Scheduler | None = None
+
+    def run(
+        self, programs: Iterable[tuple[str, Program[T]]], recorded: Callable[[], None] = lambda: None
+    ) -> Generator[Finished[T], None, None]:
+        """Each program's end, as `Scheduler.run` gives it; `recorded` is called once the ledger has another call."""
+        settings = self._settings
+        scheduler = self._scheduler = Scheduler(self._route, self._done, width=settings.width, seed=settings.seed)
+
+        def enter(record: Record) -> None:
+            self.ledger.add(record)
+            recorded()
+
+        scheduler.on_record = enter
+        started = time.monotonic()
+        try:
+            yield from scheduler.run(programs, streaming=self.engines.streaming())
+        except EngineDied:
+            self._died = True
+            raise
+        finally:
+            self._seconds += time.monotonic() - started
+
+    def spent(self) -> Spent:
+        return self.ledger.spent(self.engines.prices)
+
+    def throughput(self) -> dict[str, Json]:
+        """What the engines did while programs ran; rates are of paid calls."""
+        seconds = max(self._seconds, 1e-9)
+        paid = total(self.ledger.paid.values())
+        rates = {"prompt": paid.prompt_tokens / seconds, "output": paid.output_tokens / seconds}
+        engines = []
+        for engine, service in self._asked.values():
+            busy, call_seconds = service.occupancy.measured()
+            roles = sorted(role for role in self.ledger.method if self.engines(role) is engine)
+            if roles:
+                use = {
+                    "engine": self.engines.label(roles[0]),
+                    "roles": roles,
+                    "busy_share": round(busy / seconds, 4),
+                    "mean_calls": round(call_seconds / seconds, 3),  # in flight, idle time counted in
+                    "capacity": _capacity(engine),
+                }
+                engines.append(use)
+        return {
+            "seconds": round(seconds, 3),
+            "tokens_per_second": {kind: round(rate, 2) if paid.calls else None for kind, rate in rates.items()},
+            "engines": engines,
+        }
+
+    def close(self) -> None:
+        """Drop what waits, let a running batch end within 10 s; an engine that is busy then or died serves no more."""
+        cut_short = [engine for engine, service in self._asked.values() if service.busy or self._died]
+        if self._scheduler:
+            self._scheduler.stop()
+        self.engines.discard(cut_short)
+
+    def _route(self, call: Call[Any]) -> Service:
+        prepared = self._prepared
+        match call:
+            case Generate() | Choose():
+                engine = self.engines(call.role)
+                return self._service("model", engine, lambda: self._model(engine))
+            case CountTokens():
+                engine = self.engines(call.role)
+                return self._service("tokens", engine, lambda: self._counter(engine))
+            case Rank():
+                ranker = self._rankers(call.scorer)
+                return self._service("rank", ranker, lambda: self._worker(ranker.identity(), ranker.score))
+            case Search() if prepared.index is not None:
+                index = prepared.index
+                return self._service("search", index, lambda: self._worker(index.identity(), index.search))
+            case Triples() if prepared.triples is not None:
+                of = prepared.triples.triples
+                return self._service("triples", prepared.triples, lambda: Instant(self._done, lambda c: of(c.passage)))
+            case Neighbours() if prepared.graphs is not None:
+                neighbours = prepared.graphs.neighbours
+                return self._service("neighbours", prepared.graphs, lambda: Instant(self._done, neighbours))
+        raise ConfigError(f"nothing in this configuration answers {type(call).__name__}")
+
+    def _service(self, kind: str, owner: object, make: Callable[[], Service]) -> Service:
+        key = (kind, id(owner))
+        if key not in self._services:
+            self._services[key] = make()
+        return self._services[key]
+
+    def _model(self, engine: Engine) -> Service:
+        service = (
+            Streams(self._done, self._cache, cast(StreamingEngine, engine))
+            if engine.streaming
+            else Waves(self._done, self._cache, cast(BatchEngine, engine))
+        )
+        self._asked[id(engine)] = engine, service
+        return service
+
+    def _counter(self, engine: Engine) -> Service:
+        return self._worker(engine.identity(), lambda calls: [engine.count_tokens(call.text) for call in calls])
+
+    def _worker(self, identity: Mapping[str, Json], answer: Callable[[Sequence[Any]], Sequence[Any]]) -> Service:
+        return Worker(self._done, self._cache, identity, answer)
+
+
+def _capacity(engine: Engine) -> int:
+    """Calls an engine takes at once."""
+    return cast(StreamingEngine, engine).concurrency if engine.streaming else cast(BatchEngine, engine).batch_size

@@ -1,0 +1,96 @@
+"""What is open while an experiment is worked on: models, rankers, the call cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from types import TracebackType
+from typing import Any
+
+from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import cache_folder, groups
+from kgqa.experiment.session.engines import Engines, Pool, RoleNodes, role_nodes
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.runner import UNPREPARED, Prepared, Runner
+from kgqa.protocols import Ranker, Retriever
+from kgqa.retrieval.graphs.links import PassageGraph
+from kgqa.runtime.cache import CallCache
+from kgqa.runtime.costs import NOTHING, Spent
+
+
+class Session:
+    """The open parts of one experiment. Leaving it closes what it opened, and nothing else."""
+
+    def __init__(self, experiment: Experiment, pool: Pool | None = None) -> None:
+        """`pool`: what holds models beyond this session; without one the session has its own."""
+        self.experiment = experiment
+        self._pool, self._lent = pool or Pool(), pool is not None
+        self._spent = NOTHING
+        self._opened = ExitStack()
+        if not self._lent:
+            self._opened.callback(self._pool.close)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._opened.close()
+
+    @cached_property
+    def engines(self) -> Engines:
+        """Those of the method's roles."""
+        return self.engines_of(role_nodes(self.experiment.config) if self.experiment.asks_models else {})
+
+    def engines_of(self, nodes: RoleNodes) -> Engines:
+        """Engines for other roles, such as a judge's, held by the same pool."""
+        return Engines(nodes, self._pool)
+
+    @cached_property
+    def cache(self) -> CallCache:
+        cache = CallCache(cache_folder())
+        self._opened.callback(cache.close)
+        return cache
+
+    @contextmanager
+    def runner(self, prepared: Prepared = UNPREPARED, engines: Engines | None = None) -> Iterator[Runner]:
+        """Runs the programs of one stage, which ask the method's engines unless given others."""
+        runner = Runner(self.cache, engines or self.engines, self.ranker, prepared, self.experiment.settings)
+        try:
+            yield runner
+        finally:
+            self._spent += runner.spent()
+            runner.close()
+
+    def spent(self) -> Spent:
+        """What the calls of all stages that ended were paid for, whether or not they came to their end."""
+        return self._spent
+
+    def end_models(self) -> None:
+        """Make room for other models; those of a pool that was lent stay."""
+        if not self._lent:
+            self._pool.close()
+
+    def ranker(self, group: str) -> Ranker:
+        """The ranker chosen in a group (ranker or reranker)."""
+        ranker: Ranker = self.part(group)
+        return ranker
+
+    @property
+    def retriever(self) -> Retriever:
+        retriever: Retriever = self.part("retriever")
+        return retriever
+
+    @property
+    def linker(self) -> PassageGraph:
+        """What links passages, chosen by `graph=`."""
+        linker: PassageGraph = self.part("graph")
+        return linker
+
+    def part(self, group: str) -> Any:
+        """What was chosen in a group whose parts may hold a model. Raises ConfigError: nothing was."""
+        node, method = self.experiment.config.get(group), self.experiment.name("method")
+        if node is None:
+            raise ConfigError(f"{group}=null: method={method} needs one; {nearest('', groups()[group])}")
+        return self._pool.shared(node, lambda: build(node, group))

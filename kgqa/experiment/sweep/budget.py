@@ -1,0 +1,70 @@
+"""`budget=`: what a sweep may pay for models, in US dollars or in tokens."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kgqa.errors import ConfigError
+from kgqa.experiment.config.composing import Config
+from kgqa.runtime.costs import NOTHING, Spent
+
+
+@dataclass
+class SweepBudget:
+    """Paid for by this command's calls; cached replies are free, and so is what runs on your own machine in dollars."""
+
+    tokens: int | None  # of prompts and replies
+    dollars: float | None
+    paid: Spent = NOTHING
+    exhausted: bool = False  # an engine stopped within a cell
+
+    @classmethod
+    def of(cls, value: str) -> SweepBudget:
+        """`2.50usd` or `500000tokens`. Raises ConfigError for anything else."""
+        found = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?) ?(usd|tokens)", value.strip().lower())
+        if not found or (found[2] == "tokens" and "." in found[1]) or not float(found[1]):
+            raise ConfigError(f"budget={value}: expected dollars or tokens, e.g. budget=2.50usd or budget=500000tokens")
+        return cls(None, float(found[1])) if found[2] == "usd" else cls(int(found[1]), None)
+
+    def __str__(self) -> str:
+        return f"{self.dollars:g}usd" if self.dollars is not None else f"{self.tokens}tokens"
+
+    def so_far(self) -> str:
+        return f"budget={self}, {self.paid.tokens:,} tokens and {self.paid.dollars:.4f} USD paid so far"
+
+    def spent(self) -> bool:
+        over_tokens = self.tokens is not None and self.paid.tokens >= self.tokens
+        return self.exhausted or over_tokens or (self.dollars is not None and self.paid.dollars >= self.dollars)
+
+    def pay(self, paid: Spent) -> None:
+        """Count what a cell's calls, extractions and judge were paid for in this command."""
+        self.paid += paid
+
+    def left(self) -> SweepBudget:
+        return replace(
+            self,
+            tokens=None if self.tokens is None else max(1, self.tokens - self.paid.tokens),
+            dollars=None if self.dollars is None else max(1e-6, self.dollars - self.paid.dollars),
+        )
+
+
+def limited(config: Config, allowance: SweepBudget | None) -> dict[str, Any]:
+    """The configuration with an engine that stops when the allowance is spent, if it is one that counts.
+
+    An engine on this machine has no budget of its own: there the sweep stops between cells.
+    """
+    engine = config["engine"]
+    if allowance is None or "budget_tokens" not in engine:
+        return dict(config)
+    if allowance.dollars is not None and config["model"].get("prices") is None:
+        raise ConfigError(
+            f"budget={allowance}: model={config['model']['name']} has no prices; set model.prices or give tokens"
+        )
+    own = {"budget_tokens": allowance.tokens, "budget_usd": allowance.dollars}
+    smaller = {
+        key: min((each for each in (engine[key], value) if each is not None), default=None)
+        for key, value in own.items()
+    }
+    return {**config, "engine": {**engine, **smaller}}

@@ -1,0 +1,54 @@
+"""What cells would ask that no earlier one has asked, how long it takes and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from kgqa.errors import KgqaError
+from kgqa.experiment.run.checking import check
+from kgqa.experiment.run.estimating import Estimated, Rate, estimate_roles, measured_rates
+from kgqa.experiment.run.finished import finished
+from kgqa.experiment.run.planning import Shared, planned
+from kgqa.experiment.session.engines import Pool
+from kgqa.experiment.session.session import Session
+from kgqa.experiment.sweep.cells import Cell, adjacent
+
+FINISHED = Estimated(0, 0, 0, 0.0, None, (), 0)
+
+
+def estimated_cells(cells: Sequence[Cell]) -> dict[int, Estimated | str]:
+    """By number: the estimate, or in one line why the cell cannot run. Nothing is asked and nothing written."""
+    rates, shared = measured_rates(), Shared()
+    estimates: dict[int, Estimated | str] = {}
+    for group in adjacent(cells):
+        with closing(Pool()) as pool:
+            for cell in group:
+                estimates[cell.number] = _estimated(cell, pool, shared, rates)
+    return {cell.number: estimates[cell.number] for cell in cells}
+
+
+def _estimated(cell: Cell, pool: Pool, shared: Shared, rates: Mapping[str, Rate]) -> Estimated | str:
+    try:
+        with Session(replace(cell.experiment), pool) as session:  # a copy, as in `run_cell`
+            if finished(session) is not None:
+                return FINISHED
+            check(session)
+            return estimate_roles(planned(session, shared).values(), rates)
+    except KgqaError as error:
+        return " ".join(str(error).split())
+
+
+def in_all(estimates: Sequence[Estimated]) -> Estimated:
+    seconds = [each.seconds for each in estimates]
+    dollars = [each.usd for each in estimates if each.usd is not None]
+    return Estimated(
+        sum(each.calls for each in estimates),
+        sum(each.asked for each in estimates),
+        sum(each.tokens for each in estimates),
+        None if None in seconds else sum(each for each in seconds if each is not None),
+        sum(dollars) if dollars else None,
+        tuple(dict.fromkeys(name for each in estimates for name in each.unmeasured)),
+        max((each.measured for each in estimates), default=0),
+    )

@@ -1,0 +1,194 @@
+"""Cells run one after the other in this process; what each says goes into its log."""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+from kgqa.errors import BudgetSpent, ConfigError, KgqaError
+from kgqa.experiment.config.composing import output_root, yaml_text
+from kgqa.experiment.run.checking import check
+from kgqa.experiment.run.executing import execute
+from kgqa.experiment.run.finished import finished, too_many_questions_failed
+from kgqa.experiment.session.engines import Pool
+from kgqa.experiment.session.identity import run_folder
+from kgqa.experiment.session.session import Session
+from kgqa.experiment.sweep.budget import SweepBudget, limited
+from kgqa.experiment.sweep.cells import Cell, CellResult, Status, adjacent, listed_plan
+from kgqa.report.sweep_writing import write_sweep_report
+from kgqa.runtime.costs import NOTHING
+from kgqa.runtime.display import PlainLines, log_lines
+from kgqa.runtime.folder import storing
+from kgqa.runtime.sweep_folder import SweepFolder, cell_file, keep_result, questions_asked, read_result, sweep_name
+from kgqa.types import Json
+
+Ended = Callable[[CellResult], None]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A sweep that has ended, with its report in its folder."""
+
+    folder: Path
+    results: list[CellResult]
+    untried: int = 0  # cells that a search could no longer pay for
+
+    @property
+    def whole(self) -> bool:
+        """Whether every cell was run to its end."""
+        counts = Counter(result.status for result in self.results)
+        return not (self.untried or counts["failed"] or counts["not run"])
+
+
+def open_sweep(
+    cells: Sequence[Cell], command: Sequence[str], axes: Mapping[str, Json], name: str | None, search: str | None = None
+) -> SweepFolder:
+    """Claim `outputs/sweeps/NAME` for these cells; without a name it is a hash of them. search: see `SweepFolder`.
+
+    Raises:
+        ConfigError: two cells would write one run's folder, or the folder is another sweep's or in use.
+        DataError: the folder is of another version of kgqa.
+    """
+    if name is not None and (not name or Path(name).name != name or name.startswith(".")):
+        raise ConfigError(f"sweep.name={name}: must be a plain folder name, without slashes or a leading dot")
+    plan, frozen = listed_plan(cells, command, axes), frozen_texts(cells)
+    return SweepFolder(output_root() / "sweeps" / (name or sweep_name(frozen)), plan, frozen, search=search)
+
+
+def frozen_texts(cells: Sequence[Cell]) -> list[str]:
+    return [yaml_text(cell.experiment.config) for cell in cells]
+
+
+def write_reports(sweep: Path) -> None:
+    for form in ("md", "html"):
+        write_sweep_report(sweep, form)
+
+
+def run_cells(
+    cells: Sequence[Cell], folder: SweepFolder, *, ended: Ended | None = None, budget: SweepBudget | None = None
+) -> list[CellResult]:
+    """Run them one after the other; results in the order given. `ended` is told of each, but of those not run.
+
+    Cells with the same models are run next to each other and share them loaded. A finished cell is skipped, a failed
+    one stops no other. A spent budget leaves the rest not run.
+    """
+    results: dict[int, CellResult] = {}
+    for group in adjacent(cells):
+        with closing(Pool()) as pool:
+            allowance = budget.left() if budget else None
+            for cell in group:
+                if budget and budget.spent():
+                    results[cell.number] = _not_run(cell, budget)
+                    _keep(folder.path, results[cell.number])
+                    continue
+                result = results[cell.number] = run_cell(cell, folder.path, pool, allowance)
+                if budget:
+                    budget.pay(result.paid)
+                if budget and result.status == "not run":
+                    budget.exhausted = True
+                if ended:
+                    ended(result)
+    return [results[cell.number] for cell in cells]
+
+
+def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: SweepBudget | None = None) -> CellResult:
+    """Run one cell in this process, keep in the sweep's folder how it ended, and what it said in its log."""
+    started = time.monotonic()
+    status: Status = "done"
+    begun, run, metrics, error = None, None, None, None
+    log = cell_file(sweep, cell.number, "log")
+    try:
+        # a copy: what a run reads goes when it ends, for cells are many and data sets large
+        experiment = replace(cell.experiment, config=limited(cell.experiment.config, allowance))
+        with _display(log) as display, log_lines(display), Session(experiment, pool) as session:
+            begun, run = session, run_folder(session)
+            _keep(sweep, CellResult(cell, "running", run, None, 0.0, None))
+            metrics = finished(session)
+            if metrics is not None:
+                status = "skipped"
+            else:
+                check(session)
+                executed = execute(session, display)
+                metrics = executed.metrics
+                if too_many_questions_failed(metrics):
+                    status = "failed"
+                    error = f"{metrics['failed']} of {metrics['questions']} questions: {executed.errors[0]}"
+    except BudgetSpent as spent:
+        status, error = "not run", _one_line(spent)
+    except KgqaError as failure:
+        status, error = "failed", _one_line(failure)
+    except Exception as failure:  # noqa: BLE001 - a defect, ours or of code that was added, stops no other cell
+        with _opened(log) as stream:
+            traceback.print_exc(file=stream)
+        status, error = "failed", f"{type(failure).__name__}: {_one_line(failure)}; its traceback is in {log}"
+    paid = begun.spent() if begun else NOTHING
+    result = CellResult(cell, status, run, metrics, round(time.monotonic() - started, 1), error, paid)
+    _keep(sweep, result)
+    return result
+
+
+def skip_finished(cells: Sequence[Cell], sweep: Path) -> dict[int, CellResult]:
+    """By number, the cells that have nothing left to run."""
+    skipped = {}
+    for cell in cells:
+        try:
+            with Session(replace(cell.experiment)) as session:  # a copy, as in `run_cell`
+                metrics, run = finished(session), run_folder(session)
+        except KgqaError:
+            continue  # running it tells
+        if metrics is not None:
+            skipped[cell.number] = CellResult(cell, "skipped", run, metrics, 0.0, None)
+            _keep(sweep, skipped[cell.number])
+    return skipped
+
+
+def result_of(cell: Cell, sweep: Path) -> CellResult:
+    """How a cell ended that another process ran."""
+    ended = read_result(sweep, cell.number)
+    if ended is None or ended["status"] == "running":
+        why = f"its process ended before it; see {cell_file(sweep, cell.number, 'log')}"
+        result = CellResult(cell, "not run", None, None, 0.0, why)
+        _keep(sweep, result)
+        return result
+    run = Path(ended["run"]) if ended["run"] else None
+    metrics = (
+        json.loads((run / "metrics.json").read_text(encoding="utf-8")) if run and ended["status"] == "done" else None
+    )
+    return CellResult(cell, ended["status"], run, metrics, ended["seconds"], ended["error"])
+
+
+def _not_run(cell: Cell, budget: SweepBudget) -> CellResult:
+    return CellResult(cell, "not run", None, None, 0.0, f"the budget is spent: {budget.so_far()}")
+
+
+def _keep(sweep: Path, result: CellResult) -> None:
+    """A skipped cell is a done one: a sweep that was interrupted ends with the same folder as one that was not."""
+    status = "done" if result.status == "skipped" else result.status
+    run = str(result.run) if result.run else None
+    ended = {"status": status, "run": run, "seconds": result.seconds, "error": result.error}
+    if status == "done" and result.run:
+        ended["asked"] = questions_asked(result.run)
+    keep_result(sweep, result.cell.number, ended)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+@contextmanager
+def _display(log: Path) -> Iterator[PlainLines]:
+    """Beside other cells, what a cell says would be noise."""
+    with _opened(log) as stream:
+        yield PlainLines(stream)
+
+
+def _opened(log: Path) -> TextIO:
+    with storing(log):
+        return log.open("a", encoding="utf-8", errors="backslashreplace")

@@ -1,0 +1,170 @@
+"""`hydra/sweeper=optuna`: cells proposed one after the other by Optuna, to raise a named score.
+
+Optuna is asked here directly: Hydra's plugin for it (hydra-optuna-sweeper 1.3) wants Optuna below 3. Proposals depend
+on nothing but the seed and the scores so far, so the same command proposes the same cells and goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.config.axes import parsed
+from kgqa.experiment.config.composing import yaml_text
+from kgqa.experiment.session.engines import Pool
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.sweep.cells import Cell, CellResult, frozen_cells, listed_plan
+from kgqa.experiment.sweep.metric import refuse_unknown_metric, score_of
+from kgqa.experiment.sweep.request import SweepRequest
+from kgqa.experiment.sweep.running import Swept, frozen_texts, open_sweep, run_cell, write_reports
+from kgqa.runtime.display import Display
+from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
+from kgqa.types import Json
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+
+KEYS = ("hydra/sweeper", "hydra.sweeper.n_trials", "hydra.sweeper.seed")
+
+
+def run_search(request: SweepRequest, display: Display) -> Swept:
+    """Run the trials; the report and the folder are those of any sweep.
+
+    Raises:
+        ConfigError: optuna is missing, nothing is searched, or no number of trials is given.
+    """
+    trials, seed = _settings(request.hydra)
+    space = _space(request)
+    study, digest = _study(seed), _digest(request, yaml_text(space.base.config))
+    with open_sweep([], request.command, space.axes, request.name or f"optuna-{digest}", digest) as folder:
+        with display.cells(folder.path):
+            results = _tried(study, space, request, trials, folder)
+        write_reports(folder.path)
+    ended = Swept(folder.path, results, trials - len(results))
+    _tell(ended, request, display)
+    return ended
+
+
+def _tried(study: Any, space: _Space, request: SweepRequest, trials: int, folder: SweepFolder) -> list[CellResult]:
+    """Fewer than `trials` where the budget was spent before."""
+    budget = request.budget
+    cells: list[Cell] = []
+    results: list[CellResult] = []
+    with closing(Pool()) as pool:
+        for number in range(trials):
+            if budget and budget.spent():
+                break
+            trial = study.ask(space.distributions)
+            chosen = [f"{key}={value}" for key, value in trial.params.items()]
+            (cell,) = frozen_cells([(" ".join(chosen), [*space.base.overrides, *chosen])])
+            cells.append(replace(cell, number=number))
+            folder.grow(listed_plan(cells, request.command, space.axes), frozen_texts(cells))
+            result = run_cell(cells[-1], folder.path, pool, budget.left() if budget else None)
+            results.append(result)
+            if budget:
+                budget.pay(result.paid)
+            if result.status == "not run":
+                break  # the budget was spent within it
+            score = _score(result, request)
+            study.tell(trial, score, state=_failed() if score is None else None)
+    return results
+
+
+@dataclass(frozen=True)
+class _Space:
+    """What every cell has, and the distribution of each key that is searched."""
+
+    base: Experiment
+    distributions: Mapping[str, Any]
+
+    @property
+    def axes(self) -> dict[str, Json]:
+        """As a sweep's plan has them; a search has no list of values."""
+        return {key: [] for key in self.distributions}
+
+
+def _space(request: SweepRequest) -> _Space:
+    refuse_unknown_metric("sweep.metric", request.metric or "")
+    overrides = parsed(request.overrides)
+    distributions = {each.get_key_element(): _distribution(each) for each in overrides if each.is_sweep_override()}
+    if not distributions:
+        raise ConfigError("nothing to search: give a key several values, e.g. method.candidates='range(10,40)'")
+    fixed = [given for given, each in zip(request.overrides, overrides, strict=True) if not each.is_sweep_override()]
+    base = Experiment.of(fixed)
+    if base.settings.dry_run:
+        raise ConfigError("dry_run=true: the cells of a search are not known ahead; plan one with kgqa run and no -m")
+    return _Space(base, distributions)
+
+
+def _tell(ended: Swept, request: SweepRequest, display: Display) -> None:
+    """The best cell, and how many were not tried."""
+    scores = [(score, result.cell) for result in ended.results if (score := _score(result, request)) is not None]
+    if scores:
+        best, cell = max(scores, key=lambda scored: scored[0])
+        display.line(f"best {request.metric}: {best:.1f} in cell {cell.number}: {cell.name}")
+    if ended.untried:
+        trials = len(ended.results) + ended.untried
+        display.line(f"{ended.untried} of {trials} cells were not tried: the budget is spent", alarm=True)
+
+
+def _settings(hydra: Sequence[str]) -> tuple[int, int]:
+    """How many trials, and the seed. Raises ConfigError for another key: cells run in this process, one by one."""
+    given = {key: value for key, _, value in (each.partition("=") for each in hydra)}
+    for key, value in given.items():
+        if key not in KEYS:
+            raise ConfigError(f"{key}={value}: not a key of hydra/sweeper=optuna; {nearest(key, KEYS)}")
+    numbers = []
+    for key, default in (("hydra.sweeper.n_trials", ""), ("hydra.sweeper.seed", "0")):
+        value = given.get(key, default)
+        if not value.isdecimal() or (not default and int(value) < 1):
+            raise ConfigError(f"{key}={value}: how many cells may be tried? e.g. hydra.sweeper.n_trials=20")
+        numbers.append(int(value))
+    return numbers[0], numbers[1]
+
+
+def _study(seed: int) -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise ConfigError("hydra/sweeper=optuna needs optuna; pip install 'kgqa[optuna]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+
+
+def _distribution(override: Override) -> Any:
+    """`a,b`, `choice` and `glob` are unordered; `range` and `interval` are quantities, `tag(log, …)` on a log scale."""
+    from hydra.core.override_parser.types import IntervalSweep, RangeSweep
+
+    _study(0)
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    swept = override.value()
+    if isinstance(swept, IntervalSweep):
+        low, high, log = swept.start, swept.end, "log" in swept.tags
+        if isinstance(low, int) and isinstance(high, int):
+            return IntDistribution(low, high, log=log)
+        return FloatDistribution(float(low or 0.0), float(high or 0.0), log=log)
+    values = list(override.sweep_iterator())
+    whole = [each for each in values if isinstance(each, int)]
+    if isinstance(swept, RangeSweep) and whole and len(whole) == len(values):
+        return IntDistribution(min(whole), max(whole), step=abs(int(swept.step)))
+    return CategoricalDistribution(list(override.sweep_string_iterator()))
+
+
+def _failed() -> Any:
+    from optuna.trial import TrialState
+
+    return TrialState.FAIL
+
+
+def _score(result: CellResult, request: SweepRequest) -> float | None:
+    score = score_of(result, str(request.metric), "sweep.metric")
+    return float(score["mean"]) if score else None
+
+
+def _digest(request: SweepRequest, base: str) -> str:
+    """Of all that decides which cells are proposed."""
+    return sweep_name([base, *sorted(request.overrides), *sorted(request.hydra), str(request.metric)])

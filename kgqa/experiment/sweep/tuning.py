@@ -1,0 +1,228 @@
+"""Choose hyperparameters on dev by a named metric, then run test with the choice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from statistics import fmean, stdev
+
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.config.axes import Axis, axes, grid
+from kgqa.experiment.config.composing import output_root
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.sweep.budget import SweepBudget
+from kgqa.experiment.sweep.cells import Cell, CellResult, folder_of, frozen_cells
+from kgqa.experiment.sweep.metric import score_of
+from kgqa.experiment.sweep.parts import Part, Tuning, parts
+from kgqa.experiment.sweep.running import frozen_texts, open_sweep, run_cells, write_reports
+from kgqa.report.markdown import document
+from kgqa.report.tuning import tuning_sections
+from kgqa.runtime.display import Display
+from kgqa.runtime.folder import json_text, replace_file
+from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
+from kgqa.types import Json
+
+
+@dataclass(frozen=True)
+class TuneRequest:
+    """What a tuning is asked for: a command line taken apart."""
+
+    tuning: Tuning
+    axes: list[Axis]
+    budget: SweepBudget | None
+    command: tuple[str, ...]
+
+    @classmethod
+    def of(cls, arguments: Sequence[str]) -> TuneRequest:
+        """Raises ConfigError: an unknown key under `tune.`, or nothing to choose from."""
+        own = [each.removeprefix("tune.").partition("=") for each in arguments if each.startswith("tune.")]
+        tuning = Tuning.of({key: value for key, _, value in own})
+        budget = next((SweepBudget.of(a.partition("=")[2]) for a in arguments if a.startswith("budget=")), None)
+        given = axes([each for each in arguments if not each.startswith(("tune.", "budget="))])
+        _refuse_no_hyperparameters(given)
+        return cls(tuning, given, budget, ("kgqa", "tune", *arguments))
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The cells to choose from, frozen, and the questions of dev and test."""
+
+    cells: list[Cell]
+    dev: Part
+    test: Part
+
+    @classmethod
+    def of(cls, request: TuneRequest) -> Candidates:
+        """
+        Raises:
+            ConfigError: a key that would have no effect, or a metric that no run will have.
+            DataError: dev and test overlap, or dev names an unknown question.
+        """
+        cells = frozen_cells(grid(request.axes))
+        first = cells[0].experiment
+        _refuse_unheeded(first, request.tuning)
+        return cls(cells, *parts(first, request.tuning))
+
+    @property
+    def dry_run(self) -> bool:
+        return self.cells[0].experiment.settings.dry_run
+
+    @cached_property
+    def on_dev(self) -> list[Cell]:
+        return [on_part(cell, self.dev, "dev") for cell in self.cells]
+
+    def on_test(self, chosen: Cell, sets: Sequence[str]) -> list[Cell]:
+        """The chosen one, once with each of the sets of demonstrations if there are any."""
+        overrides = chosen.experiment.overrides
+        keys = [f"method.demonstration_set={name}" for name in sets]
+        cells = frozen_cells([(key, [*overrides, key]) for key in keys] or [(chosen.name, overrides)])
+        return [on_part(cell, self.test, "test") for cell in cells]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    file: Path  # tune.json
+    record: Mapping[str, Json]  # what it says
+    whole: bool  # every cell, of dev and of test, was run to its end
+
+
+def run_tuning(candidates: Candidates, request: TuneRequest, display: Display) -> Tuned:
+    """Try the cells on dev, run test with the best, and keep both in `tune.json`.
+
+    Raises:
+        ConfigError: the folder holds another choice, or the runs have no such score.
+        DataError: no cell on dev has a score.
+    """
+    tuning = request.tuning
+    tried, test = candidates.on_dev, candidates.test
+    name = tuning.name or f"tune-{sweep_name([*frozen_texts(tried), tuning.metric, *test.ids, *tuning.sets])}"
+    _refuse_another(name, tuning, test)
+    sweeps = _Sweeps(name, request, display)
+    results = sweeps.run(tried, "", {axis.key: list(axis.values) for axis in request.axes if axis.swept})
+    record: dict[str, Json] = {
+        "command": list(request.command),
+        "metric": tuning.metric,
+        "sets": list(tuning.sets),
+        "dev": candidates.dev.json(),
+        "test": test.json(),
+        "tried": [_outcome(result, tuning.metric) for result in results],
+    }
+    sweeps.keep(record)  # what was tried stays, whatever becomes of the test
+    best = _best(results, tuning.metric)
+    record["chosen"] = {"cell": best.number, "settings": best.name}
+    finals = candidates.on_test(candidates.cells[best.number], tuning.sets)
+    ended = sweeps.run(finals, "-test", {"method.demonstration_set": list(tuning.sets)} if tuning.sets else {})
+    record["result"] = _summary(ended, tuning.metric)
+    whole = all(result.status in ("done", "skipped") for result in [*results, *ended])
+    return Tuned(sweeps.keep(record), record, whole)
+
+
+@dataclass(frozen=True)
+class _Sweeps:
+    """Dev and test cells as two sweeps, `NAME` and `NAME-test`; the record lies with the first."""
+
+    name: str
+    request: TuneRequest
+    display: Display
+
+    def run(self, cells: Sequence[Cell], suffix: str, swept: Mapping[str, Json]) -> list[CellResult]:
+        with self._claimed(cells, swept, self.name + suffix) as folder:
+            self.display.line(f"{len(cells)} cell{'s' if len(cells) > 1 else ''} in {folder.path}")
+            with self.display.cells(folder.path):
+                results = run_cells(cells, folder, budget=self.request.budget)
+            write_reports(folder.path)
+        return results
+
+    def _claimed(self, cells: Sequence[Cell], swept: Mapping[str, Json], name: str) -> SweepFolder:
+        """In the words of this command."""
+        try:
+            return open_sweep(cells, self.request.command, swept, name)
+        except ConfigError as error:
+            raise ConfigError(str(error).replace("sweep.name=", "tune.name=")) from error
+
+    def keep(self, record: Mapping[str, Json]) -> Path:
+        folder = output_root() / "sweeps" / self.name
+        if "result" in record:
+            replace_file(folder / "tune.md", document("What was tuned", tuning_sections(record)))
+        return replace_file(folder / "tune.json", json_text(record))
+
+
+def on_part(cell: Cell, part: Part, name: str) -> Cell:
+    """The cell over a part's questions, in a run folder of its own: what a run is called does not depend on them."""
+    frozen = cell.experiment.config
+    moved = {**frozen["dataset"], **({"path": part.path} if part.path else {})}
+    config = {**frozen, "dataset": moved, "limit": None}
+    overrides = cell.experiment.overrides
+    digest = sha256(" ".join(part.ids).encode()).hexdigest()[:8]
+    run = f"{folder_of(Experiment.of(overrides, config)).name}-{name}-{digest}"
+    path = [f"dataset.path='{part.path}'"] if part.path else []
+    given = (*overrides, *path, "limit=null", f"name={run}", f"ids=[{','.join(part.ids)}]")
+    return replace(cell, experiment=Experiment.of(given, {**config, "name": run, "ids": list(part.ids)}))
+
+
+def _refuse_no_hyperparameters(given: Sequence[Axis]) -> None:
+    swept = [axis.key for axis in given if axis.swept]
+    if not swept:
+        raise ConfigError("nothing to choose from: give a key several values, e.g. method.passages_per_step=2,4,6,8")
+    for key in swept:
+        scoring = ("dataset", "collection", "judge", "limit", "ids", "seed", "profile", "roles.judge")
+        if key in scoring or key.partition(".")[0] in ("dataset", "collection", "judge"):
+            raise ConfigError(f"{key}: is no hyperparameter; tune for one value of it at a time")
+
+
+def _refuse_unheeded(experiment: Experiment, tuning: Tuning) -> None:
+    """Raises ConfigError: a key that would have no effect, or a metric that no run will have."""
+    if experiment.settings.out or experiment.settings.name:
+        raise ConfigError("out= and name=: dev and test runs have folders of their own; give tune.name=")
+    if experiment.settings.limit is not None or experiment.settings.ids is not None:
+        raise ConfigError("limit= and ids=: which questions are asked is for tune.dev=, tune.test=, tune.dev_ids=")
+    if tuning.metric == "judge" and experiment.judge is None:
+        raise ConfigError("tune.metric=judge: the runs have no such score (give judge=NAME)")
+
+
+def _refuse_another(name: str, tuning: Tuning, test: Part) -> None:
+    """Raises ConfigError: the folder holds the record of another choice. That dev is the same, `open_sweep` sees."""
+    file = output_root() / "sweeps" / name / "tune.json"
+    if not file.is_file():
+        return
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        same = (kept["metric"], kept["sets"], kept["test"]) == (tuning.metric, list(tuning.sets), test.json())
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file}: not a record of kgqa tune ({error!r}); give another tune.name=") from error
+    if not same:
+        raise ConfigError(f"{file}: the record of another metric, test or sets; give another tune.name=, or remove it")
+
+
+def _outcome(result: CellResult, metric: str) -> dict[str, Json]:
+    score = score_of(result, metric)
+    return {
+        "cell": result.cell.number,
+        "settings": result.cell.name,
+        "run": str(result.run) if result.run else None,
+        "status": "done" if result.status == "skipped" else result.status,
+        "error": result.error,
+        "score": dict(score) if score else None,
+    }
+
+
+def _best(results: Sequence[CellResult], metric: str) -> Cell:
+    """The first of those with the highest mean."""
+    means = [(score["mean"], result.cell) for result in results if (score := score_of(result, metric))]
+    if not means:
+        raise DataError(f"none of the {len(results)} cells on dev has a score, the first: {results[0].error}")
+    return max(means, key=lambda each: each[0])[1]
+
+
+def _summary(ended: Sequence[CellResult], metric: str) -> dict[str, Json]:
+    runs = [_outcome(result, metric) for result in ended]
+    means = [each["score"]["mean"] for each in runs if each["score"]]
+    return {
+        "runs": runs,
+        "mean": fmean(means) if len(means) == len(runs) else None,
+        "std": stdev(means) if len(means) == len(runs) > 1 else None,
+    }

@@ -1,0 +1,4 @@
+"""Steps that several methods take: reading an answer out of a reply, demonstrations, sentences, pages.
+
+A step imports no method.
+"""

@@ -1,0 +1,177 @@
+"""IRCoT's prompts (Trivedi et al., ACL 2023, §3): demonstrations, packed to the context limit, before the question."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+from kgqa.calls import CountTokens, Generate
+from kgqa.demonstrations import ThoughtDemonstration, demonstration_set
+from kgqa.errors import ConfigError, PromptTooLong
+from kgqa.methods.steps.sentences import sentences
+from kgqa.prompting import render
+from kgqa.types import Passage, Prompt
+
+Style = Literal["cot", "direct"]
+Size = tuple[int, int]  # demonstrations and passages shown
+ANSWER_MARKER = re.compile(r"\banswer is\b[\s:]*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a few-shot prompt ends with. `begun`: what is written of the reply already."""
+
+    question: str
+    passages: tuple[Passage, ...]
+    style: Style
+    begun: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A reply's first line, without blanks around it."""
+
+    text: str
+    cut: bool  # it reached `max_tokens` before the line's end
+    demonstrations: int  # shown
+    flags: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class FewShot:
+    """What the few-shot prompts of a method have in common.
+
+    The demonstrations are the `sample`-th random sample of `sample_size`. distractors: passages shown beside the gold
+    ones of a demonstration; None: demonstrations show no passages. instructed: an instruction stands before each
+    question. context_limit: tokens of prompt and reply together.
+    """
+
+    labelled: tuple[ThoughtDemonstration, ...]
+    sample: int
+    sample_size: int
+    distractors: int | None
+    instructed: bool
+    context_limit: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("sample", 1), ("sample_size", 0), ("distractors", 0), ("context_limit", 1)):
+            if (value := getattr(self, name)) is not None and value < least:
+                raise ConfigError(f"method.few_shot.{name}={value}: must be at least {least}")
+
+    @cached_property
+    def demonstrations(self) -> tuple[ThoughtDemonstration, ...]:
+        return demonstration_set(self.labelled, self.sample, self.sample_size)
+
+    async def write(self, case: Case, max_tokens: int, role: str) -> Written:
+        """The rest of the reply to the case's question. See `pack` for what is shown, flags and errors."""
+
+        def prompt(size: Size) -> Prompt:
+            return render(
+                "few_shot/answer",
+                demonstrations=self.demonstrations[: size[0]],
+                distractors=self.distractors,
+                style=case.style,
+                instructed=self.instructed,
+                passages=[folded(passage) for passage in case.passages[: size[1]]],
+                question=case.question,
+                begun=case.begun,
+            )
+
+        return await self.pack(prompt, (len(self.demonstrations), len(case.passages)), max_tokens, role)
+
+    async def answer(self, case: Case, max_tokens: int) -> Written:
+        """The reader (§3.2): the reply to the question, or what its chain of thought states as the answer.
+
+        A chain that states none is the answer as a whole. Flags beside those of `pack`: `no_answer_marker`,
+        `truncated_answer`, `empty_answer`.
+        """
+        written = await self.write(case, max_tokens, "reader")
+        stated = stated_answer(written.text) if case.style == "cot" else written.text
+        text = written.text if stated is None else stated
+        flags = {"no_answer_marker": stated is None, "truncated_answer": written.cut, "empty_answer": not text}
+        return replace(written, text=text, flags=written.flags + Counter(flag for flag in flags if flags[flag]))
+
+    async def titles(self, question: str, pinned: tuple[Passage, ...], count: int, max_tokens: int) -> Written:
+        """A list of titles of pages that help to answer a question about the pinned passages (appendix B)."""
+        labelled = [demonstration for demonstration in self.demonstrations if demonstration.pinned]
+
+        def prompt(size: Size) -> Prompt:
+            passages = [folded(passage) for passage in pinned[: size[1]]]
+            return render(
+                "few_shot/titles",
+                demonstrations=labelled[: size[0]],
+                passages=passages,
+                question=question,
+                count=count,
+            )
+
+        return await self.pack(prompt, (len(labelled), len(pinned)), max_tokens, "agent")
+
+    async def pack(self, prompt: Callable[[Size], Prompt], most: Size, max_tokens: int, role: str) -> Written:
+        """The reply to the largest prompt that fits: at most `most`, the last demonstrations left out first.
+
+        Where the question's own passages do not fit without demonstrations, the last passages are left out too and
+        counted as flag `dropped_passages`. A prompt the engine refuses all the same, since its own limit is lower or
+        its count higher, is made smaller: flag `shortened_prompt`.
+
+        Raises:
+            PromptTooLong: not even the bare question fits.
+        """
+        demonstrations, passages = most
+        sizes = [(shown, passages) for shown in range(demonstrations, -1, -1)]
+        sizes += [(0, kept) for kept in range(passages - 1, -1, -1)]
+        room, flags = self.context_limit - max_tokens, Counter[str]()
+        while True:
+            size, tokens = await largest_fitting(prompt, sizes, room, role)
+            sizes = sizes[sizes.index(size) + 1 :]
+            try:
+                reply = await Generate(prompt(size), max_tokens, stop=("\n",), role=role)
+            except PromptTooLong as refused:
+                if not sizes:
+                    raise
+                flags["shortened_prompt"] = 1
+                room = tokens - max(1, refused.tokens - refused.limit)
+                continue
+            flags["dropped_passages"] += passages - size[1]
+            text, line_end, _ = reply.text.partition("\n")
+            return Written(text.strip(), reply.finish == "length" and not line_end, size[0], +flags)
+
+
+async def largest_fitting(
+    prompt: Callable[[Size], Prompt], sizes: Sequence[Size], room: int, role: str
+) -> tuple[Size, int]:
+    """The first of these sizes, from large to small, whose prompt has at most `room` tokens, and its tokens.
+
+    The last one where none has; its tokens may be left uncounted, as 0. Tried first is the largest, then by halves:
+    mostly one count is enough.
+    """
+    low, high, tried = 0, len(sizes) - 1, 0
+    counted: dict[int, int] = {}
+    while low < high:
+        counted[tried] = await CountTokens(prompt(sizes[tried]).messages[0].content, role)
+        if counted[tried] <= room:
+            high = tried
+        else:
+            low = tried + 1
+        tried = (low + high) // 2
+    return sizes[low], counted.get(low, 0)
+
+
+def stated_answer(chain: str) -> str | None:
+    """What the first sentence that says "the answer is" gives as the answer; None where no sentence says so.
+
+    Without blanks around it and without the sentence's full stop.
+    """
+    for sentence in sentences(chain):
+        if marks := list(ANSWER_MARKER.finditer(sentence)):
+            return sentence[marks[-1].end() :].strip().removesuffix(".").strip()
+    return None
+
+
+def folded(passage: Passage) -> Passage:
+    """On one line each, so that no passage can look like the end of its own text."""
+    return replace(passage, title=" ".join(passage.title.split()), text=" ".join(passage.text.split()))
