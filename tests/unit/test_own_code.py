@@ -14,7 +14,8 @@ from kgqa.errors import ConfigError
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.axes import axes
 from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.files import config_file, groups, node, sources
+from kgqa.experiment.config.files import config_file, groups, node
+from kgqa.experiment.config.listing import sources
 from kgqa.experiment.config.own import own_choices, own_code
 from kgqa.experiment.machine.presets import presets
 from kgqa.prompting import render, template_names

@@ -33,7 +33,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
 
     for override in overrides:
         check_form(override)
-        _check_choice(override)
+        check_choice(override)
         if override.startswith(("hydra/", "hydra.")):
             raise ConfigError(f"{override}: only kgqa run -m and kgqa reproduce, which make several runs, read it")
     try:
@@ -74,12 +74,18 @@ def check_form(override: str) -> None:
         raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10; see kgqa run --help")
 
 
-def _check_choice(override: str) -> None:
+def check_choice(override: str) -> None:
+    """Raises ConfigError: a name that its group does not have, or several."""
     key, _, value = override.lstrip("+").partition("=")
     choices = groups().get(_group(key))
-    nothing = ("null", "") if key in OPTIONAL else ()
-    if choices is not None and value not in (*choices, *nothing):
-        raise ConfigError(f"{key}={value}: no such {_group(key)}; {nearest(value, choices)}")
+    if choices is None or (key in OPTIONAL and value in ("null", "")):
+        return
+    swept = value.startswith(("choice(", "glob("))
+    for name in () if swept else value.split(","):
+        if name not in choices:
+            raise ConfigError(f"{key}={name}: no such {_group(key)}; {nearest(name, choices)}")
+    if swept or "," in value:
+        raise ConfigError(f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …")
 
 
 def _spelt(override: str) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 
 from kgqa.errors import ConfigError, DataError, nearest
@@ -18,7 +16,7 @@ Config = Mapping[str, Json]  # of a run: nodes by group, `choices` by group, and
 def groups() -> dict[str, list[str]]:
     """The names that can be chosen in each group, own ones first: `{"method": ["mine", "all_documents", …], …}`."""
     folders = sorted(folder for folder in shipped_conf().iterdir() if folder.is_dir() and folder.name != "reproduce")
-    return {folder.name: list(_files(folder.name)) for folder in folders}
+    return {folder.name: list(config_files(folder.name)) for folder in folders}
 
 
 def config_file(group: str, name: str) -> Path:
@@ -27,7 +25,7 @@ def config_file(group: str, name: str) -> Path:
     Raises:
         ConfigError: there is none of that name.
     """
-    found = _files(group)
+    found = config_files(group)
     if name not in found:
         raise ConfigError(f"{group}={name}: no such {group}; {nearest(name, found)}")
     return found[name]
@@ -35,7 +33,7 @@ def config_file(group: str, name: str) -> Path:
 
 def is_own(group: str, name: str) -> bool:
     """Whether a choice is another one than kgqa's own."""
-    file = _files(group).get(name)
+    file = config_files(group).get(name)
     return file is not None and file.parent.parent != shipped_conf()
 
 
@@ -54,15 +52,6 @@ def line_of(text: str) -> str:
             if text in line.partition("#")[0].replace('"', " ").replace("'", " ").split():
                 return f"{file}:{number}"
     return ""
-
-
-def sources(config: Config) -> dict[str, str]:
-    """The comment beside each key in the YAML it comes from: where its value is from."""
-    found: dict[str, str] = {}
-    for group, name in config["choices"].items():
-        if name and (file := _files(group).get(name)):  # what was chosen long ago may be gone
-            found |= {f"{group}.{key}": text for key, text in _comments(file).items()}
-    return found
 
 
 def load_yaml(file: Path, remedy: str = "run the same command again") -> Json:
@@ -94,20 +83,9 @@ def flatten(config: Config, prefix: str = "") -> dict[str, Json]:
     return flat
 
 
-def _files(group: str) -> dict[str, Path]:
+def config_files(group: str) -> dict[str, Path]:
     """By name, in the order in which they are shown."""
     found: dict[str, Path] = {}
     for folder in conf_folders():
         found |= {file.stem: file for file in sorted((folder / group).glob("*.yaml")) if file.stem not in found}
-    return found
-
-
-@cache
-def _comments(file: Path) -> dict[str, str]:
-    text = file.read_text(encoding="utf-8")
-    found, above = {}, ""
-    for indent, key, comment in re.findall(r"^( {2})?(\w+):[^#\n]*(?:#[^\S\n]*(.+?))?[^\S\n]*$", text, re.MULTILINE):
-        above = above if indent else key
-        if comment and key != "_target_":
-            found[f"{above}.{key}" if indent else key] = comment
     return found

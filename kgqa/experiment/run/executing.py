@@ -8,7 +8,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.experiment.config.files import sources, yaml_text
+from kgqa.experiment.config.files import yaml_text
+from kgqa.experiment.config.listing import sources
 from kgqa.experiment.prepare.indexes import opened_index
 from kgqa.experiment.prepare.prepared import prepare
 from kgqa.experiment.run.answering import Answers, answer

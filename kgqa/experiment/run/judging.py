@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kgqa.experiment.config.files import Config
 from kgqa.experiment.session.engines import Engines, chosen_nodes
 from kgqa.experiment.session.session import Session
-from kgqa.judge.judges import ROLE, AnyJudge, Case, Verdict
+from kgqa.judge.judges import ROLE, AnyJudge, JudgedAnswer, Verdict
 from kgqa.prompting import template_hash
 from kgqa.runtime.display import Display
 from kgqa.scoring.metrics import score
@@ -55,14 +55,14 @@ def judge_answers(
     experiment, judge = session.experiment, session.experiment.judge
     assert judge is not None, "there is no judge to ask"
     engines = judge_engines(session, judge)
-    cases = {
-        row.question_id: Case(questions[row.question_id], row.golds, row.prediction)
+    answers = {
+        row.question_id: JudgedAnswer(questions[row.question_id], row.golds, row.prediction)
         for row in rows
         if row.prediction is not None
     }
     verdicts: dict[str, Verdict | Exception] = {}
-    with session.runner(engines=engines) as runner, display.stage("verdicts", len(cases), runner.ledger) as stage:
-        programs = ((key, judge.judge(case)) for key, case in cases.items())
+    with session.runner(engines=engines) as runner, display.stage("verdicts", len(answers), runner.ledger) as stage:
+        programs = ((key, judge.judge(answer)) for key, answer in answers.items())
         for ended in runner.run(programs, stage.recorded):
             verdicts[ended.key] = ended.result
             stage.finished(failed=isinstance(ended.result, Exception))
@@ -76,7 +76,7 @@ def judge_answers(
         "models": labels,
         "prompts": prompts,
         **summarise_verdicts(judged, seed=experiment.settings.seed),
-        "cost": runner.ledger.json(len(cases), engines.prices),
+        "cost": runner.ledger.json(len(answers), engines.prices),
         "warnings": _warnings(labels.values(), reader_preset(experiment.config) if reader is None else reader),
     }
     lines = [_line(row, verdicts.get(row.question_id), each, identity) for row, each in zip(rows, judged, strict=True)]

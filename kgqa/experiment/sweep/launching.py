@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
+from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, read_cell
@@ -35,8 +36,7 @@ _QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_log
 
 def launcher_of(overrides: Sequence[str]) -> str:
     """What `hydra/launcher=` says. Raises ConfigError for an unknown one."""
-    given = [each.partition("=")[2] for each in overrides if each.partition("=")[0] == "hydra/launcher"]
-    name = given[-1] if given else "basic"
+    name = override_values(overrides).get("hydra/launcher", "basic")
     if name != "basic" and name not in LAUNCHERS:
         raise ConfigError(f"hydra/launcher={name}: no such launcher; {nearest(name, ['basic', *LAUNCHERS])}")
     return name
@@ -53,10 +53,10 @@ def check_launcher(overrides: Sequence[str], budget: SweepBudget | None) -> None
         raise ConfigError(
             f"budget={budget}: processes of hydra/launcher={name} do not see each other's cost; set engine.budget_usd"
         )
-    for each in overrides:
-        if each.startswith("hydra.launcher.") and name == "basic":
+    for override in overrides:
+        if override.startswith("hydra.launcher.") and name == "basic":
             raise ConfigError(
-                f"{each}: nothing reads it without hydra/launcher=joblib, submitit_local, submitit_slurm or ray"
+                f"{override}: nothing reads it without hydra/launcher=joblib, submitit_local, submitit_slurm or ray"
             )
 
 

@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import Axis, axes, grid
+from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, folder_of, frozen_cells
@@ -37,10 +38,10 @@ class TuneRequest:
     @classmethod
     def of(cls, arguments: Sequence[str]) -> TuneRequest:
         """Raises ConfigError: an unknown key under `tune.`, or nothing to choose from."""
-        own = [each.removeprefix("tune.").partition("=") for each in arguments if each.startswith("tune.")]
-        tuning = Tuning.of({key: value for key, _, value in own})
+        own = [argument.removeprefix("tune.") for argument in arguments if argument.startswith("tune.")]
+        tuning = Tuning.of(override_values(own))
         budget = next((SweepBudget.of(a.partition("=")[2]) for a in arguments if a.startswith("budget=")), None)
-        given = axes([each for each in arguments if not each.startswith(("tune.", "budget="))])
+        given = axes([argument for argument in arguments if not argument.startswith(("tune.", "budget="))])
         _refuse_no_hyperparameters(given)
         return cls(tuning, given, budget, ("kgqa", "tune", *arguments))
 
@@ -213,12 +214,12 @@ def _best(results: Sequence[CellResult], metric: str) -> Cell:
     means = [(score["mean"], result.cell) for result in results if (score := score_of(result, metric))]
     if not means:
         raise DataError(f"none of the {len(results)} cells on dev has a score, the first: {results[0].error}")
-    return max(means, key=lambda each: each[0])[1]
+    return max(means, key=lambda scored: scored[0])[1]
 
 
 def _summary(ended: Sequence[CellResult], metric: str) -> dict[str, Json]:
     runs = [_outcome(result, metric) for result in ended]
-    means = [each["score"]["mean"] for each in runs if each["score"]]
+    means = [run["score"]["mean"] for run in runs if run["score"]]
     return {
         "runs": runs,
         "mean": fmean(means) if len(means) == len(runs) else None,
