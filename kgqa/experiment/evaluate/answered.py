@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kgqa.datasets.predictions import Prediction, matched, read_predictions
+from kgqa.artefacts.predictions import Prediction
+from kgqa.datasets.predictions import matched, read_predictions
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import load_yaml
