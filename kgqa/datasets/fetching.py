@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import http
 import http.client
-import os
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-from kgqa import hashing
+from kgqa.datasets.files import TO_ELSEWHERE
 from kgqa.datasets.sources import Source
-from kgqa.errors import DataError, StorageError
+from kgqa.errors import DataError
+from kgqa.storage import sha256, storing
 
 ATTEMPTS = 5  # in a row that bring nothing
 PAUSE = 1.0  # seconds before the second of them, doubled each time
@@ -42,14 +41,15 @@ def fetch(source: Source, target: Path, advance: Advance) -> None:
         StorageError: the disk is full or not writable.
     """
     part = target.with_name(target.name + ".part")
-    with _disk(part):
+    with storing(part, TO_ELSEWHERE):
         target.parent.mkdir(parents=True, exist_ok=True)
     reasons = []
     for url in source.urls:
         if reason := _failure(url, source, part, advance):
             reasons.append(f"{url}: {reason}")
         else:
-            os.replace(part, target)
+            with storing(target, TO_ELSEWHERE):
+                part.replace(target)
             return
     raise DataError("; ".join(reasons))
 
@@ -106,15 +106,15 @@ def _continue(url: str, part: Path, advance: Advance) -> None:
             have = 0  # it cannot continue a file
         length = reply.headers.get("Content-Length")
         total = have + int(length) if length else None
-        with _disk(part):
+        with storing(part, TO_ELSEWHERE):
             out = part.open("ab" if have else "wb")
         with out:
             while block := reply.read1(BLOCK):  # what is there: a silent connection must not cost what arrived
-                with _disk(part):
+                with storing(part, TO_ELSEWHERE):
                     out.write(block)
                 have += len(block)
                 advance(have, total)
-            with _disk(part):
+            with storing(part, TO_ELSEWHERE):
                 out.flush()
     if total is not None and have < total:
         raise ConnectionError(f"the connection was cut at {have:,} of {total:,} bytes")
@@ -122,7 +122,7 @@ def _continue(url: str, part: Path, advance: Advance) -> None:
 
 def mismatch(file: Path, source: Source) -> str:
     """What is wrong with a file that should be the source's; "" if nothing is."""
-    size, actual = _size(file), hashing.sha256(file)
+    size, actual = _size(file), sha256(file)
     with file.open("rb") as content:
         page = content.read(1024).lstrip().lower().startswith((b"<!doctype", b"<html"))
     if not page and size == (source.bytes or size) and actual == (source.sha256 or actual):
@@ -130,14 +130,6 @@ def mismatch(file: Path, source: Source) -> str:
     what = "a web page came instead of the file" if page else f"sha256 is {actual} of {size:,} bytes"
     known = "not known" if source.bytes is None else f"{source.bytes:,}"
     return f"{what}, expected sha256 {source.sha256 or 'not known'} of {known} bytes"
-
-
-@contextmanager
-def _disk(part: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{part}: {error.strerror}; make room, or name another folder: to=FOLDER") from None
 
 
 def _is_final(error: Exception) -> bool:

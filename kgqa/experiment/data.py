@@ -8,7 +8,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kgqa import hashing
 from kgqa.datasets import huggingface as hub
 from kgqa.datasets.fetching import Advance, fetch, mismatch
 from kgqa.datasets.files import roots
@@ -19,6 +18,7 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose, conf_folder, groups
 from kgqa.report.progress import SignOfLife
+from kgqa.storage import sha256
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,7 +79,7 @@ def prepare(arguments: Sequence[str]) -> int:
     elif not all(file.is_file() for file in made):
         _fetched(name, source, folder, console)
     for file in made:
-        _say(console, f"{file}: {file.stat().st_size:,} bytes, sha256 {hashing.sha256(file)}")
+        _say(console, f"{file}: {file.stat().st_size:,} bytes, sha256 {sha256(file)}")
     return 0
 
 
@@ -89,7 +89,7 @@ def check(overrides: Sequence[str]) -> int:
     config = compose(overrides)
     dataset = build(config["dataset"], "dataset")
     file = dataset.file
-    _say(console, f"{file}: sha256 {hashing.sha256(file)}")
+    _say(console, f"{file}: sha256 {sha256(file)}")
     with _steps(console, "questions") as advance:
         questions, gold = count_questions(_counted(dataset.read(), advance))
     _show(console, questions)
@@ -97,7 +97,7 @@ def check(overrides: Sequence[str]) -> int:
         _say(console, "no corpus: the questions come without passages; name the file to search in: dataset.corpus=FILE")
         return 0
     for each in dataset.corpus_files:
-        _say(console, f"corpus {each}: sha256 {hashing.sha256(each)}")
+        _say(console, f"corpus {each}: sha256 {sha256(each)}")
     with _steps(console, "passages") as advance:
         counts = count_passages(_counted(dataset.read_passages(), advance), gold)
     _show(console, counts)

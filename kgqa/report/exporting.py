@@ -12,7 +12,7 @@ from kgqa.report.arguments import Parser
 from kgqa.report.arrow import write_dataset, write_parquet
 from kgqa.report.content import FinishedRun
 from kgqa.report.tables import PREDICTIONS, TRACES, Kind, Row, Tables
-from kgqa.runtime.folder import storing
+from kgqa.storage import OUT_ELSEWHERE, storing
 
 Writer = Callable[[Iterable[Row], Mapping[str, Kind], Path], None]
 
@@ -20,7 +20,7 @@ Writer = Callable[[Iterable[Row], Mapping[str, Kind], Path], None]
 def write_jsonl(rows: Iterable[Row], columns: Mapping[str, Kind], file: Path) -> None:
     """A row a line, keys in the order of `columns`."""
     # a lone surrogate becomes JSON's own escape
-    with storing(file), file.open("w", encoding="utf-8", errors="backslashreplace") as out:
+    with storing(file, OUT_ELSEWHERE), file.open("w", encoding="utf-8", errors="backslashreplace") as out:
         for row in rows:
             out.write(json.dumps({name: row[name] for name in columns}, ensure_ascii=False) + "\n")
 
@@ -62,7 +62,7 @@ def write_export(run: Path, form: str, out: Path) -> list[Path]:
     if out.name in ("", ".."):
         raise ConfigError(f"--out {out}: name a folder, for it is written beside that name first")
     part = out.with_name(f"{out.name}.part")
-    with storing(part):
+    with storing(part, OUT_ELSEWHERE):
         shutil.rmtree(part, ignore_errors=True)  # of an export that was killed
         part.mkdir(parents=True)
         try:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from kgqa.errors import DataError, nearest
 from kgqa.report.traversal import traversal_lines, traversal_svg
 from kgqa.report.verdicts import UNSCORED, Judgements
-from kgqa.runtime.folder import read_trace, replace_file
+from kgqa.runtime.folder import read_trace
+from kgqa.storage import replace_file
 from kgqa.types import Json
 
 if TYPE_CHECKING:

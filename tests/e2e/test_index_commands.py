@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import signal
 import time
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from kgqa.experiment.prepare import indexes
+from kgqa.storage import locked
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import started
 
@@ -203,8 +203,7 @@ def test_a_build_killed_on_the_way_is_never_used_and_the_same_command_ends_it(
 def test_a_run_waits_for_another_process_that_builds_its_index(kgqa: Kgqa, tmp_path: Path) -> None:
     folder = kgqa("index", "build").folder
     manifest = (folder / "manifest.json").rename(tmp_path / "manifest.json")
-    with (folder / ".lock").open("a") as lock:  # as the other process holds it until it has written the manifest
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder / ".lock"):  # as the other process holds it until it has written the manifest
         waiting = started(["run", "method=retrieve_only", "limit=1", *QUICK], tmp_path)
         assert waiting.stdout is not None
         while "waiting for another kgqa process to index these passages" not in (line := waiting.stdout.readline()):

@@ -11,7 +11,7 @@ from pathlib import Path
 from kgqa.errors import ConfigError, DataError
 from kgqa.methods.kgp import Kgp, wording
 from kgqa.report.arguments import Parser
-from kgqa.runtime.folder import replace_file
+from kgqa.storage import replace_file
 from kgqa.types import Question
 
 

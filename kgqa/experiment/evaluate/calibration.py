@@ -17,10 +17,10 @@ from kgqa.experiment.session.session import Session
 from kgqa.report.content import Section, agreement_section
 from kgqa.report.evaluation import print_sections
 from kgqa.report.verdicts import read_verdicts
-from kgqa.runtime.folder import json_text, replace_file
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.metrics import score
 from kgqa.scoring.verdicts import RIGHT, WRONG
+from kgqa.storage import json_text, replace_file
 from kgqa.types import Json
 
 USAGE = "kgqa judge calibrate RUN [human=FILE.csv] [other=RUN|JUDGE] [judge.model=…]"

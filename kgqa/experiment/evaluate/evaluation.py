@@ -14,8 +14,9 @@ from kgqa.experiment.run.judging import Judged, judge_answers
 from kgqa.experiment.session.session import Session
 from kgqa.report.evaluation import evaluation_sections, print_sections
 from kgqa.report.markdown import document
-from kgqa.runtime.folder import IDENTITY, VERDICTS, json_text, jsonl_text, replace_file, storing
+from kgqa.runtime.folder import IDENTITY, VERDICTS
 from kgqa.scoring.summary import summarise
+from kgqa.storage import OUT_ELSEWHERE, json_text, jsonl_text, replace_file, storing
 from kgqa.types import Json
 
 USAGE = "kgqa evaluate RUN [profile=…] [judge=…], or kgqa evaluate --predictions FILE dataset=NAME [--subset]"
@@ -41,7 +42,7 @@ def evaluate(arguments: Sequence[str]) -> int:
         sections = evaluation_sections(evaluation)
         print_sections(session.console, answered.name, sections)
         if target is not None:
-            with storing(target):
+            with storing(target, OUT_ELSEWHERE):
                 target.mkdir(parents=True, exist_ok=True)
             if judged:
                 replace_file(target / VERDICTS, jsonl_text(judged.lines))

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from kgqa.engines.weights import cache_folder as home_folder
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import cache_folder, conf_folder, groups, output_root
+from kgqa.experiment.config.composing import conf_folder, groups
 from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory, missing_libraries
 from kgqa.retrieval.faiss_search import checked
+from kgqa.storage import call_cache, home, outputs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -197,7 +197,7 @@ def _datasets() -> Iterator[Finding]:
 
 
 def _folders() -> Iterator[Finding]:
-    places = {"outputs": output_root(), "call-cache": cache_folder(), "models-cache": home_folder()}
+    places = {"outputs": outputs(), "call-cache": call_cache(), "models-cache": home()}
     hints = {"outputs": "give out=DIR", "call-cache": "set KGQA_CACHE", "models-cache": "set KGQA_HOME"}
     for name, folder in places.items():
         existing = folder

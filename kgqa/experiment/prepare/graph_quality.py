@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.calls import Search
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.composing import output_root
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.methods.steps.structure import ordinary
 from kgqa.report.arguments import Parser
 from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.retrieval.search import PoolIndex
-from kgqa.runtime.folder import replace_file
+from kgqa.storage import outputs, replace_file
 from kgqa.types import Question
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ def _write(session: Session, key: str, rows: Sequence[Quality]) -> None:
         shown = [f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in cells]
         table.add_row(str(row.value), *shown)
         writer.writerow([row.value, *shown])
-    folder = output_root() / "graph_quality"
+    folder = outputs() / "graph_quality"
     folder.mkdir(parents=True, exist_ok=True)
     session.console.print(table)
     plot = Plot(

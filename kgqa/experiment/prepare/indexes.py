@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 import re
 import time
@@ -15,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.calls import Search
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.composing import output_root
 from kgqa.protocols import Index
 from kgqa.report.progress import SignOfLife
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.index import Advance, IndexFolder
 from kgqa.retrieval.passages import text_key
 from kgqa.retrieval.search import PassageIndex, PoolIndex
+from kgqa.storage import digest, outputs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,13 +36,12 @@ DEPTH = 10
 def index_folder(session: Session) -> IndexFolder:
     """Where the index of this dataset's corpus under this retriever lies, or will."""
     retriever, made_from = session.retriever, session.dataset.corpus_identity()
-    canonical = json.dumps([made_from, retriever.identity()], sort_keys=True, ensure_ascii=False)
-    digest = hashlib.sha256(canonical.encode()).hexdigest()[:12]
+    address = digest([made_from, retriever.identity()], 12, ensure_ascii=False)
     names = [session.name("dataset"), session.name("retriever")]
     shaping = r"[+~]*(dataset\.|collection[.=]|retriever\.|\w+@retriever)"
     own = [each for each in session.overrides if re.match(shaping, each)]
     command = " ".join(["kgqa index build", f"dataset={names[0]}", f"retriever={names[1]}", *own])
-    return IndexFolder(output_root().joinpath("index", *names, digest), retriever, made_from, command)
+    return IndexFolder(outputs().joinpath("index", *names, address), retriever, made_from, command)
 
 
 def open_index(session: Session) -> Index | None:

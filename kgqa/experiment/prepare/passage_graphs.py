@@ -7,10 +7,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.composing import groups, output_root
+from kgqa.experiment.config.composing import groups
 from kgqa.methods.steps.structure import ordinary
 from kgqa.report.progress import stage
 from kgqa.retrieval.graphs.store import Built, GraphStore, averages
+from kgqa.storage import outputs
 from kgqa.types import Json, Passage, Question
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class PassageGraphs:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._corpus: tuple[Passage, ...] | None = None
-        self.store = GraphStore(output_root() / "graphs", session.name("graph"), session.passage_graph, self.corpus)
+        self.store = GraphStore(outputs() / "graphs", session.name("graph"), session.passage_graph, self.corpus)
 
     def corpus(self) -> tuple[Passage, ...]:
         """The ordinary passages of the data set's corpus; read when a call has no pool.

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, EngineDied, KgqaError, UsageError
-from kgqa.experiment.config.composing import cache_folder
 from kgqa.experiment.prepare.corpus import CorpusBuild, build_corpus
 from kgqa.kg.parsing import Extraction
 from kgqa.runtime.costs import Cost, Ledger, total
+from kgqa.storage import call_cache
 
 if TYPE_CHECKING:
     from kgqa.experiment.prepare.triples import Graph
@@ -42,7 +42,7 @@ def build_by_workers(overrides: Sequence[str], workers: int, gpus: int) -> int:
         shards = build.unfinished()
         if not shards:
             return
-        order = Order(list(overrides), session.config, graph.store.folder, Path.cwd(), cache_folder().resolve(), build)
+        order = Order(list(overrides), session.config, graph.store.folder, Path.cwd(), call_cache().resolve(), build)
         build.forget_attempts()
         with _cluster(workers, gpus):
             for outcome in _outcomes(order, shards, workers, gpus):

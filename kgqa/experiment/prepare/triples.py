@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from argparse import Namespace
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from kgqa.calls import Program
 from kgqa.errors import ConfigError, DataError, EngineError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import output_root
 from kgqa.experiment.session.runner import Workbench
 from kgqa.kg.extraction import ROLE, TripleExtractor
 from kgqa.kg.parsing import Extraction
@@ -21,6 +19,7 @@ from kgqa.report.arguments import Parser
 from kgqa.report.progress import stage
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.scheduler import Record
+from kgqa.storage import outputs, text_digest
 from kgqa.types import Json, Passage, Question
 
 if TYPE_CHECKING:
@@ -42,16 +41,13 @@ class Graph:
         self._width = config["width"]
         self._command = f"kgqa kg build dataset={config['choices']['dataset']} model={config['choices']['model']}"
         built_with = self._built_with(node)
-        self.store = TripleStore(
-            store_folder(output_root() / "kg", config["choices"]["dataset"], built_with), built_with
-        )
+        self.store = TripleStore(store_folder(outputs() / "kg", config["choices"]["dataset"], built_with), built_with)
 
     def _built_with(self, node: Mapping[str, Any]) -> dict[str, Json]:
-        shown = repr(self.extractor.demonstrations_from).encode()
         adaptive = self.extractor.demonstrations == "adaptive"
         return {
             "template": template_hash(TEMPLATE),
-            "demonstrations": hashlib.sha256(shown).hexdigest()[:16],
+            "demonstrations": text_digest(repr(self.extractor.demonstrations_from), 16),
             "decoding": {key: value for key, value in node.items() if key not in ("_target_", "demonstrations_from")},
             "engine": dict(self._bench.engines(ROLE).identity()),
             "ranker": dict(self._bench.rankers("ranker").identity()) if adaptive else None,

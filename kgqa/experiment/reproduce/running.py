@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.composing import compose, output_root
+from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.overrides import override_key
 from kgqa.experiment.reproduce.cells import PlannedCell, counted, differing, planned_cells
 from kgqa.experiment.reproduce.published import Table, load_table, table_ids
@@ -25,6 +25,7 @@ from kgqa.report.reproduction_writing import write_reproduction
 from kgqa.report.sweep_progress import board
 from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
 from kgqa.scoring.closeness import Ours, measured, verdict
+from kgqa.storage import outputs
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -75,11 +76,8 @@ class Asked:
         if "name" in own and (not own["name"] or Path(own["name"]).name != own["name"] or own["name"].startswith(".")):
             raise ConfigError(f"name={own['name']}: must be a plain folder name, without slashes or a leading dot")
         budget = SweepBudget.of(own["budget"]) if "budget" in own else None
-        for each in hydra:
-            if not each.startswith(("hydra/launcher=", "hydra.launcher.")):
-                raise ConfigError(
-                    f"{each}: nothing reads it; a table names its cells itself, hydra/launcher= runs them"
-                )
+        if unread := next((each for each in hydra if not each.startswith(("hydra/launcher=", "hydra.launcher."))), ""):
+            raise ConfigError(f"{unread}: nothing reads it; a table names its cells itself, hydra/launcher= runs them")
         check_launcher(hydra, budget)
         dry_run = own.get("dry_run", "false").lower() == "true"
         command = ("kgqa", "reproduce", *arguments)
@@ -105,7 +103,7 @@ def reproduce(arguments: Sequence[str]) -> int:
 
         return plan_cells(cells, console, asked.budget) if cells else 0
     frozen = [yaml_text(cell.config) for cell in cells]
-    path = output_root() / "reproduce" / asked.table.id / (asked.name or sweep_name([*frozen, asked.only or ""]))
+    path = outputs() / "reproduce" / asked.table.id / (asked.name or sweep_name([*frozen, asked.only or ""]))
     listed = [
         {"number": cell.number, "name": cell.name, "overrides": list(cell.overrides), "run": None} for cell in cells
     ]

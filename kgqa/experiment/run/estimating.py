@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kgqa.experiment.config.composing import output_root
+from kgqa.storage import outputs
 
 if TYPE_CHECKING:
     from kgqa.experiment.run.planning import Planned
@@ -90,7 +90,7 @@ def estimate(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estimated:
 def measured_rates() -> dict[str, Rate]:
     """By `model@engine`, from the metrics of the finished runs in outputs/; what cannot be read is left out."""
     found: dict[str, Rate] = {}
-    for file in sorted(output_root().glob("*/*/*/*/metrics.json")):
+    for file in sorted(outputs().glob("*/*/*/*/metrics.json")):
         try:
             metrics: Any = json.loads(file.read_text(encoding="utf-8"))
             engines, paid = metrics["throughput"]["engines"], metrics["cost"]["paid"]

@@ -18,7 +18,8 @@ from kgqa.report.content import SETTINGS, used_settings
 from kgqa.report.progress import stage
 from kgqa.report.writing import write_report
 from kgqa.runtime.costs import Ledger
-from kgqa.runtime.folder import VERDICTS, RunFolder, jsonl_text, prediction_json
+from kgqa.runtime.folder import VERDICTS, RunFolder, prediction_json
+from kgqa.storage import jsonl_text
 from kgqa.types import Answer, Json
 
 if TYPE_CHECKING:

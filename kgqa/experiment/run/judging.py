@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import cache_folder
 from kgqa.experiment.session.engines import Engines, chosen_nodes
 from kgqa.experiment.session.runner import Workbench
 from kgqa.judge.judges import ROLE, AnyJudge, Case, Verdict
@@ -20,6 +19,7 @@ from kgqa.runtime.cache import CallCache
 from kgqa.scoring.metrics import score
 from kgqa.scoring.summary import ScoredQuestion
 from kgqa.scoring.verdicts import Fate, JudgedQuestion, summarise_verdicts
+from kgqa.storage import call_cache
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def judge_answers(
         if row.prediction is not None
     }
     verdicts: dict[str, Verdict | Exception] = {}
-    with closing(CallCache(cache_folder())) as cache, closing(Workbench(cache, engines, _no_ranker)) as bench:
+    with closing(CallCache(call_cache())) as cache, closing(Workbench(cache, engines, _no_ranker)) as bench:
         settings = session.settings
         session.benches.append(bench)
         with stage("verdicts", len(cases), session.console) as shown:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import cache_folder, compose, groups, output_root
+from kgqa.experiment.config.composing import compose, groups
 from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING, Settings
 from kgqa.experiment.prepare.triples import Graph
 from kgqa.experiment.run.executing import Outcomes, execute, yaml_text
@@ -30,6 +30,7 @@ from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import NOTHING, Spent
 from kgqa.runtime.folder import run_name
 from kgqa.scoring.metrics import profile_formula
+from kgqa.storage import call_cache, outputs
 from kgqa.types import Json, Question
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class Session:
 
     @cached_property
     def bench(self) -> Workbench:
-        cache = CallCache(cache_folder())
+        cache = CallCache(call_cache())
         self._models.callback(cache.close)
         engines = Engines(role_nodes(self.config) if self.asks_models else {})
         bench = Workbench(cache, engines, self.ranker)
@@ -223,7 +224,7 @@ class Session:
             return Path(self.settings.out)
         run = self.settings.name or run_name(self.identity)
         third = "model" if self.asks_models else "retriever"
-        return output_root() / self.name("dataset") / self.name("method") / self.name(third) / run
+        return outputs() / self.name("dataset") / self.name("method") / self.name(third) / run
 
 
 class _Said(logging.Handler):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError
-from kgqa.experiment.config.composing import compose, flatten, load_yaml, output_root
+from kgqa.experiment.config.composing import compose, flatten, load_yaml
 from kgqa.experiment.config.settings import Settings
 from kgqa.experiment.run.executing import execute, yaml_text
 from kgqa.experiment.run.finished import finished, too_many_failed
@@ -21,8 +21,8 @@ from kgqa.experiment.session.engines import warm
 from kgqa.experiment.session.session import Session
 from kgqa.experiment.sweep.budget import SweepBudget, limited
 from kgqa.runtime.costs import NOTHING, Spent
-from kgqa.runtime.folder import storing
 from kgqa.runtime.sweep_folder import SweepFolder, cell_file, keep_result, questions_asked, read_result, sweep_name
+from kgqa.storage import OUT_ELSEWHERE, outputs, storing
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def open_sweep(
         raise ConfigError(f"sweep.name={name}: must be a plain folder name, without slashes or a leading dot")
     plan = listed_plan(cells, command, axes)
     frozen = [yaml_text(cell.config) for cell in cells]
-    return SweepFolder(output_root() / "sweeps" / (name or sweep_name(frozen)), plan, frozen, search=search)
+    return SweepFolder(outputs() / "sweeps" / (name or sweep_name(frozen)), plan, frozen, search=search)
 
 
 def listed_plan(cells: Sequence[Cell], command: Sequence[str], axes: Mapping[str, Json]) -> dict[str, Json]:
@@ -281,7 +281,7 @@ def _log(file: Path) -> Iterator[Console]:
     """What a cell says goes to its log: beside other cells it would be noise."""
     from rich.console import Console
 
-    with storing(file):
+    with storing(file, OUT_ELSEWHERE):
         log = file.open("a", encoding="utf-8", errors="backslashreplace")
     with log:
         yield Console(file=log, width=120)

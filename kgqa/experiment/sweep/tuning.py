@@ -6,14 +6,12 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import Axis, axes, grid
-from kgqa.experiment.config.composing import output_root
 from kgqa.experiment.run.executing import yaml_text
 from kgqa.experiment.session.session import Session
 from kgqa.experiment.sweep.budget import SweepBudget
@@ -26,8 +24,8 @@ from kgqa.report.markdown import document
 from kgqa.report.summary import interval_text
 from kgqa.report.sweep_progress import board
 from kgqa.report.sweep_writing import write_sweep_report
-from kgqa.runtime.folder import json_text, replace_file
 from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
+from kgqa.storage import json_text, outputs, replace_file, text_digest
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -105,7 +103,7 @@ class _Runs:
             raise ConfigError(str(error).replace("sweep.name=", "tune.name=")) from error
 
     def keep(self, record: Mapping[str, Json]) -> Path:
-        folder = output_root() / "sweeps" / self.name
+        folder = outputs() / "sweeps" / self.name
         if "result" in record:
             replace_file(folder / "tune.md", document("What was tuned", sections(record)))
         return replace_file(folder / "tune.json", json_text(record))
@@ -116,7 +114,7 @@ def over(cell: Cell, part: Part, name: str) -> Cell:
     moved = {**cell.config["dataset"], **({"path": part.path} if part.path else {})}
     config = {**cell.config, "dataset": moved, "limit": None}
     with Session(cell.overrides, config) as session:
-        digest = sha256(" ".join(part.ids).encode()).hexdigest()[:8]
+        digest = text_digest(" ".join(part.ids), 8)
         run = f"{session.folder.name}-{name}-{digest}"
     path = [f"dataset.path='{part.path}'"] if part.path else []
     given = (*cell.overrides, *path, "limit=null", f"name={run}", f"ids=[{','.join(part.ids)}]")
@@ -162,7 +160,7 @@ def _refuse_unheeded(session: Session, tuning: Tuning) -> None:
 
 def _refuse_another(name: str, tuning: Tuning, test: Part) -> None:
     """Raises ConfigError: the folder holds the record of another choice. That dev is the same, `open_sweep` sees."""
-    file = output_root() / "sweeps" / name / "tune.json"
+    file = outputs() / "sweeps" / name / "tune.json"
     if not file.is_file():
         return
     try:
