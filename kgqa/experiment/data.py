@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-USAGE = "kgqa data prepare dataset=NAME [from=hub|FOLDER] [to=FOLDER]; kgqa data list shows the names"
 FROM_HUB = "hub"
 SHOWN_EVERY = 1000  # records; drawing each of five million would take longer than reading them
-KEYS = ("dataset", "from", "to")
 
 T = TypeVar("T")
 
@@ -40,13 +38,11 @@ def sources() -> dict[str, Source]:
     return parse(entries)
 
 
-def show_sources(arguments: Sequence[str]) -> int:
+def show_sources() -> int:
     """`kgqa data list`: every data set and corpus, where it comes from, and what of it is here."""
     from rich.markup import escape
     from rich.table import Table
 
-    if arguments:
-        raise ConfigError(f"kgqa data list {' '.join(arguments)}: it takes no arguments")
     table = Table(show_lines=True)
     for heading in ("dataset=", "what it is", "licence and source", "bytes, sha256", "here"):
         table.add_column(heading, overflow="fold")
@@ -60,22 +56,23 @@ def show_sources(arguments: Sequence[str]) -> int:
     return 0
 
 
-def prepare(arguments: Sequence[str]) -> int:
-    """`kgqa data prepare`: fetch a data set or corpus, check it, unpack it; done once it is there."""
-    settings = _settings(arguments)
+def prepare(name: str, place: str | None, target: str | None) -> int:
+    """`kgqa data prepare`: fetch a data set or corpus, check it, unpack it; done once it is there.
+
+    place: of data in Hugging Face's form, a folder or `FROM_HUB`; None: the data's own source. target: a folder.
+    """
     known = sources()
-    name = settings.get("dataset", "")
     if name not in known:
-        raise ConfigError(f"dataset={name}: no such data set; {nearest(name, known)}" if name else USAGE)
+        raise ConfigError(f"dataset={name}: no such data set; {nearest(name, known)}")
     source, console = known[name], _console()
-    folder = Path(settings["to"]).expanduser() if "to" in settings else roots()[0] / source.folder
+    folder = Path(target).expanduser() if target is not None else roots()[0] / source.folder
     _say(console, f"{name}: {source.content}; licence {source.licence}; {source.page}")
     made = [folder / file for file in source.makes]
     if not source.urls:
         _say(console, "there is nothing to fetch: it ships with kgqa")
         return 0
-    if "from" in settings:
-        made = [_converted(source, settings["from"], folder, console)]
+    if place is not None:
+        made = [_converted(source, place, folder, console)]
     elif not all(file.is_file() for file in made):
         _fetched(name, source, folder, console)
     for file in made:
@@ -102,17 +99,6 @@ def check(overrides: Sequence[str]) -> int:
         counts = count_passages(_counted(dataset.read_passages(), advance), gold)
     _show(console, counts)
     return 0
-
-
-def _settings(arguments: Sequence[str]) -> dict[str, str]:
-    """`key=value` arguments; a bare name stands for dataset=NAME."""
-    settings: dict[str, str] = {}
-    for argument in arguments:
-        key, _, value = argument.partition("=") if "=" in argument else ("dataset", "=", argument)
-        if key not in KEYS or not value:
-            raise ConfigError(f"{key}={value}: {'expected a value' if key in KEYS else nearest(key, KEYS)}; {USAGE}")
-        settings[key] = value
-    return settings
 
 
 def _fetched(name: str, source: Source, folder: Path, console: Console) -> None:

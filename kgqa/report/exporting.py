@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from kgqa.errors import ConfigError
-from kgqa.report.arguments import Parser
 from kgqa.report.arrow import write_dataset, write_parquet
 from kgqa.report.content import FinishedRun
 from kgqa.report.tables import PREDICTIONS, TRACES, Kind, Row, Tables
@@ -30,27 +29,6 @@ FORMATS: Mapping[str, tuple[str, Writer]] = {
     "parquet": (".parquet", write_parquet),
     "datasets": ("", write_dataset),
 }
-
-
-def export(arguments: Sequence[str]) -> int:
-    """Write predictions and traces into a new folder and print what it holds.
-
-    Raises:
-        ConfigError: the command line is not understood, the folder is not empty, or an extra is missing.
-        DataError: not the folder of a run that ended.
-        StorageError: the disk is full or refuses.
-    """
-    parser = Parser("kgqa export", description="Write a finished run's predictions and calls for other programs.")
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder that kgqa run printed")
-    parser.add_argument(
-        "--format", choices=list(FORMATS), default="jsonl",
-        help="jsonl; parquet (extra parquet); datasets: folders for datasets.load_from_disk (extra datasets)",
-    )  # fmt: skip
-    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="a folder that is empty or not there")
-    given = parser.parse_args(arguments)
-    for place in write_export(given.run, given.format, given.out):
-        print(place)  # noqa: T201 - what the command is for
-    return 0
 
 
 def write_export(run: Path, form: str, out: Path) -> list[Path]:

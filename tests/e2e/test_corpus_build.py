@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.experiment.prepare.triples import build_triples
+from kgqa.experiment.prepare.corpus import build_corpus, extract_here
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 
@@ -72,7 +72,7 @@ def test_a_build_killed_while_merging_keeps_each_passage_once(kgqa: Kgqa, monkey
     with monkeypatch.context() as patch:
         patch.setattr("kgqa.experiment.prepare.corpus.shutil.rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            build_triples(["--corpus", *QUICK])
+            build_corpus(QUICK, extract_here)
     assert built(kgqa, "--corpus") == reference
 
 

@@ -151,7 +151,8 @@ def test_an_absent_sentence_transformers_names_what_to_install(monkeypatch: pyte
 
 
 def test_an_absent_hub_model_offline_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    constants = pytest.importorskip("huggingface_hub.constants", reason="huggingface_hub is not installed")
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     absent = minilm(model="kgqa/absent")
     for ask in (absent.identity, lambda: absent.score([Rank("q", ("t",))])):
@@ -160,12 +161,13 @@ def test_an_absent_hub_model_offline_is_one_clear_line(monkeypatch: pytest.Monke
 
 
 def test_a_model_name_that_is_none_is_refused() -> None:
-    pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     with pytest.raises(ConfigError, match="no such folder, and not a name on the hub"):
         minilm(model="no/such/folder").identity()
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     with pytest.raises(ConfigError, match=r"neither config\.json, modules\.json nor an adapter"):
         minilm(model=str(tmp_path)).identity()
 

@@ -10,18 +10,17 @@ from pathlib import Path
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.methods.kgp import Kgp, wording
-from kgqa.report.arguments import Parser
 from kgqa.storage import replace_file
 from kgqa.types import Question
 
 
-def export_instructions(arguments: Sequence[str]) -> int:
-    """A line for each fact but the first: instruction, input (question and the facts so far) and output (the fact)."""
+def export_instructions(overrides: Sequence[str], out: Path | None) -> int:
+    """A line for each fact but the first: instruction, input (question and the facts so far) and output (the fact).
+
+    out: the file; None: standard output.
+    """
     from kgqa.experiment.session.session import Session
 
-    parser = Parser(prog="kgqa kgp export-instructions", description=export_instructions.__doc__)
-    parser.add_argument("--out", type=Path, help="the file; without it, standard output")
-    asked, overrides = parser.parse_known_args(arguments)
     counts: Counter[str] = Counter()
     written = []
     with Session(["method=kgp", *overrides]) as session:
@@ -37,8 +36,8 @@ def export_instructions(arguments: Sequence[str]) -> int:
             written += [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
         if not written:
             raise DataError(f"dataset={session.name('dataset')}: no question says in which order its facts are needed")
-    if asked.out:
-        replace_file(asked.out, "".join(written))
+    if out:
+        replace_file(out, "".join(written))
     else:
         sys.stdout.writelines(written)
     said = [f"{len(written):,} lines from {counts['questions']:,} questions"]

@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.arguments import parse, refuse_other_keys
 from kgqa.experiment.config.composing import groups
-from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.evaluate.answered import Answered, open_run
 from kgqa.experiment.evaluate.comparison import verdict_share
 from kgqa.experiment.evaluate.evaluation import scored
@@ -23,32 +21,23 @@ from kgqa.scoring.verdicts import RIGHT, WRONG
 from kgqa.storage import json_text, replace_file
 from kgqa.types import Json
 
-USAGE = "kgqa judge calibrate RUN [human=FILE.csv] [other=RUN|JUDGE] [judge.model=…]"
-OWN = ("human", "other")
-OF_SECOND_JUDGE = ("judge", "model", "engine", "roles", "seed", "width")
 HUMAN = {**dict.fromkeys(("1", "true", "yes", RIGHT), RIGHT), **dict.fromkeys(("0", "false", "no", WRONG), WRONG)}
 Labels = Mapping[str, str | None]
 
 
-def calibrate(arguments: Sequence[str]) -> int:
-    """Agreement of the run's verdicts with each of the others: percent, kappa and confusion; also calibration.json."""
-    given = parse(arguments, USAGE)
-    if len(given.places) != 1:
-        raise ConfigError(f"kgqa judge calibrate {' '.join(arguments)}: expected {USAGE}")
-    refuse_other_keys(given.overrides, (*OWN, *OF_SECOND_JUDGE), USAGE)
-    own = {key: value for key, _, value in (each.partition("=") for each in given.overrides) if key in OWN}
-    overrides = [override for override in given.overrides if override_group(override) not in OWN]
-    (folder,) = given.places
+def calibrate(folder: Path, human: Path | None, other: str | None, overrides: Sequence[str]) -> int:
+    """Agreement of the run's verdicts with each of the others: percent, kappa and confusion; also calibration.json.
+
+    human: a CSV, see `read_human`. other: a judged run, or a judge, whose keys `overrides` are.
+    """
     run = open_run(folder)
     judge, lines = read_verdicts(folder)
     mine = _labels(run, lines, folder)
     others: dict[str, Labels] = {"EM": _exact(run)}
-    if "other" in own:
-        others["second judge"] = _second(run, own["other"], overrides)
-    elif overrides:
-        raise ConfigError(f"{overrides[0]}: goes with other=JUDGE; {USAGE}")
-    if "human" in own:
-        others["human"] = read_human(Path(own["human"]), {question.id for question in run.questions})
+    if other is not None:
+        others["second judge"] = _second(run, other, overrides)
+    if human is not None:
+        others["human"] = read_human(human, {question.id for question in run.questions})
     ids = [question.id for question in run.questions]
     measured = {name: agreement([mine[i] for i in ids], [other.get(i) for i in ids]) for name, other in others.items()}
     with Session(overrides) as session:

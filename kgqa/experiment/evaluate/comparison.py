@@ -9,7 +9,6 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.arguments import parse, refuse_other_keys
 from kgqa.experiment.evaluate.answered import Answered, open_run, share_questions
 from kgqa.report.content import Section
 from kgqa.report.evaluation import comparison_section, print_sections
@@ -20,50 +19,35 @@ from kgqa.scoring.metrics import score
 from kgqa.scoring.verdicts import RIGHT
 from kgqa.types import Json
 
-USAGE = "kgqa compare RUN RUN … [profile=…] [seed=0] [difference=2] [--common] [--all]"
-KEYS = ("profile", "seed", "difference")
-SHOWN = 10  # flipped questions of a pair, without --all
 Shares = list[float | None]
 
 
-def compare_runs(arguments: Sequence[str]) -> int:
-    """Every pair of runs in EM, F1 and, where one judge judged all of them, its verdicts."""
+def compare_runs(
+    folders: Sequence[Path], profile: str | None, seed: int, difference: float, *, common: bool, limit: int | None
+) -> int:
+    """Every pair of runs in EM, F1 and, where one judge judged all of them, its verdicts.
+
+    common: only the questions that all of them have. limit: of the flipped questions shown of a pair.
+    """
     from rich.console import Console
 
-    given = parse(arguments, USAGE, ("--common", "--all"))
-    refuse_other_keys(given.overrides, KEYS, USAGE)
-    if not 2 <= len(given.places) <= len(ascii_uppercase):
-        raise ConfigError(f"kgqa compare {' '.join(arguments)}: name two runs or more; {USAGE}")
-    profile, seed, difference = _settings(given.overrides)
-    runs = [open_run(folder, profile) for folder in given.places]
+    runs = [open_run(folder, profile) for folder in folders]
     if len({run.profile for run in runs}) > 1:
         raise ConfigError(f"scored by {' and '.join(sorted({run.profile for run in runs}))}; give one with profile=")
     asked = len(runs[0].questions)
-    runs = share_questions(runs, common="--common" in given.flags)
+    runs = share_questions(runs, common=common)
     names = ascii_uppercase[: len(runs)]
     scores = _scores(runs, names)
     verdicts, notes = _verdicts(runs, names)
     found = compare({**scores, **({"judge": verdicts} if verdicts else {})}, seed)
     sections = [comparison_section(found, difference)]
-    limit = None if "--all" in given.flags else SHOWN
     sections += _flips(runs, names, verdicts or scores["EM"], limit)
     title = f"{len(runs[0].questions):,} questions, profile {runs[0].profile}"
-    if "--common" in given.flags:
+    if common:
         title += f" (those that all runs have; {names[0]} has {asked:,})"
     lines = [f"{name}: {run.name}" for name, run in zip(names, runs, strict=True)]
     print_sections(Console(width=None if sys.stdout.isatty() else 160), "\n".join([title, *lines, *notes]), sections)
     return 0
-
-
-def _settings(overrides: Sequence[str]) -> tuple[str | None, int, float]:
-    values = dict(override.split("=", 1) for override in overrides)
-    try:
-        seed, difference = int(values.get("seed", "0")), float(values.get("difference", "2"))
-    except ValueError as error:
-        raise ConfigError(f"{' '.join(overrides)}: seed and difference must be numbers ({error})") from error
-    if seed < 0 or not 0 < difference <= 100:
-        raise ConfigError(f"seed={seed} difference={difference}: seed from 0, difference above 0 and up to 100 points")
-    return values.get("profile"), seed, difference
 
 
 def _scores(runs: Sequence[Answered], names: str) -> dict[str, dict[str, Shares]]:

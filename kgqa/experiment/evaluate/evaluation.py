@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.arguments import parse, refuse_other_keys
 from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.evaluate.answered import Answered, open_predictions, open_run
 from kgqa.experiment.run.judging import Judged, judge_answers
@@ -19,26 +18,19 @@ from kgqa.scoring.summary import summarise
 from kgqa.storage import OUT_ELSEWHERE, json_text, jsonl_text, replace_file, storing
 from kgqa.types import Json
 
-USAGE = "kgqa evaluate RUN [profile=…] [judge=…], or kgqa evaluate --predictions FILE dataset=NAME [--subset]"
-OF_SCORES = ("profile", "judge", "model", "engine", "roles", "seed", "width", "out")
-OF_QUESTIONS = ("dataset", "limit", "ids")
 
+def evaluate(source: Path, overrides: Sequence[str], *, foreign: bool, subset: bool) -> int:
+    """Nothing is written before everything is scored, and only into the run's folder or `out=`.
 
-def evaluate(arguments: Sequence[str]) -> int:
-    """Nothing is written before everything is scored, and only into the run's folder or `out=`."""
-    given = parse(arguments, USAGE, ("--predictions", "--subset"))
-    foreign, subset = "--predictions" in given.flags, "--subset" in given.flags
-    if len(given.places) != 1 or (subset and not foreign):
-        raise ConfigError(f"kgqa evaluate {' '.join(arguments)}: expected {USAGE}")
-    refuse_other_keys(given.overrides, (*OF_SCORES, *OF_QUESTIONS) if foreign else OF_SCORES, USAGE)
-    (source,) = given.places
-    with Session(given.overrides) as session:
+    foreign: `source` is a file of predictions, no run. subset: only the questions that it has.
+    """
+    with Session(overrides) as session:
         if foreign:
             answered = open_predictions(source, session, subset=subset)
         else:
             answered = open_run(source, session.settings.profile)
         target = _target(session, None if foreign else source)
-        evaluation, judged = scored(session, answered, given.overrides)
+        evaluation, judged = scored(session, answered, overrides)
         sections = evaluation_sections(evaluation)
         print_sections(session.console, answered.name, sections)
         if target is not None:

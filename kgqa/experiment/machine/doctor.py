@@ -43,8 +43,8 @@ class Finding:
     remedy: str = ""
 
 
-def examine(arguments: Sequence[str]) -> int:
-    """Print everything, or what the arguments name (an engine, an extra, a data set, …).
+def examine(named: Sequence[str]) -> int:
+    """Print everything, or what is named (an engine, an extra, a data set, …).
 
     A gap is no error by itself, most of what is here is optional: the exit code is 0. It is 2 when something that was
     asked for by name has one.
@@ -53,7 +53,7 @@ def examine(arguments: Sequence[str]) -> int:
 
     console = Console(width=None if sys.stdout.isatty() else 160)
     findings = list(_findings())
-    wanted = [argument.partition("=")[2] or argument for argument in arguments]
+    wanted = [argument.partition("=")[2] or argument for argument in named]
     known = {finding.name for finding in findings}
     for name in wanted:
         if name not in known:

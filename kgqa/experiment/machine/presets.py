@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kgqa.engines.weights import FOLDER_FILES, Model
-from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import conf_folder, groups
 from kgqa.experiment.machine.hardware import GB, gpus, memory, missing_libraries
@@ -82,14 +80,12 @@ def presets() -> list[Preset]:
     return found
 
 
-def show_presets(arguments: Sequence[str]) -> int:
+def show_presets() -> int:
     """Print the presets as a table, and below it how to get what is missing."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    if arguments:
-        raise ConfigError(f"kgqa models {' '.join(arguments)}: takes no arguments")
     console = Console(width=None if sys.stdout.isatty() else 160)
     table = Table("model=", "size", "licence", "context", "weights", "here")
     for preset in presets():

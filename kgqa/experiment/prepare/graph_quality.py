@@ -12,7 +12,6 @@ from kgqa.calls import Search
 from kgqa.errors import ConfigError
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.methods.steps.structure import ordinary
-from kgqa.report.arguments import Parser
 from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.retrieval.search import PoolIndex
 from kgqa.storage import outputs, replace_file
@@ -29,7 +28,6 @@ DENSITIES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "entities": ("most_common", (0.1, 0.15, 0.2, 0.3, 0.5, 1.0)),
     "tagme": ("threshold", (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)),
 }
-SEEDS = 10  # KGP supplement 8.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,36 +43,29 @@ class Quality:
     precision: float  # share of the neighbours of the seeds that are supporting passages
 
 
-def measure_quality(arguments: Sequence[str]) -> int:
-    """Print a table and write it as CSV, with a picture."""
+def measure_quality(overrides: Sequence[str], tried: Sequence[str] | None, count: int) -> int:
+    """Print a table and write it as CSV, with a picture.
+
+    tried: values of the key that makes the graph denser; None: those of `DENSITIES`. count: of seeds.
+    """
     from kgqa.experiment.session.session import Session
 
-    asked, overrides = _parser().parse_known_args(arguments)
-    if asked.seeds < 1:
-        raise ConfigError(f"--seeds={asked.seeds}: must be at least 1")
     chosen = ["retriever=tfidf", *overrides]  # finds the seeds; the last one given counts
     with Session(chosen) as session:
         name = session.config["choices"]["graph"]
         if name not in DENSITIES:
             raise ConfigError(f"graph={name}: no density to vary; choose from: {', '.join(DENSITIES)}")
         key, values = DENSITIES[name]
-        seeded = _seeds(session, asked.seeds)
+        seeded = _seeds(session, count)
         if not seeded:
             raise ConfigError(f"dataset={session.name('dataset')}: no question with its supporting passages")
     rows = []
-    for value in asked.values.split(",") if asked.values else values:
+    for value in tried or values:
         with Session([*chosen, f"graph.{key}={value}"]) as session:
             rows.append(quality(PassageGraphs(session), session.questions, seeded, str(value)))
     with Session(chosen) as session:
         _write(session, f"graph.{key}", rows)
     return 0
-
-
-def _parser() -> Parser:
-    parser = Parser(prog="kgqa graph quality", description=measure_quality.__doc__)
-    parser.add_argument("--values", help="of the key that makes the graph denser, e.g. 1,2,5,10")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"passages found by TF-IDF; default {SEEDS}")
-    return parser
 
 
 def quality(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kgqa.calls import Program
-from kgqa.errors import ConfigError, DataError, EngineError
+from kgqa.errors import DataError, EngineError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.session.runner import Workbench
 from kgqa.kg.extraction import ROLE, TripleExtractor
@@ -15,7 +14,6 @@ from kgqa.kg.parsing import Extraction
 from kgqa.kg.statistics import graph_statistics
 from kgqa.kg.store import TripleStore, store_folder
 from kgqa.prompting import template_hash
-from kgqa.report.arguments import Parser
 from kgqa.report.progress import stage
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.scheduler import Record
@@ -132,51 +130,8 @@ def distinct_passages(questions: Sequence[Question]) -> list[Passage]:
     return list({passage.id: passage for question in questions for passage in question.passages}.values())
 
 
-def build_triples(arguments: Sequence[str]) -> int:
-    """`kgqa kg build`: extract the triples of the questions' passages, or of the whole corpus, and arrange them."""
-    given = _build_arguments(arguments)
-    overrides = [*given.overrides, "kg.offline=false"]
-    if given.ray:
-        from kgqa.experiment.prepare.ray_workers import build_by_workers
-
-        return build_by_workers(overrides, given.workers, given.gpus)
-    if given.corpus:
-        from kgqa.experiment.prepare.corpus import build_corpus, extract_here
-
-        return build_corpus(overrides, extract_here)
-    return _extract_and_show(overrides)
-
-
-def _build_arguments(arguments: Sequence[str]) -> Namespace:
-    parser = Parser("kgqa kg build", description="Extract the triples of a dataset's passages ahead of a run.")
-    parser.add_argument("overrides", metavar="key=value", nargs="*", help="as for kgqa run")
-    parser.add_argument(
-        "--corpus", action="store_true",
-        help="every passage of dataset.corpus instead of those that come with the questions; limit counts passages",
-    )  # fmt: skip
-    parser.add_argument(
-        "--ray", action="store_true",
-        help="the corpus by workers of Ray, each with a model of its own, on this machine or on RAY_ADDRESS's cluster",
-    )  # fmt: skip
-    parser.add_argument("--workers", metavar="N", type=int, help="of Ray; 1 unless given")
-    parser.add_argument("--gpus", metavar="N", type=int, help="for each worker; 0 unless given")
-    given = parser.parse_intermixed_args(arguments)
-    for option, least, unless_given in (("workers", 1, 1), ("gpus", 0, 0)):
-        value = getattr(given, option)
-        if value is not None and not given.ray:
-            raise ConfigError(f"--{option}={value}: only with --ray")
-        if value is not None and value < least:
-            raise ConfigError(f"--{option}={value}: must be at least {least}")
-        setattr(given, option, unless_given if value is None else value)
-    return given
-
-
-def print_statistics(overrides: Sequence[str]) -> int:
-    """`kgqa kg stats`: figures of what is extracted already; asks no model."""
-    return _extract_and_show([*overrides, "kg.offline=true"])
-
-
-def _extract_and_show(overrides: Sequence[str]) -> int:
+def extract_and_show(overrides: Sequence[str]) -> int:
+    """What is missing of the questions' passages, then the figures of all of it."""
     from kgqa.experiment.session.session import Session
 
     with Session(overrides) as session:

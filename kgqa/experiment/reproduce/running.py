@@ -31,15 +31,6 @@ from kgqa.types import Json
 if TYPE_CHECKING:
     from rich.console import Console
 
-USAGE = "kgqa reproduce --list [PAPER], or kgqa reproduce ID [only=…] [dry_run=true] [budget=…] [name=…] [key=value …]"
-HELP = """
-  only=     rows and columns by name, a part of it or a pattern, e.g. only=TRACE-Triple,MuSiQue
-  dry_run=  true: what would be asked, and what cannot run here; nothing is
-  budget=   what may be paid for, e.g. 2.50usd or 500000tokens; the rest is left, the same command goes on
-  name=     of the report's folder in outputs/reproduce/ID/; else a hash of its cells
-  hydra/launcher=   joblib, submitit_slurm …: several cells at once, see docs/SWEEPS.md
-Any other key is one of kgqa run and replaces what the table says, for every cell: limit=3 model=… ranker=… engine=…
-See docs/REPRODUCE.md."""
 OWN = ("only", "budget", "name", "dry_run")
 Results = Mapping[tuple[str, ...], CellResult]  # by the overrides of a cell
 
@@ -58,13 +49,9 @@ class Asked:
     command: tuple[str, ...]
 
     @classmethod
-    def of(cls, arguments: Sequence[str]) -> Asked:
+    def of(cls, table_id: str, given: Sequence[str]) -> Asked:
         """Raises ConfigError: an unknown table, key or value."""
-        ids = [each for each in arguments if "=" not in each and not each.startswith("-")]
-        if len(ids) != 1 or any(each.startswith("-") for each in arguments):
-            raise ConfigError(f"kgqa reproduce {' '.join(arguments)}: expected {USAGE}")
-        table = load_table(ids[0])
-        given = [each for each in arguments if each != ids[0]]
+        table = load_table(table_id)
         own = {override_key(each): each.partition("=")[2] for each in given if override_key(each) in OWN}
         hydra = tuple(each for each in given if each.startswith(("hydra/", "hydra.")))
         overrides = tuple(each for each in given if override_key(each) not in OWN and each not in hydra)
@@ -80,21 +67,16 @@ class Asked:
             raise ConfigError(f"{unread}: nothing reads it; a table names its cells itself, hydra/launcher= runs them")
         check_launcher(hydra, budget)
         dry_run = own.get("dry_run", "false").lower() == "true"
-        command = ("kgqa", "reproduce", *arguments)
+        command = ("kgqa", "reproduce", table_id, *given)
         return cls(table, overrides, hydra, own.get("only"), own.get("name"), budget, dry_run, command)
 
 
-def reproduce(arguments: Sequence[str]) -> int:
+def reproduce(table_id: str, overrides: Sequence[str]) -> int:
     """Run what can run here and write the comparison; its folder is the last line. 2 if a cell failed or was left."""
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else 160)
-    if arguments[:1] in (["--help"], ["-h"]):
-        console.print(f"{USAGE}\n{HELP}", highlight=False, markup=False, soft_wrap=True)
-        return 0
-    if arguments[:1] == ["--list"]:
-        return _list(arguments[1:], console)
-    asked = Asked.of(arguments)
+    asked = Asked.of(table_id, overrides)
     planned = planned_cells(asked.table, asked.overrides, asked.only)
     cells = _frozen(planned, asked)
     _announce(asked, planned, console)
@@ -133,14 +115,15 @@ def reproduce(arguments: Sequence[str]) -> int:
     return 2 if any(result.status in ("failed", "not run") for result in left) else 0
 
 
-def _list(arguments: Sequence[str], console: Console) -> int:
+def list_tables(beginning: str) -> int:
     """One line each: id, what it shows, and its cells by what they need here."""
-    if len(arguments) > 1:
-        raise ConfigError(f"kgqa reproduce --list {' '.join(arguments)}: expected {USAGE}")
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
     known = table_ids()
-    found = [each for each in known if not arguments or each.startswith(arguments[0])]
+    found = [each for each in known if each.startswith(beginning)]
     if not found:
-        raise ConfigError(f"kgqa reproduce --list {arguments[0]}: no id begins so; {nearest(arguments[0], known)}")
+        raise ConfigError(f"kgqa reproduce --list {beginning}: no id begins so; {nearest(beginning, known)}")
     for each in found:
         table = load_table(each)
         states = [cell.state for cell in planned_cells(table, (), None) if cell.state != "mean"]

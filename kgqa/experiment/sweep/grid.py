@@ -23,7 +23,6 @@ from kgqa.types import Json
 if TYPE_CHECKING:
     from rich.console import Console
 
-FLAGS = ("-m", "--multirun")
 OWN = ("sweep.name", "sweep.metric", "budget")
 
 
@@ -41,10 +40,9 @@ class Asked:
     @classmethod
     def of(cls, arguments: Sequence[str]) -> Asked:
         """Raises ConfigError for an unknown key of the sweep's own."""
-        given = [each for each in arguments if each not in FLAGS]
         own: dict[str, str] = {}
         overrides, hydra = [], []
-        for each in given:
+        for each in arguments:
             key, _, value = each.partition("=")
             if key.startswith("sweep.") and key not in OWN:
                 raise ConfigError(f"{each}: unknown key {key!r}; {nearest(key, OWN)}")
@@ -61,7 +59,7 @@ class Asked:
             own.get("sweep.name"),
             own.get("sweep.metric"),
             budget,
-            ("kgqa", "run", *arguments),
+            ("kgqa", "run", "-m", *arguments),
         )
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kgqa.types import Question
 
 
-USAGE = "kgqa tune method=ircot dataset=musique method.passages_per_step=2,4,6,8 tune.metric=f1 tune.dev=100"
 SCORES = ("em", "f1", "support_recall", "support_precision", "support_f1")
 KEYS = ("metric", "dev", "test", "dev_ids", "dev_path", "seed", "sets", "name")
 

@@ -16,7 +16,7 @@ from kgqa.experiment.run.executing import yaml_text
 from kgqa.experiment.session.session import Session
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.estimates import plan_cells
-from kgqa.experiment.sweep.parts import USAGE, Part, Tuning, parts
+from kgqa.experiment.sweep.parts import Part, Tuning, parts
 from kgqa.experiment.sweep.running import Cell, CellResult, frozen_cells, open_sweep, run_cells
 from kgqa.report.content import Section
 from kgqa.report.evaluation import print_sections
@@ -141,7 +141,7 @@ def sections(record: Mapping[str, Json]) -> list[Section]:
 def _refuse_no_hyperparameters(found: Sequence[Axis]) -> None:
     swept = [axis.key for axis in found if axis.swept]
     if not swept:
-        raise ConfigError(f"nothing to choose from: give a key several values; e.g. {USAGE}")
+        raise ConfigError("nothing to choose from: give a key several values, e.g. method.passages_per_step=2,4,6,8")
     for key in swept:
         scoring = ("dataset", "collection", "judge", "limit", "ids", "seed", "profile", "roles.judge")
         if key in scoring or key.partition(".")[0] in ("dataset", "collection", "judge"):
