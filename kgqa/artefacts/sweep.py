@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from kgqa import storage
 from kgqa.artefacts.form import LEFT_OUT, Number, as_json, checked, read, read_json
 from kgqa.artefacts.predictions import question_ids
 from kgqa.errors import DataError
@@ -31,7 +31,7 @@ class ListedCell:
     name: str
     overrides: tuple[str, ...]
     run: str | None
-    frozen: str = ""  # hash of its configuration
+    frozen: str = ""  # 16 hex digits of its configuration; "": not frozen yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,21 +94,21 @@ def questions_asked(run: Path) -> str:
     Raises:
         DataError: the run's predictions are not readable.
     """
-    return digest("\n".join(question_ids(run)))
+    return storage.ids_digest(question_ids(run))
 
 
 def sweep_name(frozen: Sequence[str]) -> str:
     """8 hex digits of the cells' configurations."""
-    return digest("\n".join(frozen))[:8]
+    return storage.text_digest("\n".join(frozen), 8)
+
+
+def in_use(path: Path) -> bool:
+    """Whether a process works on this sweep."""
+    return storage.in_use(path / ".lock")
 
 
 def cell_file(path: Path, number: int, suffix: str) -> Path:
     return path / "cells" / f"{number:03}.{suffix}"
-
-
-def digest(text: str) -> str:
-    """16 hex digits, as a cell's `frozen` has them."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _missing(file: Path) -> str:

@@ -62,9 +62,9 @@ class TracedCall:
         return Usage(*used) if used else None
 
     @property
-    def listed(self) -> list[Json]:
-        """A reply of several: scores, passages, triples; none where the call failed."""
-        return self.reply if isinstance(self.reply, list) else []
+    def items(self) -> list[Json] | None:
+        """A reply of several: scores, passages, triples; None where it is none of these, as after an error."""
+        return self.reply if isinstance(self.reply, list) else None
 
     def json(self) -> dict[str, Json]:
         call = {"path": list(self.path), "call": self.kind, **self.asked, "reply": self.reply, "cached": self.cached}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,9 @@ from kgqa.artefacts.run import FinishedRun
 from kgqa.artefacts.sweep import CellState, SweepPlan
 from kgqa.artefacts.trace import read_questions, read_trace
 from kgqa.artefacts.verdicts import read_verdicts
+from kgqa.report.latex import latex
+from kgqa.report.markdown import markdown
+from kgqa.report.questions import questions_csv
 from kgqa.types import Json
 
 KEPT = Path(__file__).parent / "artefacts"
@@ -64,3 +67,9 @@ def test_a_finished_run_says_what_it_was() -> None:
     judged = FinishedRun.read(KEPT / "trace").metrics.judge
     assert judged is not None
     assert judged.accuracy.mean is None
+
+
+@pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize(("name", "write"), [("md", markdown), ("tex", latex), ("csv", questions_csv)])
+def test_their_reports_are_the_same_text(folder: Path, name: str, write: Callable[[FinishedRun], str]) -> None:
+    assert write(FinishedRun.read(folder)) == text(folder / f"report.{name}")
