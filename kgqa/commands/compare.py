@@ -26,7 +26,9 @@ def arguments(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     from kgqa.experiment.config.overrides import override_values
-    from kgqa.experiment.evaluate.comparison import compare_runs
+    from kgqa.experiment.evaluate.comparison import ComparisonRequest, compare_answers
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.sections import show_sections
 
     refuse_other_keys(given.overrides, KEYS, given.parser)
     values = override_values(given.overrides)
@@ -36,6 +38,9 @@ def run(given: Namespace) -> int:
         raise ConfigError(f"{' '.join(given.overrides)}: seed and difference must be numbers ({error})") from error
     if seed < 0 or not 0 < difference <= 100:
         raise ConfigError(f"seed={seed} difference={difference}: seed from 0, difference above 0 and up to 100 points")
-    limit = None if given.all else SHOWN
-    folders = [Path(place) for place in given.places]
-    return compare_runs(folders, values.get("profile"), seed, difference, common=given.common, limit=limit)
+    runs, flips = tuple(map(Path, given.places)), None if given.all else SHOWN
+    comparison = compare_answers(
+        ComparisonRequest(runs, values.get("profile"), seed, difference, shared=given.common, flips=flips)
+    )
+    show_sections(comparison.heading, comparison.sections, Terminal())
+    return 0

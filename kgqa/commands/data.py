@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 
 from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError, nearest
@@ -28,14 +29,17 @@ def run(given: Namespace) -> int:
 
 
 def show(given: Namespace) -> int:  # noqa: ARG001 - takes nothing
-    from kgqa.experiment.data import show_sources
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.sources import show_sources
 
-    return show_sources()
+    show_sources(Terminal())
+    return 0
 
 
 def prepare(given: Namespace) -> int:
     """A bare name stands for dataset=NAME."""
-    from kgqa.experiment.data import prepare
+    from kgqa.experiment.data import bring
+    from kgqa.terminal.console import Terminal
 
     settings: dict[str, str] = {}
     for word in given.overrides:
@@ -45,10 +49,15 @@ def prepare(given: Namespace) -> int:
         settings[key] = value
     if "dataset" not in settings:
         raise given.parser.missing("dataset=")
-    return prepare(settings["dataset"], settings.get("from"), settings.get("to"))
+    to = Path(settings["to"]).expanduser() if "to" in settings else None
+    bring(settings["dataset"], Terminal(), place=settings.get("from"), to=to)
+    return 0
 
 
 def check(given: Namespace) -> int:
-    from kgqa.experiment.data import check
+    from kgqa.experiment.config.composing import compose
+    from kgqa.experiment.data import read_through
+    from kgqa.terminal.console import Terminal
 
-    return check(given.overrides)
+    read_through(compose(given.overrides), Terminal())
+    return 0

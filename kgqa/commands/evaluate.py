@@ -29,10 +29,22 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    from kgqa.experiment.evaluate.evaluation import evaluate
+    from kgqa.experiment.evaluate.evaluation import evaluate_predictions, evaluate_run
+    from kgqa.runtime.display import log_lines
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.sections import show_sections
 
     if given.subset and not given.predictions:
         raise ConfigError("--subset: goes with --predictions; a run is scored on all of its questions")
     keys = (*OF_SCORES, *OF_QUESTIONS) if given.predictions else OF_SCORES
     refuse_other_keys(given.overrides, keys, given.parser)
-    return evaluate(Path(given.places[0]), given.overrides, foreign=given.predictions, subset=given.subset)
+    source, terminal = Path(given.places[0]), Terminal(width=120)
+    with log_lines(terminal):
+        if given.predictions:
+            evaluation = evaluate_predictions(source, given.overrides, terminal, subset=given.subset)
+        else:
+            evaluation = evaluate_run(source, given.overrides, terminal)
+    show_sections(evaluation.name, evaluation.sections(), terminal)
+    if written := evaluation.write():
+        terminal.line(f"evaluation: {written}")
+    return 0

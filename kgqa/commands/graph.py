@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 
 from kgqa.commands.parsing import Parser
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, nearest
 
 NAME = "graph"
 SUMMARY = "build: link the passages of each question ahead of a run (KGP); stats; quality: SF-EM by density"
@@ -33,20 +34,52 @@ def run(given: Namespace) -> int:
 
 
 def build(given: Namespace) -> int:
-    from kgqa.experiment.prepare.passage_graphs import build_graphs
-
-    return build_graphs(given.overrides)
+    return show_linked(given.overrides, build=True)
 
 
 def stats(given: Namespace) -> int:
-    from kgqa.experiment.prepare.passage_graphs import graph_statistics
+    return show_linked(given.overrides, build=False)
 
-    return graph_statistics(given.overrides)
+
+def show_linked(overrides: Sequence[str], *, build: bool) -> int:
+    """The figures of KGP's Table 3 over the collections of a dataset's questions, which are linked first if wanted."""
+    from kgqa.experiment.config.composing import groups
+    from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+    from kgqa.experiment.session.experiment import Experiment
+    from kgqa.experiment.session.session import Session
+    from kgqa.runtime.display import log_lines
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.figures import show_collections
+
+    terminal, experiment = Terminal(width=120), Experiment.of(overrides)
+    if not experiment.config["choices"]["graph"]:
+        raise ConfigError(f"kgqa graph needs a graph=; {nearest('', groups()['graph'])}")
+    dataset, questions = experiment.name("dataset"), experiment.questions
+    with log_lines(terminal), Session(experiment) as session:
+        collections = PassageGraphs(session)
+        if build:
+            terminal.line(f"{collections.build(questions, terminal)} built, the others were there")
+        if missing := collections.missing(questions):
+            own = " ".join(overrides)
+            raise ConfigError(f"{len(missing)} collections are not linked yet; run: kgqa graph build {own}".rstrip())
+        title = f"dataset={dataset} graph={experiment.name('graph')}, {len(questions)} questions: means of a collection"
+        show_collections(collections.statistics(questions), dataset, title, terminal)
+    return 0
 
 
 def quality(given: Namespace) -> int:
-    from kgqa.experiment.prepare.graph_quality import measure_quality
+    """A table, also written as CSV, with a picture."""
+    from kgqa.experiment.prepare.graph_quality import quality_curve, write_quality
+    from kgqa.runtime.display import log_lines
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.figures import show_quality
 
     if given.seeds < 1:
         raise ConfigError(f"--seeds={given.seeds}: must be at least 1")
-    return measure_quality(given.overrides, given.values.split(",") if given.values else None, given.seeds)
+    terminal, values = Terminal(width=120), given.values.split(",") if given.values else None
+    with log_lines(terminal):
+        curve = quality_curve(given.overrides, values, given.seeds, terminal)
+    show_quality(curve, terminal)
+    for file in write_quality(curve):
+        terminal.line(str(file))
+    return 0

@@ -25,7 +25,10 @@ def arguments(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     from kgqa.experiment.config.overrides import override_group
-    from kgqa.experiment.evaluate.calibration import calibrate
+    from kgqa.experiment.evaluate.calibration import calibrate_judge
+    from kgqa.runtime.display import log_lines
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.sections import show_sections
 
     refuse_other_keys(given.overrides, (*OWN, *OF_SECOND_JUDGE), given.parser)
     own = {key: value for key, _, value in (each.partition("=") for each in given.overrides) if key in OWN}
@@ -33,4 +36,9 @@ def run(given: Namespace) -> int:
     if others and "other" not in own:
         raise ConfigError(f"{others[0]}: goes with other=JUDGE, the judge it is a key of")
     human = Path(own["human"]) if "human" in own else None
-    return calibrate(Path(given.places[0]), human, own.get("other"), others)
+    terminal = Terminal(width=120)
+    with log_lines(terminal):
+        calibration = calibrate_judge(Path(given.places[0]), human, own.get("other"), others, terminal)
+    show_sections(f"{calibration.run}\njudge: {calibration.judge}", calibration.sections(), terminal)
+    terminal.line(f"calibration: {calibration.write()}")
+    return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 
 from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError
@@ -45,21 +46,45 @@ def build(given: Namespace) -> int:
         if value is not None and value < least:
             raise ConfigError(f"--{option}={value}: must be at least {least}")
     overrides = [*given.overrides, "kg.offline=false"]
-    if given.ray:
-        from kgqa.experiment.prepare.ray_workers import build_by_workers
+    return build_corpus(overrides, given) if given.ray or given.corpus else extract(overrides)
 
-        return build_by_workers(overrides, given.workers or 1, given.gpus or 0)
-    if given.corpus:
-        from kgqa.experiment.prepare.corpus import build_corpus, extract_here
 
-        return build_corpus(overrides, extract_here)
-    from kgqa.experiment.prepare.triples import extract_and_show
+def build_corpus(overrides: Sequence[str], given: Namespace) -> int:
+    from kgqa.experiment.prepare.corpus import build_corpus, extract_here
+    from kgqa.experiment.prepare.ray_workers import extract_by_workers
+    from kgqa.experiment.session.experiment import Experiment
+    from kgqa.experiment.session.session import Session
+    from kgqa.runtime.display import log_lines
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.figures import show_figures
 
-    return extract_and_show(overrides)
+    extract = extract_by_workers(given.workers or 1, given.gpus or 0) if given.ray else extract_here
+    terminal = Terminal(width=120)
+    with log_lines(terminal), Session(Experiment.of(overrides)) as session:
+        show_figures(("corpus", "sum"), build_corpus(session, extract, terminal), terminal)
+    return 0
 
 
 def stats(given: Namespace) -> int:
     """Asks no model."""
-    from kgqa.experiment.prepare.triples import extract_and_show
+    return extract([*given.overrides, "kg.offline=true"])
 
-    return extract_and_show([*given.overrides, "kg.offline=true"])
+
+def extract(overrides: Sequence[str]) -> int:
+    """What is missing of the triples of the questions' passages, then the figures of all of them."""
+    from kgqa.experiment.prepare.triples import TripleBuilder
+    from kgqa.experiment.session.experiment import Experiment
+    from kgqa.experiment.session.session import Session
+    from kgqa.runtime.display import log_lines
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.figures import show_figures
+
+    terminal = Terminal(width=120)
+    with log_lines(terminal), Session(Experiment.of(overrides)) as session:
+        builder, questions = TripleBuilder(session), session.experiment.questions
+        builder.extract(questions, terminal)
+        builder.store.arrange()
+        figures = builder.statistics(questions)
+        show_figures(("per question (TRACE, Table 5)", "mean"), figures, terminal, f"{len(questions)} questions")
+        builder.store.write_statistics({"questions": len(questions), **figures})
+    return 0

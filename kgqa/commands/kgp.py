@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -21,6 +23,18 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    from kgqa.experiment.collect.instructions import export_instructions
+    from kgqa.experiment.collect.instructions import instructions
+    from kgqa.experiment.session.experiment import Experiment
+    from kgqa.storage import replace_file
 
-    return export_instructions(given.overrides, given.out)
+    texts = instructions(Experiment.of(["method=kgp", *given.overrides]))
+    lines = [json.dumps(line, ensure_ascii=False) + "\n" for line in texts.lines]
+    if given.out:
+        replace_file(given.out, "".join(lines))
+    else:
+        sys.stdout.writelines(lines)
+    counts = [f"{len(lines):,} lines from {texts.questions:,} questions"]
+    if texts.left_out:
+        counts.append(f"{texts.left_out:,} left out, which name fewer than two facts in order")
+    sys.stderr.write("; ".join(counts) + "\n")
+    return 0

@@ -27,12 +27,25 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    from kgqa.experiment.reproduce.running import list_tables, reproduce
+    from kgqa.experiment.reproduce.request import ReproduceRequest
+    from kgqa.experiment.reproduce.running import Plan, run_table, table_lines
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.estimates import show_estimates
+    from kgqa.terminal.reproduction import show_reproduction
 
+    terminal = Terminal()
     if given.list:
         if given.overrides:
             raise ConfigError(f"{given.overrides[0]}: kgqa reproduce --list takes no keys; leave it out")
-        return list_tables(given.places[0] if given.places else "")
+        for line in table_lines(given.places[0] if given.places else ""):
+            terminal.line(line)
+        return 0
     if not given.places:
         raise given.parser.missing("ID")
-    return reproduce(given.places[0], given.overrides)
+    request = ReproduceRequest.of(given.places[0], given.overrides)
+    plan = Plan.of(request)
+    for line in plan.lines(request.table.id):
+        terminal.line(line)
+    if request.dry_run:
+        return show_estimates(plan.cells, terminal, request.budget) if plan.cells else 0
+    return show_reproduction(run_table(plan, request, terminal), terminal)

@@ -37,17 +37,61 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    from kgqa.experiment.session.session import print_configuration, run
-
     if given.cfg:
-        print_configuration([override for override in given.overrides if override != "job"])  # as Hydra has it
-        return 0
+        return print_configuration([override for override in given.overrides if override != "job"])  # as Hydra has it
     tell_where_ctrl_c_is_off()
-    if given.multirun:
-        from kgqa.experiment.sweep.grid import sweep
+    return sweep(given.overrides) if given.multirun else run_one(given.overrides)
 
-        return sweep(given.overrides)
-    return run(given.overrides)
+
+def print_configuration(overrides: Sequence[str]) -> int:
+    """What a command line stands for, as YAML."""
+    from kgqa.experiment.config.composing import compose, yaml_text
+
+    sys.stdout.write(yaml_text({key: value for key, value in compose(overrides).items() if key != "choices"}))
+    return 0
+
+
+def run_one(overrides: Sequence[str]) -> int:
+    """Run one experiment, or plan it with `dry_run=true`; the run's folder is the last line printed."""
+    from kgqa.experiment.run.checking import check
+    from kgqa.experiment.run.executing import execute
+    from kgqa.experiment.run.planning import Shared, planned
+    from kgqa.experiment.session.experiment import Experiment
+    from kgqa.experiment.session.session import Session
+    from kgqa.runtime.display import log_lines
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.plan import show_plan
+    from kgqa.terminal.summary import show_summary
+
+    terminal, experiment = Terminal(width=120), Experiment.of(overrides)
+    with log_lines(terminal), Session(experiment) as session:
+        check(session)
+        if experiment.settings.dry_run:
+            show_plan(planned(session, Shared()), len(experiment.questions), terminal)
+            return 0
+        executed = execute(session, terminal)
+    show_summary(experiment.choices, executed.metrics, executed.errors, terminal)
+    terminal.line(f"report: {executed.folder / 'report.html'}")
+    terminal.result(executed.folder)
+    return 0
+
+
+def sweep(overrides: Sequence[str]) -> int:
+    """Gives 2 if a cell failed or was not run."""
+    from kgqa.experiment.sweep.grid import Grid, run_sweep
+    from kgqa.experiment.sweep.request import SweepRequest
+    from kgqa.experiment.sweep.search import run_search
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.estimates import show_estimates
+    from kgqa.terminal.sweep import show_sweep
+
+    request, terminal = SweepRequest.of(overrides), Terminal()
+    if request.sweeper == "optuna":
+        return show_sweep(run_search(request, terminal), terminal)
+    planned = Grid.of(request)
+    if planned.dry_run:
+        return show_estimates(planned.cells, terminal, request.budget)
+    return show_sweep(run_sweep(planned, request, terminal), terminal)
 
 
 def tell_where_ctrl_c_is_off() -> None:

@@ -28,10 +28,15 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    from kgqa.report.show import show
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.question import show_question, show_questions
 
     folder, *question = given.places
     if given.svg and not question:
         raise ConfigError("--svg: draws one question's walk; name it: kgqa show RUN QUESTION --svg FILE")
-    show(Path(folder), question[0] if question else None, given.svg)
+    terminal = Terminal(width=None)
+    if question:
+        show_question(Path(folder), question[0], given.svg, terminal)
+    else:
+        show_questions(Path(folder), terminal)
     return 0

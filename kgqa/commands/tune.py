@@ -26,6 +26,17 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
-    from kgqa.experiment.sweep.tuning import tune
+    from kgqa.experiment.sweep.tuning import Candidates, TuneRequest, run_tuning
+    from kgqa.report.tuning import tuning_sections
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.estimates import show_estimates
+    from kgqa.terminal.sections import show_sections
 
-    return tune(given.overrides)
+    request, terminal = TuneRequest.of(given.overrides), Terminal()
+    candidates = Candidates.of(request)
+    if candidates.dry_run:
+        return show_estimates(candidates.on_dev, terminal, request.budget)
+    tuned = run_tuning(candidates, request, terminal)
+    show_sections(f"{request.tuning.metric} chosen on dev, measured on test", tuning_sections(tuned.record), terminal)
+    terminal.result(tuned.file)
+    return 0 if tuned.whole else 2

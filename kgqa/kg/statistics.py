@@ -6,7 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from kgqa.errors import EngineError
+from kgqa.kg.parsing import Extraction
 from kgqa.types import Answer, Question, Triple
+
+MAX_FAILED = 0.05  # more failed passages than this, and the graph is no basis for an experiment
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ def density(triples: Sequence[Triple]) -> float | None:
     return 100 * distinct / (entities * (entities - 1)) if entities > 1 else None
 
 
-def graph_statistics(graphs: Iterable[Sequence[Triple]]) -> GraphStatistics:
+def triple_figures(graphs: Iterable[Sequence[Triple]]) -> GraphStatistics:
     """`graphs`: the triples of each question's passages. Equal triples of two passages count once."""
     listed = list(graphs)
     sizes = [_entities_and_triples(graph) for graph in listed]
@@ -64,6 +68,16 @@ def chain_statistics(answered: Iterable[tuple[Question, Answer]]) -> ChainStatis
             for question, answer in pairs
             if answer.evidence
         ),
+    )
+
+
+def too_many_failed(failed: Sequence[Extraction], attempted: int) -> EngineError | None:
+    """A few passages may fail: they count as empty and are reported. Above 5 % there is an error to raise."""
+    if len(failed) <= MAX_FAILED * attempted:
+        return None
+    return EngineError(
+        f"extraction failed for {len(failed)} of {attempted} passages, first {failed[0].title!r}: {failed[0].error}; "
+        "what worked is kept, the same command tries the others again"
     )
 
 

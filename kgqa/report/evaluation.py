@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kgqa.artefacts.evaluation import Evaluation
 from kgqa.report.content import Section, breakdown_sections, figure, judge_sections
 from kgqa.report.summary import answer_rows
 from kgqa.scoring.comparison import Difference, questions_needed
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-
-_FIGURES = "0123456789+-–"  # what a cell begins with that is read as a number
-_WARNING = "**Warning**"
 
 
 def evaluation_sections(evaluation: Evaluation) -> list[Section]:
@@ -42,32 +34,6 @@ def comparison_section(differences: Sequence[Difference], wanted: float) -> Sect
         f"show a difference of {wanted:g} points with power 0.8."
     )
     return Section("Differences", header, [_difference_row(each, wanted) for each in differences], (text,))
-
-
-def print_sections(console: Console, title: str, sections: Sequence[Section]) -> None:
-    """As tables in a terminal; nothing of it is taken for markup."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    console.print(title, style="bold", markup=False, highlight=False, soft_wrap=True)
-    for section in sections:
-        table = Table(show_header=bool(section.header), box=None, padding=(0, 2, 0, 0))
-        columns = zip(section.header or ("",) * len(section.rows[0]), zip(*section.rows, strict=True), strict=True)
-        for name, cells in columns:
-            figures = bool(section.header) and all(cell[:1] in _FIGURES for cell in cells)
-            table.add_column(escape(name), justify="right" if figures else "left", overflow="fold")
-        for row in section.rows:
-            table.add_row(*(escape(_printable(cell)) for cell in row))
-        console.print(f"\n{section.title}", style="bold", markup=False, highlight=False, soft_wrap=True)
-        console.print(table, highlight=False)
-        for text in section.text:
-            style = "red" if text.startswith(_WARNING) else "dim"
-            console.print(text.replace("**", ""), style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def _printable(text: str) -> str:
-    """Models may write half a character, which no terminal takes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _difference_row(each: Difference, wanted: float) -> tuple[str, ...]:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from kgqa.artefacts.metrics import Cost, Estimate, JudgeMetrics, Metrics, Retrieval, ScoreSummary, Throughput
-from kgqa.artefacts.run import NAMED
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 SCORES = {
     "em": "EM",
@@ -19,23 +14,6 @@ SCORES = {
     "support_precision": "support precision",
     "support_error_rate": "support error rate",
 }
-
-
-def print_summary(console: Console, choices: Mapping[str, str], metrics: Metrics, errors: Sequence[str]) -> None:
-    """Scores in percent with 95 % bootstrap intervals, then what it cost."""
-    from rich.table import Table
-
-    title = " · ".join(choices[group] for group in NAMED if group in choices)
-    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
-    for label, value in summary_rows(metrics):
-        table.add_row(label, value)
-    console.print(table, highlight=False)
-    if metrics.retrieval and metrics.retrieval.alarm:
-        console.print(f"alarm: {metrics.retrieval.alarm}", style="red", highlight=False, markup=False, soft_wrap=True)
-    for warning in metrics.judge.warnings if metrics.judge else ():
-        console.print(f"warning: {warning}", style="red", highlight=False, markup=False, soft_wrap=True)
-    for error in errors:
-        console.print(f"failed: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
 
 
 def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:

@@ -7,7 +7,6 @@ import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kgqa.report.latex import escaped, styled_table
 from kgqa.report.markdown import table as markdown_table
@@ -16,10 +15,6 @@ from kgqa.report.plots import svg
 from kgqa.report.sweeps import COLUMNS, Entry, SweepReport, SweepTable, tables
 from kgqa.storage import replace_file
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-_WIDE = 130  # columns of a terminal that shows intervals
 NOTE = (
     "Scores in percent with 95 % bootstrap intervals over questions; best **bold**, second <u>underlined</u>. "
     "* significantly below the best of its column (paired test over the same questions, p < 0.05 after Holm's "
@@ -103,26 +98,6 @@ def write_sweep_report(path: Path, form: str, out: Path | None = None) -> Path:
     return replace_file(target, write(SweepReport.read(path), target))
 
 
-def print_sweep(report: SweepReport, console: Console) -> None:
-    """The tables and the cells without figures; nothing of it is taken for markup."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    for table in tables(report):
-        narrow = console.width < _WIDE
-        padding = (0, 1 if narrow else 2, 0, 0)
-        shown = Table(title=escape(table.title), title_justify="left", box=None, padding=padding)
-        for header in table.header:
-            shown.add_column(escape(header.rpartition(".")[2] if narrow else header), overflow="fold")
-        for cell, entries in table.rows:
-            shown.add_row(str(cell.number), *(_styled(entry, narrow=narrow) for entry in entries))
-        console.print(shown, highlight=False)
-    for number, name, status, why in report.failures():
-        console.print(
-            f"cell {number} {status}: {name}: {why}", style="red", highlight=False, markup=False, soft_wrap=True
-        )
-
-
 def _markdown_table(table: SweepTable, out: Path) -> str:
     rows = [
         (
@@ -147,17 +122,6 @@ def _markdown_entry(entry: Entry) -> str:
 def _latex_entry(entry: Entry) -> str:
     text = escaped(entry.text) + ("$^*$" if entry.worse else "")
     return rf"\{'textbf' if entry.mark == 'best' else 'underline'}{{{text}}}" if entry.mark else text
-
-
-def _styled(entry: Entry, *, narrow: bool) -> str:
-    """`narrow`: without the interval."""
-    from rich.markup import escape
-
-    style = {"best": "bold", "second": "underline"}.get(entry.mark)
-    scored = entry.measured is not None and entry.measured.low is not None
-    said = entry.text.partition(" ")[0] if narrow and scored else entry.text
-    text = escape(said + ("*" if entry.worse else ""))
-    return f"[{style}]{text}[/]" if style else text
 
 
 def _differing(report: SweepReport) -> list[tuple[str, str]]:

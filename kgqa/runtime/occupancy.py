@@ -12,13 +12,8 @@ class Occupancy:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._calls = 0
-        self.restart()
-
-    def restart(self) -> None:
-        """Measure from now on; calls that are being worked on stay counted."""
-        with self._lock:
-            self._since = time.monotonic()
-            self._busy = self._call_seconds = 0.0
+        self._since = time.monotonic()
+        self._busy = self._call_seconds = 0.0
 
     def change(self, by: int) -> None:
         """The engine has so many calls more, or fewer."""
@@ -27,7 +22,7 @@ class Occupancy:
             self._calls += by
 
     def measured(self) -> tuple[float, float]:
-        """Since the last restart: seconds with at least one call, and the sum of all calls' seconds."""
+        """Seconds with at least one call, and the sum of all calls' seconds."""
         with self._lock:
             self._advance()
             return self._busy, self._call_seconds

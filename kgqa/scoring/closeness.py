@@ -53,7 +53,7 @@ class Ours:
     questions: int
 
 
-def measured(metrics: Mapping[str, Json], metric: Metric) -> Ours | None:
+def measured_value(metrics: Mapping[str, Json], metric: Metric) -> Ours | None:
     """None where the run does not define it."""
     if metric.path is None:
         return None
@@ -73,7 +73,7 @@ def measured(metrics: Mapping[str, Json], metric: Metric) -> Ours | None:
     return Ours((100 if metric.unit == "%" else 1) * numerator / denominator, None, None, questions)
 
 
-def verdict(published: Value, ours: Ours) -> Verdict:
+def closeness(published: Value, ours: Ours) -> Verdict:
     """OK within our interval, close within two of its half-widths or two points, off beyond; few: too few questions.
 
     Without an interval: OK within 2 % of the published value, close within 10 %.

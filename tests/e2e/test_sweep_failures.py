@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 
 from kgqa.engines.scripted import Scripted
+from kgqa.experiment.run.executing import Executed, execute
+from kgqa.experiment.session.session import Session
+from kgqa.runtime.display import Display
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 from tests.e2e.sweeping import TWO, result
@@ -56,12 +59,10 @@ def test_a_failed_cell_stops_no_other_and_is_named(kgqa: Kgqa) -> None:
 
 
 def test_a_defect_in_one_cell_stops_no_other_and_is_in_its_log(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kgqa.experiment.run.executing import execute
-
-    def stumbles(session: Any) -> Any:
-        if session.name("method") == "golden":
+    def stumbles(session: Session, display: Display) -> Executed:
+        if session.experiment.name("method") == "golden":
             raise KeyError("a defect")
-        return execute(session)
+        return execute(session, display)
 
     monkeypatch.setattr("kgqa.experiment.sweep.running.execute", stumbles)
     ran = kgqa(*TWO)

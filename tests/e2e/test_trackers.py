@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kgqa.experiment.run import tracking
+from kgqa.experiment.session.experiment import Experiment
 from tests.e2e.conftest import QUICK, Kgqa
 
 RUN = ("run", "method=all_documents", "limit=3", *QUICK)
@@ -92,7 +93,6 @@ def test_a_tracker_without_its_package_is_refused_before_anything_is_asked(
 
 
 def test_a_tracker_does_not_make_another_run(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking, "track", lambda *_: None)
     monkeypatch.setattr("kgqa.experiment.run.executing.track", lambda *_: None)
     monkeypatch.setattr("kgqa.trackers.mlflow.find_spec", lambda name: object())
     first, second = kgqa(*RUN), kgqa(*RUN, "tracker=mlflow")
@@ -100,11 +100,8 @@ def test_a_tracker_does_not_make_another_run(kgqa: Kgqa, monkeypatch: pytest.Mon
 
 
 def test_addresses_are_tracked_without_credentials(kgqa: Kgqa) -> None:
-    from kgqa.experiment.session.session import Session
-
     os.environ.pop("OPENAI_API_KEY", None)
     asked = ("method=no_context", "engine=openai", "engine.base_url=http://user:secret@127.0.0.1:1/v1", "limit=1")
-    with Session(asked) as session:
-        found = tracking.parameters(session)
+    found = tracking.parameters(Experiment.of(asked))
     assert found["engine.base_url"] == "http://127.0.0.1:1/v1"
     assert "secret" not in str(found)

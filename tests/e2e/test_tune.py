@@ -62,10 +62,9 @@ def test_dev_questions_can_be_listed_or_have_a_file_of_their_own(kgqa: Kgqa) -> 
     Path("dev.txt").write_text("2hop__demo_02\n2hop__demo_01\n")
     listed = record(kgqa(*IRCOT, "tune.metric=f1", "tune.dev_ids=dev.txt", "tune.test=2"))
     assert listed["dev"]["ids"] == ["2hop__demo_01", "2hop__demo_02"]
-    from kgqa.experiment.session.session import Session
+    from kgqa.experiment.session.experiment import Experiment
 
-    with Session(["dataset=demo"]) as session:
-        lines = session.dataset.file.read_text().splitlines()
+    lines = Experiment.of(["dataset=demo"]).dataset.file.read_text().splitlines()
     whole, rest = Path("whole.jsonl"), Path("rest.jsonl")
     whole.write_text("\n".join(lines))
     rest.write_text("\n".join(lines[3:]))

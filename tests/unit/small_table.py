@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kgqa.experiment.reproduce.cells import PlannedCell, planned_cells
-from kgqa.experiment.reproduce.published import Table, read_table
+from kgqa.experiment.reproduce.published import PublishedTable
+from kgqa.experiment.reproduce.reading import read_table
 
 SMALL = """
 title: A table
@@ -35,7 +36,7 @@ rows:
 """
 
 
-def table_of(tmp_path: Path, text: str, table_id: str = "trace/table1") -> Table:
+def table_of(tmp_path: Path, text: str, table_id: str = "trace/table1") -> PublishedTable:
     file = tmp_path / "table1.yaml"
     file.write_text(text, encoding="utf-8")
     return read_table(file, table_id)

@@ -20,6 +20,8 @@ from kgqa.datasets.iirc import IIRC
 from kgqa.datasets.musique import MuSiQue
 from kgqa.datasets.splitting import holding, split
 from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.identity import run_identity
 from kgqa.experiment.session.session import Session
 from kgqa.types import Passage, Question
 
@@ -221,19 +223,18 @@ def test_what_is_one_collection_already_takes_no_other(tmp_path: Path) -> None:
         Collections(documents=0, passage_size=250, seed=0)
 
 
-def test_a_session_collects_only_what_is_asked_for_and_identifies_it() -> None:
-    with (
-        Session(["method=no_context", "limit=2"]) as plain,
-        Session(["method=no_context", "collection=kgp", "limit=2"]) as kgp,
-    ):
-        assert [question.id for question in kgp.questions] == [question.id for question in plain.questions]
-        assert all(question.passages for question in kgp.questions)
-        assert isinstance(kgp.dataset, Collected)
-        assert kgp.dataset.documents == "the questions' own paragraphs"
-        assert "collection" not in plain.identity
-        assert {**plain.identity, "collection": kgp.identity["collection"]} == kgp.identity
-        assert kgp.identity["collection"]["documents"] == 12
-        assert kgp.choices["collection"] == "kgp"
+def test_an_experiment_collects_only_what_is_asked_for_and_identifies_it() -> None:
+    plain = Experiment.of(["method=no_context", "limit=2"])
+    kgp = Experiment.of(["method=no_context", "collection=kgp", "limit=2"])
+    assert [question.id for question in kgp.questions] == [question.id for question in plain.questions]
+    assert all(question.passages for question in kgp.questions)
+    assert isinstance(kgp.dataset, Collected)
+    assert kgp.dataset.documents == "the questions' own paragraphs"
+    assert kgp.choices["collection"] == "kgp"
+    without, collected = (run_identity(Session(experiment)) for experiment in (plain, kgp))
+    assert "collection" not in without
+    assert {**without, "collection": collected["collection"]} == collected
+    assert collected["collection"]["documents"] == 12
 
 
 def test_the_corpus_of_collections_is_their_passages_once_each(tmp_path: Path) -> None:
@@ -260,8 +261,8 @@ def test_real_questions_have_twelve_documents_with_all_gold(
     dataset: str, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("KGQA_DATA", str(REAL))
-    with Session([f"dataset={dataset}", "collection=kgp"]) as session:
-        source, found = list(session.source.questions()), session.questions
+    experiment = Experiment.of([f"dataset={dataset}", "collection=kgp"])
+    source, found = list(experiment.source.questions()), experiment.questions
     assert not caplog.messages  # which would say how many have fewer, or lack gold
     assert [question.id for question in found] == [question.id for question in source]
     for before, after in zip(source, found, strict=True):
@@ -276,8 +277,8 @@ def test_real_questions_have_twelve_documents_with_all_gold(
 def test_real_articles_hold_the_gold_of_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KGQA_DATA", str(REAL))
     corpus = "dataset.corpus=musique_train_hipporag_corpus_1890.json.gz"
-    with Session(["dataset=musique", corpus, "collection=kgp"]) as session:
-        assert session.dataset.documents == "whole articles of dataset.corpus"
-        for question in session.questions:
-            assert question.support <= {passage.id for passage in question.passages}
-            assert len({passage.title for passage in question.passages}) == 12
+    experiment = Experiment.of(["dataset=musique", corpus, "collection=kgp"])
+    assert experiment.dataset.documents == "whole articles of dataset.corpus"
+    for question in experiment.questions:
+        assert question.support <= {passage.id for passage in question.passages}
+        assert len({passage.title for passage in question.passages}) == 12

@@ -14,6 +14,8 @@ from kgqa.datasets.html_text import plain_text
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.identity import run_identity
 from kgqa.experiment.session.session import Session
 from kgqa.types import Question
 from tests.unit.test_pdf import SENTENCE, STATIONS, make
@@ -192,8 +194,8 @@ def test_identity_follows_documents_questions_and_size_but_no_paths(tmp_path: Pa
 
 
 def test_a_runs_identity_holds_hashes_and_no_paths() -> None:
-    with Session(["dataset=pdf", "method=no_context"]) as session:
-        identity = session.identity["dataset"]
+    with Session(Experiment.of(["dataset=pdf", "method=no_context"])) as session:
+        identity = run_identity(session)["dataset"]
     assert set(identity) == {"_target_", "name", "kinds", "passage_size", "sha256"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgqa.kg.statistics import chain_statistics, density, graph_statistics
+from kgqa.kg.statistics import chain_statistics, density, triple_figures
 from kgqa.types import Answer, Question, Triple
 
 TRIANGLE = (Triple("a", "r", "b"), Triple("b", "r", "c"), Triple("c", "r", "a"))
@@ -25,9 +25,9 @@ def test_the_formula_is_of_the_size_of_the_papers_table_5() -> None:
     assert 1.1 < 100 * 79.04 / (83.63 * 82.63) < 1.20
 
 
-def test_graph_statistics_are_means_over_questions() -> None:
+def test_triple_figures_are_means_over_questions() -> None:
     twice = (*TRIANGLE, Triple("a", "r", "b", "another passage"))
-    statistics = graph_statistics([twice, (Triple("a", "r", "b"),), ()])
+    statistics = triple_figures([twice, (Triple("a", "r", "b"),), ()])
     assert statistics.questions == 3
     assert statistics.entities == pytest.approx(5 / 3)
     assert statistics.triples == pytest.approx(4 / 3)
@@ -35,7 +35,7 @@ def test_graph_statistics_are_means_over_questions() -> None:
 
 
 def test_no_question_has_no_mean() -> None:
-    statistics = graph_statistics([])
+    statistics = triple_figures([])
     assert (statistics.entities, statistics.triples, statistics.density) == (None, None, None)
 
 

@@ -37,12 +37,3 @@ def test_an_idle_engine_has_no_busy_time(clock: Clock) -> None:
     measured = Occupancy()
     clock.now += 60
     assert measured.measured() == (0.0, 0.0)
-
-
-def test_calls_in_flight_at_a_restart_are_measured_from_then_on(clock: Clock) -> None:
-    measured = Occupancy()
-    measured.change(2)
-    clock.now += 10
-    measured.restart()
-    clock.now += 1
-    assert measured.measured() == pytest.approx((1.0, 2.0))

@@ -14,7 +14,7 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose, flatten, groups
 from kgqa.experiment.config.overrides import merged
-from kgqa.experiment.reproduce.published import load_table, table_ids
+from kgqa.experiment.reproduce.reading import load_table, table_ids
 from tests.unit.small_table import SMALL, table_of
 
 # what the five papers print or plot as results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import axes, grid
 from kgqa.experiment.run.estimating import Rate
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.budget import SweepBudget, limited
-from kgqa.experiment.sweep.running import Cell, adjacent, differing_settings
+from kgqa.experiment.sweep.cells import Cell, adjacent, differing_settings
 from kgqa.report.plots import Point
 from kgqa.report.sweeps import COLUMNS, Measured, _frontier, _marked
 from kgqa.runtime.costs import Spent
@@ -42,7 +44,7 @@ def test_a_cell_is_named_after_what_varies() -> None:
 
 
 def cell(number: int, **config: Any) -> Cell:
-    return Cell(number, f"cell {number}", (), config)
+    return Cell(number, f"cell {number}", replace(Experiment.of(["method=golden", "dataset=demo"]), config=config))
 
 
 def test_cells_with_the_same_models_are_adjacent_in_order_of_appearance() -> None:

@@ -176,3 +176,9 @@ def load_yaml(file: Path) -> Any:
         return OmegaConf.to_container(OmegaConf.load(file))
     except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
         raise DataError(f"{file}: not readable ({error}); run the same command again") from error
+
+
+def yaml_text(config: Config) -> str:
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_yaml(OmegaConf.create(dict(config)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ REACHING = ("api_key_env", "concurrency", "timeout", "retries", "backoff", "pati
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """`conf/config.yaml` without its groups; see there for what each key means."""
 
     limit: int | None
@@ -42,7 +43,7 @@ class Settings:
     roles: dict[str, str | None]
 
     @classmethod
-    def of(cls, config: dict[str, Any]) -> Settings:
+    def of(cls, config: Mapping[str, Any]) -> RunSettings:
         """Raises ConfigError naming the key and its value."""
         from pydantic import ConfigDict, TypeAdapter, ValidationError
 

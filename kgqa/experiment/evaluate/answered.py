@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kgqa.artefacts.predictions import Prediction
 from kgqa.datasets.predictions import matched, read_predictions
@@ -14,16 +14,14 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import load_yaml
 from kgqa.experiment.run.judging import reader_preset
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.runtime.folder import IDENTITY, PREDICTIONS, TRACE, read_questions
 from kgqa.scoring.summary import ScoredQuestion
 from kgqa.types import Question
 
-if TYPE_CHECKING:
-    from kgqa.experiment.session.session import Session
-
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredQuestions:
     """Questions in order, each with what was answered."""
 
     name: str
@@ -60,7 +58,7 @@ class Answered:
         )
 
 
-def open_run(folder: Path, profile: str | None = None) -> Answered:
+def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
     """A finished run; the data set's file is asked only where the folder has no trace.
 
     Raises:
@@ -74,7 +72,7 @@ def open_run(folder: Path, profile: str | None = None) -> Answered:
     config = _config(folder / "config.yaml")
     _refuse_without_answers(folder)
     predictions = {prediction.question_id: prediction for prediction in read_predictions(file)}
-    return Answered(
+    return AnsweredQuestions(
         str(folder),
         tuple(_questions(folder, config, predictions)),
         predictions,
@@ -83,24 +81,24 @@ def open_run(folder: Path, profile: str | None = None) -> Answered:
     )
 
 
-def open_predictions(file: Path, session: Session, *, subset: bool) -> Answered:
-    """Predictions of others for the session's questions; `subset`: for those of them the file answers.
+def open_predictions(file: Path, experiment: Experiment, *, subset: bool) -> AnsweredQuestions:
+    """Predictions of others for the experiment's questions; `subset`: for those of them the file answers.
 
     Raises:
         DataError: the file is in no known format, or not for these questions.
     """
     predictions = read_predictions(file)
     answered = {prediction.question_id for prediction in predictions}
-    everything = session.questions
-    known = {question.id for question in session.source.questions()}
+    everything = experiment.questions
+    known = {question.id for question in experiment.source.questions()}
     questions = tuple(question for question in everything if question.id in answered or not subset)
     if not questions:
-        raise DataError(f"{file}: none of its predictions is for a question of dataset={session.name('dataset')}")
+        raise DataError(f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}")
     by_id = matched(predictions, questions, file, known=known)
-    return Answered(str(file), questions, by_id, session.profile, None)
+    return AnsweredQuestions(str(file), questions, by_id, experiment.profile, None)
 
 
-def share_questions(runs: list[Answered], *, common: bool) -> list[Answered]:
+def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[AnsweredQuestions]:
     """The runs over the same questions, in the first one's order; `common`: over those that all of them have.
 
     Raises:

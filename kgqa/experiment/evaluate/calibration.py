@@ -1,20 +1,21 @@
-"""`kgqa judge calibrate`: how far a judge's verdicts agree with exact match, with another judge, and with people."""
+"""How far a judge's verdicts agree with exact match, with another judge, and with people."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config.composing import groups
-from kgqa.experiment.evaluate.answered import Answered, open_run
+from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run
 from kgqa.experiment.evaluate.comparison import verdict_share
 from kgqa.experiment.evaluate.evaluation import scored
-from kgqa.experiment.session.session import Session
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.report.content import Section, agreement_section
-from kgqa.report.evaluation import print_sections
 from kgqa.report.verdicts import read_verdicts
+from kgqa.runtime.display import Display
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.metrics import score
 from kgqa.scoring.verdicts import RIGHT, WRONG
@@ -25,26 +26,46 @@ HUMAN = {**dict.fromkeys(("1", "true", "yes", RIGHT), RIGHT), **dict.fromkeys(("
 Labels = Mapping[str, str | None]
 
 
-def calibrate(folder: Path, human: Path | None, other: str | None, overrides: Sequence[str]) -> int:
-    """Agreement of the run's verdicts with each of the others: percent, kappa and confusion; also calibration.json.
+@dataclass(frozen=True)
+class Calibration:
+    """Agreement of a run's judge with each of the others: percent, kappa and confusion."""
 
-    human: a CSV, see `read_human`. other: a judged run, or a judge, whose keys `overrides` are.
+    run: Path
+    judge: str
+    agreements: Mapping[str, Mapping[str, Json]]  # by whom it was compared with
+
+    def sections(self) -> list[Section]:
+        return [_section(name, each) for name, each in self.agreements.items()]
+
+    def write(self) -> Path:
+        """Gives calibration.json, in the run's folder."""
+        return replace_file(self.run / "calibration.json", json_text({"judge": self.judge, **self.agreements}))
+
+
+def calibrate_judge(
+    folder: Path, human: Path | None, other: str | None, overrides: Sequence[str], display: Display
+) -> Calibration:
+    """The run's verdicts against exact match, and people's or another judge's if they are given.
+
+    human: a file of verdicts, see `read_human`. other: another run's folder, or a judge, asked now as the overrides
+    say.
+
+    Raises:
+        ConfigError: `other` is neither, or is judged already and overrides are given.
+        DataError: the run was not judged, or is judged no longer as it answers.
     """
     run = open_run(folder)
     judge, lines = read_verdicts(folder)
     mine = _labels(run, lines, folder)
     others: dict[str, Labels] = {"EM": _exact(run)}
     if other is not None:
-        others["second judge"] = _second(run, other, overrides)
+        others["second judge"] = _second(run, other, overrides, display)
     if human is not None:
         others["human"] = read_human(human, {question.id for question in run.questions})
     ids = [question.id for question in run.questions]
-    measured = {name: agreement([mine[i] for i in ids], [other.get(i) for i in ids]) for name, other in others.items()}
-    with Session(overrides) as session:
-        print_sections(session.console, f"{folder}\njudge: {judge}", _sections(measured))
-        written = replace_file(folder / "calibration.json", json_text({"judge": judge, **measured}))
-        session.console.print(f"calibration: {written}", highlight=False, markup=False, soft_wrap=True)
-    return 0
+    verdicts = [mine[key] for key in ids]
+    agreements = {name: agreement(verdicts, [labels.get(key) for key in ids]) for name, labels in others.items()}
+    return Calibration(folder, judge, agreements)
 
 
 def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
@@ -75,7 +96,7 @@ def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
     return found
 
 
-def _second(run: Answered, other: str, overrides: Sequence[str]) -> Labels:
+def _second(run: AnsweredQuestions, other: str, overrides: Sequence[str], display: Display) -> Labels:
     """The verdicts of another judge on the same answers: kept in a folder, or asked for now."""
     if Path(other).is_dir():
         if overrides:
@@ -83,13 +104,12 @@ def _second(run: Answered, other: str, overrides: Sequence[str]) -> Labels:
         return _labels(run, read_verdicts(Path(other))[1], Path(other))
     if other not in groups()["judge"]:
         raise ConfigError(f"other={other}: neither a run's folder nor a judge; {nearest(other, groups()['judge'])}")
-    with Session([f"judge={other}", *overrides]) as session:
-        _, judged = scored(session, run, overrides)
-        assert judged is not None
+    _, judged = scored(Experiment.of([f"judge={other}", *overrides]), run, display)
+    assert judged is not None
     return _labels(run, {line["question_id"]: line for line in judged.lines}, Path(other))
 
 
-def _labels(run: Answered, lines: Mapping[str, Mapping[str, Json]], source: Path) -> dict[str, str | None]:
+def _labels(run: AnsweredQuestions, lines: Mapping[str, Mapping[str, Json]], source: Path) -> dict[str, str | None]:
     """Right or wrong by question; None where unscored, failed, or taken for correct without being sent.
 
     Raises:
@@ -106,16 +126,11 @@ def _labels(run: Answered, lines: Mapping[str, Mapping[str, Json]], source: Path
     return found
 
 
-def _exact(run: Answered) -> Labels:
+def _exact(run: AnsweredQuestions) -> Labels:
     scores = {row.question_id: score(row.prediction, row.golds, row.profile) for row in run.rows()}
     return {key: RIGHT if each["em"] else WRONG for key, each in scores.items()}
 
 
-def _sections(measured: Mapping[str, Mapping[str, Json]]) -> list[Section]:
-    sections = []
-    for name, each in measured.items():
-        section = agreement_section(f"Judge against {name}", ("judge", name), each)
-        sections.append(
-            section if section.rows else Section(section.title, (), [("nothing to compare", "")], section.text)
-        )
-    return sections
+def _section(name: str, measured: Mapping[str, Json]) -> Section:
+    section = agreement_section(f"Judge against {name}", ("judge", name), measured)
+    return section if section.rows else Section(section.title, (), [("nothing to compare", "")], section.text)

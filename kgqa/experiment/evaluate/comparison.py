@@ -1,17 +1,17 @@
-"""`kgqa compare`: finished runs on the same questions, who wins where, and the questions that flipped."""
+"""Finished runs on the same questions, who wins where, and the questions that flipped."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from string import ascii_uppercase
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.evaluate.answered import Answered, open_run, share_questions
+from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run, share_questions
 from kgqa.report.content import Section
-from kgqa.report.evaluation import comparison_section, print_sections
+from kgqa.report.evaluation import comparison_section
 from kgqa.report.verdicts import read_verdicts
 from kgqa.runtime.folder import VERDICTS
 from kgqa.scoring.comparison import compare
@@ -22,35 +22,47 @@ from kgqa.types import Json
 Shares = list[float | None]
 
 
-def compare_runs(
-    folders: Sequence[Path], profile: str | None, seed: int, difference: float, *, common: bool, limit: int | None
-) -> int:
+@dataclass(frozen=True)
+class ComparisonRequest:
+    runs: tuple[Path, ...]
+    profile: str | None
+    seed: int
+    difference: float  # in points, whose number of questions is told
+    shared: bool  # only over the questions that all runs have
+    flips: int | None  # how many questions that flipped are shown of a pair; None: all
+
+
+@dataclass(frozen=True)
+class Comparison:
+    heading: str
+    sections: list[Section]
+
+
+def compare_answers(request: ComparisonRequest) -> Comparison:
     """Every pair of runs in EM, F1 and, where one judge judged all of them, its verdicts.
 
-    common: only the questions that all of them have. limit: of the flipped questions shown of a pair.
+    Raises:
+        ConfigError: the runs are over different questions, or scored by different profiles.
+        DataError: one is not the folder of a finished run.
     """
-    from rich.console import Console
-
-    runs = [open_run(folder, profile) for folder in folders]
+    runs = [open_run(folder, request.profile) for folder in request.runs]
     if len({run.profile for run in runs}) > 1:
         raise ConfigError(f"scored by {' and '.join(sorted({run.profile for run in runs}))}; give one with profile=")
     asked = len(runs[0].questions)
-    runs = share_questions(runs, common=common)
+    runs = share_questions(runs, common=request.shared)
     names = ascii_uppercase[: len(runs)]
     scores = _scores(runs, names)
     verdicts, notes = _verdicts(runs, names)
-    found = compare({**scores, **({"judge": verdicts} if verdicts else {})}, seed)
-    sections = [comparison_section(found, difference)]
-    sections += _flips(runs, names, verdicts or scores["EM"], limit)
+    differences = compare({**scores, **({"judge": verdicts} if verdicts else {})}, request.seed)
+    flips = _flips(runs, names, verdicts or scores["EM"], request.flips)
     title = f"{len(runs[0].questions):,} questions, profile {runs[0].profile}"
-    if common:
+    if request.shared:
         title += f" (those that all runs have; {names[0]} has {asked:,})"
     lines = [f"{name}: {run.name}" for name, run in zip(names, runs, strict=True)]
-    print_sections(Console(width=None if sys.stdout.isatty() else 160), "\n".join([title, *lines, *notes]), sections)
-    return 0
+    return Comparison("\n".join([title, *lines, *notes]), [comparison_section(differences, request.difference), *flips])
 
 
-def _scores(runs: Sequence[Answered], names: str) -> dict[str, dict[str, Shares]]:
+def _scores(runs: Sequence[AnsweredQuestions], names: str) -> dict[str, dict[str, Shares]]:
     """EM and F1 by run."""
     found: dict[str, dict[str, Shares]] = {"EM": {}, "F1": {}}
     for name, run in zip(names, runs, strict=True):
@@ -59,7 +71,7 @@ def _scores(runs: Sequence[Answered], names: str) -> dict[str, dict[str, Shares]
     return found
 
 
-def _verdicts(runs: Sequence[Answered], names: str) -> tuple[dict[str, Shares] | None, list[str]]:
+def _verdicts(runs: Sequence[AnsweredQuestions], names: str) -> tuple[dict[str, Shares] | None, list[str]]:
     """Shares by run if one judge judged them all and what they now answer; else None, and why not if any was judged."""
     folders = [Path(run.name) for run in runs]
     if not any((folder / VERDICTS).is_file() for folder in folders):
@@ -89,7 +101,9 @@ def verdict_share(line: Mapping[str, Json]) -> float | None:
     return None if line["verdict"] is None else float(line["verdict"] == RIGHT)
 
 
-def _flips(runs: Sequence[Answered], names: str, right: Mapping[str, Shares], limit: int | None) -> list[Section]:
+def _flips(
+    runs: Sequence[AnsweredQuestions], names: str, right: Mapping[str, Shares], limit: int | None
+) -> list[Section]:
     """For each pair the questions that one run has right and the other wrong, in order."""
     sections = []
     for (first, mine), (second, theirs) in combinations(zip(names, runs, strict=True), 2):

@@ -1,79 +1,107 @@
-"""`kgqa evaluate`: score answers that are there already, a run's or those of others, and put them before a judge."""
+"""Score answers that are there already, a run's or those of others, and put them before a judge."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.overrides import override_group
-from kgqa.experiment.evaluate.answered import Answered, open_predictions, open_run
+from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_predictions, open_run
 from kgqa.experiment.run.judging import Judged, judge_answers
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
-from kgqa.report.evaluation import evaluation_sections, print_sections
+from kgqa.report.content import Section
+from kgqa.report.evaluation import evaluation_sections
 from kgqa.report.markdown import document
+from kgqa.runtime.display import Display
 from kgqa.runtime.folder import IDENTITY, VERDICTS
 from kgqa.scoring.summary import summarise
 from kgqa.storage import OUT_ELSEWHERE, json_text, jsonl_text, replace_file, storing
 from kgqa.types import Json
 
 
-def evaluate(source: Path, overrides: Sequence[str], *, foreign: bool, subset: bool) -> int:
-    """Nothing is written before everything is scored, and only into the run's folder or `out=`.
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of answers; nothing of it is on disk before `write`."""
 
-    foreign: `source` is a file of predictions, no run. subset: only the questions that it has.
+    name: str
+    figures: dict[str, Json]  # what evaluation.json says
+    judged: Judged | None
+    folder: Path | None  # to write into; None for predictions of others without `out=`
+
+    def sections(self) -> list[Section]:
+        return evaluation_sections(self.figures)
+
+    def write(self) -> Path | None:
+        """Into the folder, with the verdicts; gives evaluation.json."""
+        if self.folder is None:
+            return None
+        with storing(self.folder, OUT_ELSEWHERE):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        if self.judged:
+            replace_file(self.folder / VERDICTS, jsonl_text(self.judged.lines))
+        replace_file(self.folder / "evaluation.md", document(self.name, self.sections()))
+        return replace_file(self.folder / "evaluation.json", json_text(self.figures))
+
+
+def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evaluation:
+    """A finished run's answers, by `profile=` if it is among the overrides.
+
+    Raises:
+        ConfigError: `out=` is the folder of another run.
+        DataError: not the folder of a finished run.
     """
-    with Session(overrides) as session:
-        if foreign:
-            answered = open_predictions(source, session, subset=subset)
-        else:
-            answered = open_run(source, session.settings.profile)
-        target = _target(session, None if foreign else source)
-        evaluation, judged = scored(session, answered, overrides)
-        sections = evaluation_sections(evaluation)
-        print_sections(session.console, answered.name, sections)
-        if target is not None:
-            with storing(target, OUT_ELSEWHERE):
-                target.mkdir(parents=True, exist_ok=True)
-            if judged:
-                replace_file(target / VERDICTS, jsonl_text(judged.lines))
-            replace_file(target / "evaluation.md", document(answered.name, sections))
-            written = replace_file(target / "evaluation.json", json_text(evaluation))
-            session.console.print(f"evaluation: {written}", highlight=False, markup=False, soft_wrap=True)
-    return 0
+    experiment = Experiment.of(overrides)
+    answered = open_run(run, experiment.settings.profile)
+    folder = _own_folder(experiment, run) or run
+    return Evaluation(answered.name, *scored(experiment, answered, display), folder)
 
 
-def scored(session: Session, answered: Answered, overrides: Sequence[str]) -> tuple[dict[str, Json], Judged | None]:
-    """What evaluation.json says, and the verdicts if a judge was chosen."""
+def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display, *, subset: bool) -> Evaluation:
+    """Answers of others to a data set's questions; `subset`: to those of them that the file answers.
+
+    Raises:
+        ConfigError: `out=` is the folder of a run.
+        DataError: the file is in no known format, or not for these questions.
+    """
+    experiment = Experiment.of(overrides)
+    answered = open_predictions(file, experiment, subset=subset)
+    folder = _own_folder(experiment, None)
+    return Evaluation(answered.name, *scored(experiment, answered, display), folder)
+
+
+def scored(
+    experiment: Experiment, answered: AnsweredQuestions, display: Display
+) -> tuple[dict[str, Json], Judged | None]:
+    """What evaluation.json says, and the verdicts if a judge was chosen.
+
+    A judge without a model of its own takes the run's: the command line's, where it names one, goes first.
+    """
     rows = answered.rows()
-    evaluation = {"source": answered.name, **summarise(rows, seed=session.settings.seed), "notes": _notes(answered)}
-    if session.judge is None:
+    notes = _notes(answered)
+    evaluation = {"source": answered.name, **summarise(rows, seed=experiment.settings.seed), "notes": notes}
+    if experiment.judge is None:
         return evaluation, None
     if answered.config is not None:
-        session.config |= run_models(answered.config, overrides)
+        experiment = experiment.with_models_of(answered.config)
     texts = {question.id: question.text for question in answered.questions}
-    judged = judge_answers(session, session.judge, rows, texts, answered.reader)
+    with Session(experiment) as session:
+        judged = judge_answers(session, rows, texts, display, answered.reader)
     return {**evaluation, "judge": judged.summary}, judged
 
 
-def run_models(config: Any, overrides: Sequence[str]) -> dict[str, Any]:
-    """The models of a run, where the command line names none of its own: a judge without a model is the reader."""
-    named = {override_group(override) for override in overrides}
-    return {} if named & {"model", "engine"} else {"model": config["model"], "engine": config["engine"]}
-
-
-def _target(session: Session, run: Path | None) -> Path | None:
-    """The folder to write into; None for predictions of others without `out=`."""
-    if session.settings.out is None:
-        return run
-    out = Path(session.settings.out)
+def _own_folder(experiment: Experiment, run: Path | None) -> Path | None:
+    """What `out=` says."""
+    if experiment.settings.out is None:
+        return None
+    out = Path(experiment.settings.out)
     if (out / IDENTITY).exists() and (run is None or not out.samefile(run)):
         raise ConfigError(f"out={out}: the folder of another run; give a folder of its own")
     return out
 
 
-def _notes(answered: Answered) -> list[str]:
+def _notes(answered: AnsweredQuestions) -> list[str]:
     if answered.config is not None:
         return []
     said = sum(answered.predictions[question.id].passages_of(question) is not None for question in answered.questions)

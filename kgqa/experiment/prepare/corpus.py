@@ -8,32 +8,25 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.prepare.indexes import passage_progress
-from kgqa.experiment.prepare.triples import Graph, show_figures, too_many_failed
+from kgqa.experiment.prepare.triples import TripleBuilder
+from kgqa.experiment.session.session import Session
 from kgqa.kg.parsing import Extraction
+from kgqa.kg.statistics import too_many_failed
 from kgqa.kg.store import TripleStore, extraction_line, read_extractions
-from kgqa.report.progress import Stage, stage
 from kgqa.retrieval.passages import StoredPassages, store
+from kgqa.runtime.display import Display
 from kgqa.storage import digest, locked, replacing, storing
-from kgqa.types import Passage
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from kgqa.experiment.session.session import Session
+from kgqa.types import Json, Passage
 
 MOST_SHARDS = 64  # of a small corpus: enough for workers to end at about the same time
 SMALLEST, LARGEST = 16, 2_000  # passages of a shard: a batch; a few minutes on a GPU, many times what it takes at once
-
-Extract = Callable[["Session", Graph, "CorpusBuild", Stage], None]
 
 
 @dataclass(frozen=True)
@@ -46,14 +39,14 @@ class CorpusBuild:
     def prepared(self) -> bool:
         return self._manifest.exists()
 
-    def prepare(self, passages: Iterable[Passage], console: Console) -> None:
+    def prepare(self, passages: Iterable[Passage], display: Display) -> None:
         """Write down the passages to extract, which are distinct; nothing if there are none."""
         some = iter(passages)
         first = next(some, None)
         if first is None:
             return
         shutil.rmtree(self.folder / "shards", ignore_errors=True)  # of a build that was killed as it was removed
-        with storing(self.folder), passage_progress(console) as advance:
+        with storing(self.folder), display.counting("passages") as advance:
             count = store(chain([first], some), self.folder, lambda number: advance("storing", number, None)).count
             (self.folder / "shards").mkdir(exist_ok=True)
             self._manifest.write_text(json.dumps({"passages": count}) + "\n")  # last: without it some are not there
@@ -66,6 +59,10 @@ class CorpusBuild:
 
     def unfinished(self) -> list[range]:
         return [shard for shard in self.shards() if not self._file(shard).exists()]
+
+    def left(self) -> int:
+        """Passages of the shards that are not finished."""
+        return sum(map(len, self.unfinished()))
 
     def passages(self, shard: range) -> list[Passage]:
         with closing(StoredPassages(self.folder)) as stored:
@@ -125,45 +122,46 @@ class CorpusBuild:
         return self.folder / "shards" / f"{shard.start:09}.jsonl"
 
 
-def build_corpus(overrides: Sequence[str], extract: Extract) -> int:
-    """`kgqa kg build --corpus`: store, extract, merge; going on where an earlier command stopped."""
-    from kgqa.experiment.session.session import Session
-
-    with Session(overrides) as session:
-        if session.settings.ids is not None:
-            raise ConfigError("ids: these are of questions, and --corpus asks for none; limit=N takes N passages")
-        graph = session.graph()
-        build = CorpusBuild(_folder(session, graph.store))
-        with build.claimed():
-            if not build.prepared:
-                build.prepare(graph.store.stream_missing(_corpus(session)), session.console)
-            if build.prepared:
-                with stage("triples", sum(map(len, build.unfinished())), session.console) as shown:
-                    extract(session, graph, build, shown)
-                build.merge(graph.store)
-        counts = graph.store.counts(_corpus(session))
-        figures = {"folder": str(graph.store.folder), "triples_per_passage": counts["triples"] / counts["passages"]}
-        show_figures(("corpus", "sum"), figures | counts, session.console)
-        graph.store.write_statistics(figures | counts)
-    return 0
+Extract = Callable[[Session, TripleBuilder, CorpusBuild, Display], None]  # the shards of a build that are not finished
 
 
-def extract_here(session: Session, graph: Graph, build: CorpusBuild, shown: Stage) -> None:  # noqa: ARG001
+def build_corpus(session: Session, extract: Extract, display: Display) -> dict[str, Json]:
+    """Store, extract, merge, going on where an earlier command stopped; gives what there is then."""
+    if session.experiment.settings.ids is not None:
+        raise ConfigError("ids: these are of questions, and --corpus asks for none; limit=N takes N passages")
+    builder = TripleBuilder(session)
+    build = CorpusBuild(_folder(session, builder.store))
+    with build.claimed():
+        if not build.prepared:
+            build.prepare(builder.store.stream_missing(_corpus(session)), display)
+        if build.prepared:
+            extract(session, builder, build, display)
+            build.merge(builder.store)
+    counts = builder.store.counts(_corpus(session))
+    figures = {"folder": str(builder.store.folder), "triples_per_passage": counts["triples"] / counts["passages"]}
+    builder.store.write_statistics(figures | counts)
+    return figures | counts
+
+
+def extract_here(session: Session, builder: TripleBuilder, build: CorpusBuild, display: Display) -> None:
     """One shard after the other in this process."""
+    with session.runner() as runner, display.stage("triples", build.left(), runner.ledger) as stage:
 
-    def shown_each(extractions: Iterable[Extraction]) -> Iterator[Extraction]:
-        for extraction in extractions:
-            shown.finished(failed=extraction.error is not None)
-            yield extraction
+        def told(extractions: Iterable[Extraction]) -> Iterator[Extraction]:
+            for extraction in extractions:
+                stage.finished(failed=extraction.error is not None)
+                yield extraction
 
-    for shard in build.unfinished():
-        build.keep(shard, shown_each(graph.extractions(build.passages(shard), shown.record)))
+        for shard in build.unfinished():
+            build.keep(shard, told(builder.extractions(runner, build.passages(shard), stage.recorded)))
 
 
 def _corpus(session: Session) -> Iterator[Passage]:
-    return islice(session.dataset.passages(), session.settings.limit)
+    return islice(session.experiment.dataset.passages(), session.experiment.settings.limit)
 
 
 def _folder(session: Session, kept: TripleStore) -> Path:
     """Another limit is another build, so that neither finds the other's passages."""
-    return kept.folder / f"build-{digest([session.dataset.corpus_identity(), session.settings.limit], 8)}"
+    experiment = session.experiment
+    made_from = digest([experiment.dataset.corpus_identity(), experiment.settings.limit], 8)
+    return kept.folder / f"build-{made_from}"

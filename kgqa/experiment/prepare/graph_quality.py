@@ -1,33 +1,36 @@
-"""`kgqa graph quality`: do the neighbours of the seeds hold the supporting passages? KGP's Figures 5 and 9."""
+"""Do the neighbours of the seeds hold the supporting passages? KGP's Figures 5 and 9, for `kgqa graph quality`."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 from kgqa.calls import Search
 from kgqa.errors import ConfigError
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.session import Session
 from kgqa.methods.steps.structure import ordinary
 from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.retrieval.search import PoolIndex
+from kgqa.runtime.display import Display
 from kgqa.storage import outputs, replace_file
-from kgqa.types import Question
 
-if TYPE_CHECKING:
-    from kgqa.experiment.session.session import Session
-
+Value = int | float | str
 # what makes each graph denser, and the values tried where none are given
-DENSITIES: dict[str, tuple[str, tuple[Any, ...]]] = {
+DENSITIES: dict[str, tuple[str, tuple[Value, ...]]] = {
     "tfidf": ("keywords", (0, 1, 2, 3, 5, 8, 12, 20, 40)),
     "knn": ("k", (1, 2, 3, 5, 8, 10, 12, 15)),
     "mdr": ("k", (1, 2, 3, 5, 8, 10, 12, 15)),
     "entities": ("most_common", (0.1, 0.15, 0.2, 0.3, 0.5, 1.0)),
     "tagme": ("threshold", (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)),
 }
+SEEDS = 10  # KGP supplement 8.2
+SEEDING = "retriever=tfidf"  # finds the seeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,37 +46,46 @@ class Quality:
     precision: float  # share of the neighbours of the seeds that are supporting passages
 
 
-def measure_quality(overrides: Sequence[str], tried: Sequence[str] | None, count: int) -> int:
-    """Print a table and write it as CSV, with a picture.
+COLUMNS = ("questions", "neighbours", "density", "sf_em", "covered", "precision")
 
-    tried: values of the key that makes the graph denser; None: those of `DENSITIES`. count: of seeds.
+
+@dataclass(frozen=True, slots=True)
+class QualityCurve:
+    """One kind of graph over the values of the key that makes it denser."""
+
+    dataset: str
+    graph: str
+    key: str  # e.g. graph.keywords
+    points: list[Quality]
+
+
+def quality_curve(overrides: Sequence[str], values: Sequence[str] | None, seeds: int, display: Display) -> QualityCurve:
+    """`values`: of the key, None: the usual ones. `seeds`: passages found for a question by TF-IDF.
+
+    Raises:
+        ConfigError: the graph has no density to vary, or no question comes with its supporting passages.
     """
-    from kgqa.experiment.session.session import Session
-
-    chosen = ["retriever=tfidf", *overrides]  # finds the seeds; the last one given counts
-    with Session(chosen) as session:
-        name = session.config["choices"]["graph"]
-        if name not in DENSITIES:
-            raise ConfigError(f"graph={name}: no density to vary; choose from: {', '.join(DENSITIES)}")
-        key, values = DENSITIES[name]
-        seeded = _seeds(session, count)
+    chosen = [SEEDING, *overrides]  # the last one given counts
+    with Session(Experiment.of(chosen)) as session:
+        dataset, graph = session.experiment.name("dataset"), session.experiment.name("graph")
+        if graph not in DENSITIES:
+            raise ConfigError(f"graph={graph}: no density to vary; choose from: {', '.join(DENSITIES)}")
+        key, usual = f"graph.{DENSITIES[graph][0]}", DENSITIES[graph][1]
+        seeded = _seeds(session, seeds)
         if not seeded:
-            raise ConfigError(f"dataset={session.name('dataset')}: no question with its supporting passages")
-    rows = []
-    for value in tried or values:
-        with Session([*chosen, f"graph.{key}={value}"]) as session:
-            rows.append(quality(PassageGraphs(session), session.questions, seeded, str(value)))
-    with Session(chosen) as session:
-        _write(session, f"graph.{key}", rows)
-    return 0
+            raise ConfigError(f"dataset={dataset}: no question with its supporting passages")
+    points = []
+    for value in values or usual:
+        with Session(Experiment.of([*chosen, f"{key}={value}"])) as session:
+            points.append(_quality(session, seeded, str(value), display))
+    return QualityCurve(dataset, graph, key, points)
 
 
-def quality(
-    collections: PassageGraphs, questions: Sequence[Question], seeded: Mapping[str, Sequence[str]], value: str
-) -> Quality:
+def _quality(session: Session, seeded: Mapping[str, Sequence[str]], value: str, display: Display) -> Quality:
     """`seeded`: the seeds' ids by question id; questions that are not in it are left out."""
+    collections, questions = PassageGraphs(session), session.experiment.questions
     exact, covered, precise, degrees, densities = [], [], [], [], []
-    collections.build(questions)
+    collections.build(questions, display)
     for question in questions:
         if question.id not in seeded:
             continue
@@ -91,47 +103,45 @@ def quality(
 
 def _seeds(session: Session, count: int) -> dict[str, tuple[str, ...]]:
     """What TF-IDF finds first for each question all of whose supporting passages are in its collection."""
-    index = PoolIndex(session.retriever)
-    found = {}
-    for question in session.questions:
-        pool = ordinary(question.passages)
-        if question.support and question.support <= {passage.id for passage in pool}:
-            (passages,) = index.search([Search(question.text, count, pool=pool)])
-            found[question.id] = tuple(passage.id for passage in passages)
-    index.close()
-    return found
-
-
-def _write(session: Session, key: str, rows: Sequence[Quality]) -> None:
-    from rich.table import Table
-
-    columns = ("questions", "neighbours", "density", "sf_em", "covered", "precision")
-    name = f"{session.name('dataset')}-{session.name('graph')}"
-    table = Table(key, *columns, title=f"{name}: neighbours of the seeds (KGP, Figs. 5, 9)", title_justify="left")
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow([key, *columns])
-    for row in rows:
-        cells = [getattr(row, column) for column in columns]
-        shown = [f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in cells]
-        table.add_row(str(row.value), *shown)
-        writer.writerow([row.value, *shown])
-    folder = outputs() / "graph_quality"
-    folder.mkdir(parents=True, exist_ok=True)
-    session.console.print(table)
-    plot = Plot(
-        f"{name}: SF-EM and precision of the neighbours of the seeds",
-        "mean number of neighbours of a passage",
-        f"{rows[0].questions} questions, labels: {key}",
-        [
-            Series("SF-EM", [Point(row.neighbours, row.sf_em, label=row.value) for row in rows], 0),
-            Series("supporting passages covered", [Point(row.neighbours, row.covered) for row in rows], 2, hollow=True),
-            Series("precision", [Point(row.neighbours, row.precision) for row in rows], 1),
-        ],
-    )
-    for ending, text in (("csv", written.getvalue()), ("svg", svg(plot) + "\n")):
-        session.console.print(str(replace_file(folder / f"{name}.{ending}", text)), highlight=False, soft_wrap=True)
+    seeds = {}
+    with closing(PoolIndex(session.retriever)) as index:
+        for question in session.experiment.questions:
+            pool = ordinary(question.passages)
+            if question.support and question.support <= {passage.id for passage in pool}:
+                (passages,) = index.search([Search(question.text, count, pool=pool)])
+                seeds[question.id] = tuple(passage.id for passage in passages)
+    return seeds
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+def quality_rows(curve: QualityCurve) -> list[tuple[str, ...]]:
+    """As a table: the names of its columns, then a row a value."""
+    rows: list[tuple[str, ...]] = [(curve.key, *COLUMNS)]
+    for point in curve.points:
+        figures = (getattr(point, column) for column in COLUMNS)
+        rows.append((point.value, *(f"{each:.4f}" if isinstance(each, float) else str(each) for each in figures)))
+    return rows
+
+
+def write_quality(curve: QualityCurve) -> list[Path]:
+    """The table as CSV and a picture of it, in `outputs/graph_quality`."""
+    name, points = f"{curve.dataset}-{curve.graph}", curve.points
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows(quality_rows(curve))
+    plot = Plot(
+        f"{name}: SF-EM and precision of the neighbours of the seeds",
+        "mean number of neighbours of a passage",
+        f"{points[0].questions} questions, labels: {curve.key}",
+        [
+            Series("SF-EM", [Point(point.neighbours, point.sf_em, label=point.value) for point in points], 0),
+            Series("supporting passages covered", [Point(p.neighbours, p.covered) for p in points], 2, hollow=True),
+            Series("precision", [Point(point.neighbours, point.precision) for point in points], 1),
+        ],
+    )
+    folder = outputs() / "graph_quality"
+    folder.mkdir(parents=True, exist_ok=True)
+    written = ((folder / f"{name}.csv", table.getvalue()), (folder / f"{name}.svg", svg(plot) + "\n"))
+    return [replace_file(file, text) for file, text in written]

@@ -7,27 +7,26 @@ import os
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, EngineDied, KgqaError, UsageError
-from kgqa.experiment.prepare.corpus import CorpusBuild, build_corpus
+from kgqa.experiment.config.composing import Config
+from kgqa.experiment.prepare.corpus import CorpusBuild, Extract
+from kgqa.experiment.prepare.triples import TripleBuilder
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.session import Session
 from kgqa.kg.parsing import Extraction
 from kgqa.runtime.costs import Cost, Ledger, total
+from kgqa.runtime.display import Display
 from kgqa.storage import call_cache
-
-if TYPE_CHECKING:
-    from kgqa.experiment.prepare.triples import Graph
-    from kgqa.experiment.session.session import Session
-    from kgqa.report.progress import Stage
 
 ATTEMPTS = 3  # at a shard whose worker or engine dies
 OBJECT_STORE = 100_000_000  # bytes, Ray's least is 75 MB; places of shards and costs are all that passes through it
 
 
-def build_by_workers(overrides: Sequence[str], workers: int, gpus: int) -> int:
-    """Store the corpus here, extract its shards in `workers` processes that have `gpus` each, merge here.
+def extract_by_workers(workers: int, gpus: int) -> Extract:
+    """Extract the shards of a corpus in `workers` processes that have `gpus` each.
 
     All see the working directory under the same path, and the call cache under `KGQA_CACHE`, which must not be shared
     by machines.
@@ -38,42 +37,44 @@ def build_by_workers(overrides: Sequence[str], workers: int, gpus: int) -> int:
     """
     _import_ray()
 
-    def extract(session: Session, graph: Graph, build: CorpusBuild, shown: Stage) -> None:
-        shards = build.unfinished()
-        if not shards:
-            return
-        order = Order(list(overrides), session.config, graph.store.folder, Path.cwd(), call_cache().resolve(), build)
-        build.forget_attempts()
-        with _cluster(workers, gpus):
-            for outcome in _outcomes(order, shards, workers, gpus):
-                if isinstance(outcome, KgqaError):
-                    raise outcome
-                _include(shown.ledger.method, outcome.ledger.method)
-                _include(shown.ledger.paid, outcome.ledger.paid)
-                for failed in outcome.failed:
-                    shown.finished(failed=failed)
+    def extract(session: Session, builder: TripleBuilder, build: CorpusBuild, display: Display) -> None:
+        shards, ledger = build.unfinished(), Ledger()
+        with display.stage("triples", build.left(), ledger) as stage:
+            if not shards:
+                return
+            overrides, config = session.experiment.overrides, session.experiment.config
+            order = Order(overrides, config, builder.store.folder, Path.cwd(), call_cache().resolve(), build)
+            build.forget_attempts()
+            with _cluster(workers, gpus):
+                for outcome in _outcomes(order, shards, workers, gpus):
+                    if isinstance(outcome, KgqaError):
+                        raise outcome
+                    _include(ledger.method, outcome.ledger.method)
+                    _include(ledger.paid, outcome.ledger.paid)
+                    for failed in outcome.failed:
+                        stage.finished(failed=failed)
 
-    return build_corpus(overrides, extract)
+    return extract
 
 
 @dataclass(frozen=True)
 class Order:
     """What a worker must know."""
 
-    overrides: list[str]
-    config: Mapping[str, Any]
+    overrides: tuple[str, ...]
+    config: Config
     store: Path
     working_directory: Path
     cache: Path
     build: CorpusBuild
 
 
-@dataclass
+@dataclass(frozen=True)
 class Outcome:
     """Of a shard."""
 
-    ledger: Ledger = field(default_factory=Ledger)
-    failed: list[bool] = field(default_factory=list)  # for each passage
+    ledger: Ledger
+    failed: list[bool]  # for each passage
 
 
 class Extractor:
@@ -83,7 +84,7 @@ class Extractor:
         os.chdir(order.working_directory)
         os.environ["KGQA_CACHE"] = str(order.cache)
         self._order = order
-        self._session: Session | None = None
+        self._session = Session(Experiment.of(order.overrides, order.config))
 
     def __call__(self, batch: Mapping[str, Sequence[int]]) -> dict[str, list[bytes]]:
         """Extract one shard; in its row the pickled outcome, or an error that another attempt would not mend."""
@@ -98,34 +99,27 @@ class Extractor:
             except UsageError as error:
                 outcome = error
             except EngineDied as error:
-                self._close()
                 if attempt < ATTEMPTS:
                     raise  # Ray calls again, and finds a new engine
                 outcome = error
         return {"outcome": [pickle.dumps(outcome)]}
 
     def _extract(self, shard: range) -> Outcome:
-        from kgqa.experiment.session.session import Session
-
-        order, outcome = self._order, Outcome()
-        if self._session is None:
-            self._session = Session(order.overrides, order.config)
-        graph = self._session.graph()
-        if graph.store.folder != order.store:
-            raise ConfigError(f"a worker would build {graph.store.folder}, not {order.store}: its model is another one")
+        order, builder = self._order, TripleBuilder(self._session)
+        if builder.store.folder != order.store:
+            raise ConfigError(
+                f"a worker would build {builder.store.folder}, not {order.store}: its model is another one"
+            )
+        failed: list[bool] = []
 
         def seen(extractions: Iterator[Extraction]) -> Iterator[Extraction]:
             for extraction in extractions:
-                outcome.failed.append(extraction.error is not None)
+                failed.append(extraction.error is not None)
                 yield extraction
 
-        order.build.keep(shard, seen(graph.extractions(order.build.passages(shard), outcome.ledger.add)))
-        return outcome
-
-    def _close(self) -> None:
-        if self._session is not None:
-            self._session.__exit__(None, None, None)
-            self._session = None
+        with self._session.runner() as runner:
+            order.build.keep(shard, seen(builder.extractions(runner, order.build.passages(shard))))
+        return Outcome(runner.ledger, failed)
 
 
 def _include(sums: dict[str, Cost], costs: Mapping[str, Cost]) -> None:

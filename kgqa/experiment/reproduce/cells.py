@@ -10,7 +10,7 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.composing import Config, flatten, groups
 from kgqa.experiment.config.overrides import merged, override_group, override_key, override_values
 from kgqa.experiment.machine.availability import missing, with_engines
-from kgqa.experiment.reproduce.published import PublishedCell, Setting, Table
+from kgqa.experiment.reproduce.published import PublishedCell, PublishedTable, Setting
 from kgqa.types import Json
 
 
@@ -32,7 +32,7 @@ class PlannedCell:
         return f"{self.published.row} · {self.published.column}"
 
 
-def planned_cells(table: Table, given: Sequence[str], only: str | None) -> list[PlannedCell]:
+def planned_cells(table: PublishedTable, given: Sequence[str], only: str | None) -> list[PlannedCell]:
     """Raises ConfigError: `only` names no row and no column."""
     rows, columns = _chosen(table, only)
     return [_planned(table, cell, given) for cell in table.cells if cell.row in rows and cell.column in columns]
@@ -46,7 +46,7 @@ def replaced(own: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
 
 
 def differing(
-    table: Table, cells: Sequence[PlannedCell], given: Sequence[str], configs: Mapping[tuple[str, ...], Config]
+    table: PublishedTable, cells: Sequence[PlannedCell], given: Sequence[str], configs: Mapping[tuple[str, ...], Config]
 ) -> list[tuple[str, str, str]]:
     """Setting, the paper's value and what stands here in its place, of the cells that can run.
 
@@ -86,7 +86,7 @@ def _here(cell: PlannedCell, setting: Setting, config: Config) -> str:
     )
 
 
-def _planned(table: Table, cell: PublishedCell, given: Sequence[str]) -> PlannedCell:
+def _planned(table: PublishedTable, cell: PublishedCell, given: Sequence[str]) -> PlannedCell:
     if cell.column == table.average:
         return PlannedCell(cell, (), "mean", ())
     named = {override_key(each) for each in given}
@@ -104,7 +104,7 @@ def _planned(table: Table, cell: PublishedCell, given: Sequence[str]) -> Planned
     return PlannedCell(cell, overrides, "run", ())
 
 
-def _chosen(table: Table, only: str | None) -> tuple[set[str], set[str]]:
+def _chosen(table: PublishedTable, only: str | None) -> tuple[set[str], set[str]]:
     """Rows and columns that `only` names, as one name or several; names of one kind leave the other kind whole."""
     rows, columns = set[str](), set[str]()
     whole = only is not None and _matching(only, (*table.rows, *table.columns))  # names may hold commas

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kgqa.experiment.run.planning import Planned
 from kgqa.storage import outputs
-
-if TYPE_CHECKING:
-    from kgqa.experiment.run.planning import Planned
 
 _FIT = 3  # runs that it takes to tell the cost of reading from that of writing
 
@@ -65,7 +63,7 @@ class Estimated:
         return said
 
 
-def estimate(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estimated:
+def estimate_roles(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estimated:
     calls = asked = tokens = runs = 0
     seconds, usd, priced = 0.0, 0.0, False
     unmeasured: list[str] = []

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from kgqa.experiment.config.composing import sources
-from kgqa.experiment.prepare.indexes import open_index
-from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+from kgqa.experiment.config.composing import sources, yaml_text
+from kgqa.experiment.prepare.indexes import opened_index
+from kgqa.experiment.prepare.prepared import prepare
+from kgqa.experiment.run.answering import Answers, answer
+from kgqa.experiment.run.judging import judge_answers
 from kgqa.experiment.run.manifest import manifest
-from kgqa.experiment.run.measuring import measure, titled
+from kgqa.experiment.run.measuring import measure, scored_question
 from kgqa.experiment.run.tracking import track
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.identity import run_folder, run_identity
+from kgqa.experiment.session.session import Session
+from kgqa.protocols import Index
 from kgqa.report.content import SETTINGS, used_settings
-from kgqa.report.progress import stage
 from kgqa.report.writing import write_report
-from kgqa.runtime.costs import Ledger
+from kgqa.runtime.display import Display
 from kgqa.runtime.folder import VERDICTS, RunFolder, prediction_json
 from kgqa.storage import jsonl_text
-from kgqa.types import Answer, Json
-
-if TYPE_CHECKING:
-    from kgqa.experiment.session.session import Session
-
-Outcomes = dict[str, Answer | Exception]
+from kgqa.types import Json, Passage
 
 
 @dataclass(frozen=True)
@@ -35,81 +35,62 @@ class Executed:
     errors: tuple[str, ...]  # of the first questions that failed
 
 
-def execute(session: Session) -> Executed:
-    """Answer the session's questions into its folder; a folder of the same run goes on where it stopped.
+def execute(session: Session, display: Display) -> Executed:
+    """Answer the experiment's questions into its folder; a folder of the same run goes on where it stopped.
 
     Raises:
         UsageError: the folder is another run's, or something is missing.
         EngineDied: everything answered so far is in the call cache.
     """
-    started = time.monotonic()
-    questions, method = session.questions, session.method
-    session.bench.index = open_index(session)
-    folder = RunFolder(session.folder, session.identity)
-    try:
-        folder.write("config.yaml", yaml_text({k: v for k, v in session.config.items() if k != "choices"}))
-        folder.write_json("manifest.json", manifest(session))
-        graph = session.graph() if "triples" in method.uses else None
-        extraction = Ledger()
-        if graph:
-            extraction = graph.extract(questions, session.console)
-            session.bench.triples = graph.store
-        collections = PassageGraphs(session) if "graph" in method.uses else None
-        if collections:
-            collections.build(questions)
-            session.bench.graphs = collections.store
-        outcomes, ledger = _answer(session, folder)
-        folder.finish(prediction_json(question, outcomes[question.id]) for question in questions)
-        metrics = measure(session, outcomes, ledger)
-        metrics["cost"]["extraction_paid"] = extraction.json(len(questions), session.bench.engines.prices)["paid"]
-        metrics["seconds"] = round(time.monotonic() - started, 1)
-        if graph:
-            metrics["graph"] = graph.statistics(questions)
-        if collections:
-            metrics["passage_graph"] = collections.statistics(questions)
-        _write_reports(session, folder, metrics)
-        if judged := session.judged(outcomes):  # an engine that dies now takes no report along
-            metrics["judge"] = judged.summary
-            folder.write(VERDICTS, jsonl_text(judged.lines))
-            _write_reports(session, folder, metrics)
-    finally:
-        folder.close()
-    track(session, metrics)
-    return Executed(session.folder, metrics, _first_errors(outcomes))
+    started, experiment = time.monotonic(), session.experiment
+    with ExitStack() as searching:
+        index = searching.enter_context(opened_index(session, display))
+        with closing(RunFolder(run_folder(session), run_identity(session))) as folder:
+            answers, metrics = _answered(session, index, folder, display, started)
+            _write_reports(experiment, folder, metrics)
+            if experiment.judge:  # an engine that dies now takes no report along
+                searching.close()
+                session.end_models()
+                metrics["judge"] = _judged(session, answers, folder, display)
+                _write_reports(experiment, folder, metrics)
+    if line := track(experiment, folder.path, metrics):
+        display.line(line)
+    return Executed(folder.path, metrics, answers.first_errors())
 
 
-def yaml_text(config: Mapping[str, Any]) -> str:
-    from omegaconf import OmegaConf
+def _answered(
+    session: Session, index: Index | None, folder: RunFolder, display: Display, started: float
+) -> tuple[Answers, dict[str, Json]]:
+    experiment, prices = session.experiment, session.engines.prices
+    questions = experiment.questions
+    folder.write("config.yaml", yaml_text({k: v for k, v in experiment.config.items() if k != "choices"}))
+    folder.write_json("manifest.json", manifest(session, index))
+    preparation = prepare(session, index, display)
+    with session.runner(preparation.prepared) as runner:
+        answers = answer(experiment, runner, folder, display)
+    folder.finish(prediction_json(question, answers.outcomes[question.id]) for question in questions)
+    metrics = measure(experiment, answers, prices, index.holds if index is not None else _wherever)
+    metrics["cost"]["extraction_paid"] = preparation.extraction.json(len(questions), prices)["paid"]
+    metrics["seconds"] = round(time.monotonic() - started, 1)
+    return answers, metrics | preparation.figures(questions)
 
-    return OmegaConf.to_yaml(OmegaConf.create(dict(config)))
+
+def _wherever(passage: Passage) -> bool:  # noqa: ARG001
+    """Without an index, the question's own passages were ranked."""
+    return True
 
 
-def _write_reports(session: Session, folder: RunFolder, metrics: Mapping[str, Json]) -> None:
+def _judged(session: Session, answers: Answers, folder: RunFolder, display: Display) -> dict[str, Json]:
+    experiment = session.experiment
+    rows = [scored_question(q, answers.outcomes[q.id], experiment.profile) for q in experiment.questions]
+    judged = judge_answers(session, rows, {question.id: question.text for question in experiment.questions}, display)
+    folder.write(VERDICTS, jsonl_text(judged.lines))
+    return judged.summary
+
+
+def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Mapping[str, Json]) -> None:
     folder.write_json("metrics.json", metrics)
-    settings = used_settings(session.config, session.choices, sources(session.config))
-    folder.write_json(SETTINGS, {"choices": session.choices, "settings": settings})
+    settings = used_settings(experiment.config, experiment.choices, sources(experiment.config))
+    folder.write_json(SETTINGS, {"choices": experiment.choices, "settings": settings})
     for form in ("md", "html"):
         write_report(folder.path, form)
-
-
-def _answer(session: Session, folder: RunFolder) -> tuple[Outcomes, Ledger]:
-    settings, questions = session.settings, session.questions
-    by_id = {question.id: question for question in questions}
-    outcomes: Outcomes = {}
-    programs = ((question.id, session.method.answer(question)) for question in questions)
-    estimated = session.asks_models and session.bench.engines.estimates_tokens("reader")
-    with stage("questions", len(questions), session.console) as shown:
-        for each in session.bench.run(programs, shown.record, width=settings.width, seed=settings.seed):
-            outcome = each.result
-            if estimated and isinstance(outcome, Answer):
-                outcome = replace(outcome, context_tokens=None)  # an estimate serves for cutting, not for reporting
-            outcome = titled(outcome, by_id[each.key], each.records)
-            outcomes[each.key] = outcome
-            folder.record(by_id[each.key], outcome, each.records)
-            shown.finished(failed=isinstance(outcome, Exception))
-    return outcomes, shown.ledger
-
-
-def _first_errors(outcomes: Outcomes, count: int = 3) -> tuple[str, ...]:
-    failed = [(key, error) for key, error in outcomes.items() if isinstance(error, Exception)]
-    return tuple(f"{key}: {type(error).__name__}: {error}" for key, error in failed[:count])

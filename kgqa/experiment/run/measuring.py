@@ -2,53 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from kgqa.calls import Neighbours, Search
+from kgqa.calls import Search
 from kgqa.errors import DataError
+from kgqa.experiment.run.answering import Answers
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.kg.statistics import chain_statistics
-from kgqa.runtime.costs import Ledger
-from kgqa.runtime.scheduler import Record
+from kgqa.runtime.costs import PriceOf
 from kgqa.scoring.retrieval import RetrievedPassages, gold_passages, gold_places, summarise_retrieval
 from kgqa.scoring.summary import ScoredQuestion, summarise
-from kgqa.types import Answer, Json, Question
-
-if TYPE_CHECKING:
-    from kgqa.experiment.session.session import Session
-
-Outcomes = Mapping[str, Answer | Exception]
+from kgqa.types import Answer, Json, Passage, Question
 
 
-def titled(outcome: Answer | Exception, question: Question, records: Iterable[Record]) -> Answer | Exception:
-    """The answer with the titles of its evidence, which are those of the passages the question saw."""
-    if isinstance(outcome, Exception):
-        return outcome
-    seen = {passage.id: passage.title for passage in (*question.passages, *question.pinned)}
-    for record in records:
-        if isinstance(record.call, Search | Neighbours) and not isinstance(record.reply, Exception):
-            seen |= {passage.id: passage.title for passage in record.reply}
-    return replace(outcome, evidence_titles=tuple(seen.get(each, "") for each in outcome.evidence))
-
-
-def measure(session: Session, outcomes: Outcomes, ledger: Ledger) -> dict[str, Json]:
-    rows = [scored_question(question, outcomes[question.id], session.profile) for question in session.questions]
-    metrics = summarise(rows, seed=session.settings.seed)
-    if not session.asks_models:
+def measure(
+    experiment: Experiment, answers: Answers, prices: PriceOf, holds: Callable[[Passage], bool]
+) -> dict[str, Json]:
+    """`holds`: whether a passage is in the corpus that was searched."""
+    questions, outcomes, ledger = experiment.questions, answers.outcomes, answers.ledger
+    rows = [scored_question(question, outcomes[question.id], experiment.profile) for question in questions]
+    metrics = summarise(rows, seed=experiment.settings.seed)
+    if not experiment.asks_models:
         metrics |= _WITHOUT_ANSWERS
         metrics["scores"] |= {score: {"mean": None, "low": None, "high": None, "n": 0} for score in ("em", "f1")}
         metrics["scores"].pop("struct_em", None)
-    metrics["cost"] = ledger.json(len(rows), session.bench.engines.prices)
-    metrics["throughput"] = session.bench.throughput(ledger)
+    metrics["cost"] = ledger.json(len(rows), prices)
+    metrics["throughput"] = answers.throughput
     metrics["calls"] = dict(ledger.answered)
     metrics["cache_hits"] = dict(ledger.hits)
     metrics["call_seconds"] = {kind: round(seconds, 6) for kind, seconds in sorted(ledger.seconds.items())}
-    if session.searches or "reranker" in session.method.uses:
-        retrieved = [_retrieved(session, question, outcomes[question.id]) for question in session.questions]
+    if experiment.searches or "reranker" in experiment.method.uses:
+        retrieved = [_retrieved(question, outcomes[question.id], holds) for question in questions]
         ranked = ledger.answered[Search.__name__] <= len(rows)  # what several searches gave has no order of relevance
-        metrics["retrieval"] = summarise_retrieval(retrieved, ranked=ranked, seed=session.settings.seed)
-    answered = [(q, a) for q in session.questions if isinstance(a := outcomes[q.id], Answer)]
+        metrics["retrieval"] = summarise_retrieval(retrieved, ranked=ranked, seed=experiment.settings.seed)
+    answered = [(q, a) for q in questions if isinstance(a := outcomes[q.id], Answer)]
     if any("chains" in answer.notes for _, answer in answered):
         chains = chain_statistics(answered)
         metrics["chains"] = {
@@ -83,10 +70,8 @@ def scored_question(question: Question, outcome: Answer | Exception, profile: st
     )
 
 
-def _retrieved(session: Session, question: Question, outcome: Answer | Exception) -> RetrievedPassages:
+def _retrieved(question: Question, outcome: Answer | Exception, holds: Callable[[Passage], bool]) -> RetrievedPassages:
     """A failed question has retrieved nothing."""
-    index = session.bench.index  # None: the question's own passages were ranked
     answer = outcome if isinstance(outcome, Answer) else Answer("")
-    gold = gold_passages(question, index.holds if index else lambda _: True)
-    places = gold_places(gold, answer.evidence, answer.evidence_titles)
+    places = gold_places(gold_passages(question, holds), answer.evidence, answer.evidence_titles)
     return RetrievedPassages(answer.evidence, places, question.hops, question.type)

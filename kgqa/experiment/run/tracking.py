@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 from kgqa.errors import TrackerError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import flatten, groups
+from kgqa.experiment.config.composing import Config, flatten, groups
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.protocols import TrackedRun, Tracker
 from kgqa.types import Json
-
-if TYPE_CHECKING:
-    from kgqa.experiment.session.session import Session
 
 FILES = ("report.html", "report.md", "metrics.json", "manifest.json", "config.yaml", "predictions.jsonl")
 LONGEST = 500  # characters of a parameter; trackers cut or refuse longer ones
 _CREDENTIALS = re.compile(r"://[^/@\s]+@")  # in an address
 
 
-def chosen_tracker(config: Mapping[str, Any]) -> Tracker | None:
+def chosen_tracker(config: Config) -> Tracker | None:
     """Raises ConfigError naming what is wrong with it, or the extra that is not installed."""
     if config.get("tracker") is None:
         return None
@@ -29,26 +27,25 @@ def chosen_tracker(config: Mapping[str, Any]) -> Tracker | None:
     return tracker
 
 
-def track(session: Session, metrics: Mapping[str, Json]) -> None:
-    """Tell the tracker, if one is chosen, and say where; a failure is one line."""
-    tracker = chosen_tracker(session.config)
+def track(experiment: Experiment, folder: Path, metrics: Mapping[str, Json]) -> str | None:
+    """Tell the tracker, if one is chosen, and give the line that says where; a failure is such a line, too."""
+    tracker = chosen_tracker(experiment.config)
     if tracker is None:
-        return
-    files = tuple(file for name in FILES if (file := session.folder / name).is_file())
-    name = "/".join([session.name("dataset"), session.name("method"), session.folder.name])
+        return None
+    files = tuple(file for name in FILES if (file := folder / name).is_file())
+    name = "/".join([experiment.name("dataset"), experiment.name("method"), folder.name])
     try:
-        said = f"tracked: {tracker.log(TrackedRun(name, parameters(session), tracked_metrics(metrics), files))}"
+        return f"tracked: {tracker.log(TrackedRun(name, parameters(experiment), tracked_metrics(metrics), files))}"
     except TrackerError as error:
         reason = " ".join(str(error).split())
-        said = f"warning: tracker={session.name('tracker')}: {reason:.160}; the run itself is complete"
-    session.console.print(said, markup=False, highlight=False, soft_wrap=True)
+        return f"warning: tracker={experiment.name('tracker')}: {reason:.160}; the run itself is complete"
 
 
-def parameters(session: Session) -> dict[str, str]:
+def parameters(experiment: Experiment) -> dict[str, str]:
     """The resolved configuration, of what the run made use of; addresses without the credentials they may hold."""
-    unused = (groups().keys() - session.choices.keys()) | {"choices", "tracker"}
-    used = {key: value for key, value in session.config.items() if key not in unused}
-    named = {group: name for group, name in session.choices.items() if group != "tracker"}
+    unused = (groups().keys() - experiment.choices.keys()) | {"choices", "tracker"}
+    used = {key: value for key, value in experiment.config.items() if key not in unused}
+    named = {group: name for group, name in experiment.choices.items() if group != "tracker"}
     flat = {key: value for key, value in flatten(used).items() if value is not None and not key.endswith("._target_")}
     return {key: _CREDENTIALS.sub("://", str(value))[:LONGEST] for key, value in (named | flat).items()}
 

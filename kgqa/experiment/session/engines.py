@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
 
 from kgqa.engines.weights import Prices
 from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.composing import Config, compose
 from kgqa.protocols import Engine
+
+T = TypeVar("T")
+RoleNodes = Mapping[str, tuple[Any, Any]]  # model and engine as configured, by role; "" for all other roles
 
 
 class Pool:
-    """What holds a model, by its configuration: built once, closed when the pool is."""
+    """What holds a model, by its configuration: built once, closed when the pool is. Who opens it closes it."""
 
     def __init__(self) -> None:
         self._built: dict[str, Any] = {}
 
-    def shared(self, nodes: Any, make: Callable[[], Any]) -> Any:
+    def shared(self, nodes: object, make: Callable[[], T]) -> T:
         """What was made for these configuration nodes, made now if nothing was."""
         key = json.dumps(nodes, sort_keys=True)
         if key not in self._built:
             self._built[key] = make()
-        return self._built[key]
+        return cast(T, self._built[key])
 
     def discard(self, engines: Iterable[Engine]) -> None:
         """Close these and forget them, so that the next one asked for is a fresh one."""
@@ -39,37 +40,19 @@ class Pool:
         self._built.clear()
 
 
-_warm: ContextVar[Pool | None] = ContextVar("warm", default=None)
-
-
-@contextmanager
-def warm() -> Iterator[None]:
-    """Runs inside the block share loaded models; they are closed when it is left, however it is left."""
-    pool = Pool()
-    before = _warm.set(pool)
-    try:
-        yield
-    finally:
-        _warm.reset(before)
-        pool.close()
-
-
 class Engines:
     """Built when first asked for; the weights are loaded by the engine itself when it must answer.
 
-    `nodes`: model and engine by role, "" for all other roles. None at all for a method that asks no model: its weights
-    may be missing.
+    `nodes`: none at all for a method that asks no model, whose weights may be missing.
     """
 
-    def __init__(self, nodes: Mapping[str, tuple[Any, Any]]) -> None:
-        self._nodes = nodes
-        self._lent = _warm.get()
-        self.pool = self._lent or Pool()
+    def __init__(self, nodes: RoleNodes, pool: Pool) -> None:
+        self._nodes, self._pool = nodes, pool
 
     def __call__(self, role: str) -> Engine:
         """The engine that answers this role."""
         model, engine = nodes = self._node(role)
-        built: Engine = self.pool.shared(nodes, lambda: build(engine, "engine", model=build(model, "model")))
+        built: Engine = self._pool.shared(nodes, lambda: build(engine, "engine", model=build(model, "model")))
         return built
 
     def estimates_tokens(self, role: str) -> bool:
@@ -91,11 +74,9 @@ class Engines:
         prices: Prices | None = build(self._node(role)[0], "model").prices
         return prices
 
-    def close(self, cut_short: Iterable[Engine] = ()) -> None:
-        """Engines that were still working or died are closed in any case, the others unless they are kept warm."""
-        self.pool.discard(cut_short)
-        if self._lent is None:
-            self.pool.close()
+    def discard(self, engines: Iterable[Engine]) -> None:
+        """Close these; whoever asks next gets fresh ones."""
+        self._pool.discard(engines)
 
     def _node(self, role: str) -> tuple[Any, Any]:
         nodes = self._nodes.get(role, self._nodes.get(""))
@@ -104,7 +85,7 @@ class Engines:
         return nodes
 
 
-def role_nodes(config: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def role_nodes(config: Config) -> RoleNodes:
     """Model and engine of the method's roles; the judge is no part of a method."""
     own = {role: choice for role, choice in config["roles"].items() if choice and role != "judge"}
     default = {"": (config["model"], config["engine"])}

@@ -1,14 +1,16 @@
-"""The services a run's programs ask: engines by role, the ranker, the triples, one call cache below them."""
+"""Runs the programs of one stage: each call goes to what answers it, through one call cache."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Program, Rank, Search, Triples
 from kgqa.errors import ConfigError, EngineDied
+from kgqa.experiment.config.settings import RunSettings
 from kgqa.experiment.session.engines import Engines
 from kgqa.protocols import BatchEngine, Engine, Index, NeighbourSource, Ranker, StreamingEngine, TripleSource
 from kgqa.runtime.cache import CallCache
@@ -20,45 +22,52 @@ from kgqa.types import Json
 T = TypeVar("T")
 
 
-class Workbench:
-    """Runs programs with the experiment's engines, rankers, index and triples.
+@dataclass(frozen=True)
+class Prepared:
+    """What was made ready for a method's programs before they start; None where it asks for no such thing."""
 
-    rankers: built when first asked for, by the name of their group. `triples`, `index` and `graphs` are set by whoever
-    has them.
-    """
+    index: Index | None = None
+    triples: TripleSource | None = None
+    graphs: NeighbourSource | None = None
 
-    def __init__(self, cache: CallCache, engines: Engines, rankers: Callable[[str], Ranker]) -> None:
-        self.engines, self.rankers = engines, rankers
-        self.triples: TripleSource | None = None
-        self.index: Index | None = None
-        self.graphs: NeighbourSource | None = None
-        self.cache = cache
+
+UNPREPARED = Prepared()
+
+
+class Runner:
+    """One stage: its services with their threads, its scheduler, and the books of what it was answered."""
+
+    def __init__(
+        self,
+        cache: CallCache,
+        engines: Engines,
+        rankers: Callable[[str], Ranker],
+        prepared: Prepared,
+        settings: RunSettings,
+    ) -> None:
+        """`rankers`: by the name of their group, asked when first needed."""
+        self.engines = engines
+        self.ledger = Ledger()  # of all its calls, those of programs that were cut short too
+        self._cache, self._rankers, self._prepared, self._settings = cache, rankers, prepared, settings
         self._services: dict[tuple[str, int], Service] = {}
         self._asked: dict[int, tuple[Engine, Streams | Waves]] = {}  # the engines among them
         self._died = False
-        self._seconds = 0.0  # that the last `run` took
-        self._ledger = Ledger()  # of all runs, those that were cut short too
+        self._seconds = 0.0  # that `run` took
         self._done: Done = SimpleQueue[Reply]()
         self._scheduler: Scheduler | None = None
 
     def run(
-        self,
-        programs: Iterable[tuple[str, Program[T]]],
-        on_record: Callable[[Record], None],
-        *,
-        width: int,
-        seed: int,
+        self, programs: Iterable[tuple[str, Program[T]]], recorded: Callable[[], None] = lambda: None
     ) -> Generator[Finished[T], None, None]:
-        """Each program's end, as `Scheduler.run` gives it."""
-        scheduler = self._scheduler = Scheduler(self._route, self._done, width=width, seed=seed)
+        """Each program's end, as `Scheduler.run` gives it; `recorded` is called once the ledger has another call."""
+        settings = self._settings
+        scheduler = self._scheduler = Scheduler(self._route, self._done, width=settings.width, seed=settings.seed)
 
-        def counted(record: Record) -> None:
-            self._ledger.add(record)
-            on_record(record)
+        def enter(record: Record) -> None:
+            self.ledger.add(record)
+            recorded()
 
-        scheduler.on_record = counted
-        for _, service in self._asked.values():
-            service.occupancy.restart()
+        scheduler.on_record = enter
         started = time.monotonic()
         try:
             yield from scheduler.run(programs, streaming=self.engines.streaming())
@@ -66,21 +75,20 @@ class Workbench:
             self._died = True
             raise
         finally:
-            self._seconds = time.monotonic() - started
+            self._seconds += time.monotonic() - started
 
     def spent(self) -> Spent:
-        """By all runs so far."""
-        return self._ledger.spent(self.engines.prices)
+        return self.ledger.spent(self.engines.prices)
 
-    def throughput(self, ledger: Ledger) -> dict[str, Json]:
-        """What the engines did during the last `run`, whose calls are in the ledger; rates are of paid calls."""
+    def throughput(self) -> dict[str, Json]:
+        """What the engines did while programs ran; rates are of paid calls."""
         seconds = max(self._seconds, 1e-9)
-        paid = total(ledger.paid.values())
+        paid = total(self.ledger.paid.values())
         rates = {"prompt": paid.prompt_tokens / seconds, "output": paid.output_tokens / seconds}
         engines = []
         for engine, service in self._asked.values():
             busy, call_seconds = service.occupancy.measured()
-            roles = sorted(role for role in ledger.method if self.engines(role) is engine)
+            roles = sorted(role for role in self.ledger.method if self.engines(role) is engine)
             if roles:
                 use = {
                     "engine": self.engines.label(roles[0]),
@@ -97,15 +105,14 @@ class Workbench:
         }
 
     def close(self) -> None:
-        """Drop what waits, let a running batch end within 10 s, free the engines that are not kept warm."""
+        """Drop what waits, let a running batch end within 10 s; an engine that is busy then or died serves no more."""
         cut_short = [engine for engine, service in self._asked.values() if service.busy or self._died]
         if self._scheduler:
             self._scheduler.stop()
-        if self.index is not None:
-            self.index.close()
-        self.engines.close(cut_short)
+        self.engines.discard(cut_short)
 
     def _route(self, call: Call[Any]) -> Service:
+        prepared = self._prepared
         match call:
             case Generate() | Choose():
                 engine = self.engines(call.role)
@@ -114,17 +121,17 @@ class Workbench:
                 engine = self.engines(call.role)
                 return self._service("tokens", engine, lambda: self._counter(engine))
             case Rank():
-                ranker = self.rankers(call.scorer)
+                ranker = self._rankers(call.scorer)
                 return self._service("rank", ranker, lambda: self._worker(ranker.identity(), ranker.score))
-            case Search() if self.index is not None:
-                index = self.index
+            case Search() if prepared.index is not None:
+                index = prepared.index
                 return self._service("search", index, lambda: self._worker(index.identity(), index.search))
-            case Triples() if self.triples is not None:
-                triples = self.triples.triples
-                return self._service("triples", self.triples, lambda: Instant(self._done, lambda c: triples(c.passage)))
-            case Neighbours() if self.graphs is not None:
-                neighbours = self.graphs.neighbours
-                return self._service("neighbours", self.graphs, lambda: Instant(self._done, neighbours))
+            case Triples() if prepared.triples is not None:
+                of = prepared.triples.triples
+                return self._service("triples", prepared.triples, lambda: Instant(self._done, lambda c: of(c.passage)))
+            case Neighbours() if prepared.graphs is not None:
+                neighbours = prepared.graphs.neighbours
+                return self._service("neighbours", prepared.graphs, lambda: Instant(self._done, neighbours))
         raise ConfigError(f"nothing in this configuration answers {type(call).__name__}")
 
     def _service(self, kind: str, owner: object, make: Callable[[], Service]) -> Service:
@@ -135,9 +142,9 @@ class Workbench:
 
     def _model(self, engine: Engine) -> Service:
         service = (
-            Streams(self._done, self.cache, cast(StreamingEngine, engine))
+            Streams(self._done, self._cache, cast(StreamingEngine, engine))
             if engine.streaming
-            else Waves(self._done, self.cache, cast(BatchEngine, engine))
+            else Waves(self._done, self._cache, cast(BatchEngine, engine))
         )
         self._asked[id(engine)] = engine, service
         return service
@@ -146,7 +153,7 @@ class Workbench:
         return self._worker(engine.identity(), lambda calls: [engine.count_tokens(call.text) for call in calls])
 
     def _worker(self, identity: Mapping[str, Json], answer: Callable[[Sequence[Any]], Sequence[Any]]) -> Service:
-        return Worker(self._done, self.cache, identity, answer)
+        return Worker(self._done, self._cache, identity, answer)
 
 
 def _capacity(engine: Engine) -> int:

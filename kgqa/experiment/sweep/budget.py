@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kgqa.errors import ConfigError
+from kgqa.experiment.config.composing import Config
 from kgqa.runtime.costs import NOTHING, Spent
 
 
@@ -31,7 +31,7 @@ class SweepBudget:
     def __str__(self) -> str:
         return f"{self.dollars:g}usd" if self.dollars is not None else f"{self.tokens}tokens"
 
-    def said(self) -> str:
+    def so_far(self) -> str:
         return f"budget={self}, {self.paid.tokens:,} tokens and {self.paid.dollars:.4f} USD paid so far"
 
     def spent(self) -> bool:
@@ -50,7 +50,7 @@ class SweepBudget:
         )
 
 
-def limited(config: Mapping[str, Any], allowance: SweepBudget | None) -> dict[str, Any]:
+def limited(config: Config, allowance: SweepBudget | None) -> dict[str, Any]:
     """The configuration with an engine that stops when the allowance is spent, if it is one that counts.
 
     An engine on this machine has no budget of its own: there the sweep stops between cells.

@@ -7,24 +7,16 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
 from kgqa.experiment.config.composing import conf_folder
-from kgqa.experiment.session.engines import warm
+from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.sweep.budget import SweepBudget
-from kgqa.experiment.sweep.running import (
-    Cell,
-    CellResult,
-    Changed,
-    read_cell,
-    result_of,
-    run_cell,
-    run_cells,
-    skip_finished,
-)
+from kgqa.experiment.sweep.cells import Cell, CellResult, read_cell
+from kgqa.experiment.sweep.running import Ended, result_of, run_cell, run_cells, skip_finished
 from kgqa.runtime.sweep_folder import SweepFolder, read_plan, read_result
 
 if TYPE_CHECKING:
@@ -74,23 +66,22 @@ def run_all(
     folder: SweepFolder,
     overrides: Sequence[str],
     *,
-    changed: Changed | None = None,
+    ended: Ended | None = None,
     budget: SweepBudget | None = None,
 ) -> list[CellResult]:
-    """The cells one after the other, or as the launcher of `overrides` does; `changed` is then told of ends alone, from
-    another thread."""
+    """As `run_cells` does, or as the launcher of `overrides`; `ended` is then told from another thread."""
     if launcher_of(overrides) == "basic":
-        return run_cells(cells, folder, changed=changed, budget=budget)
-    ended = skip_finished(cells, folder.path)
-    if left := [cell for cell in cells if cell.number not in ended]:
-        with _watched(left, folder.path, changed) if changed else nullcontext():
+        return run_cells(cells, folder, ended=ended, budget=budget)
+    results = skip_finished(cells, folder.path)
+    if left := [cell for cell in cells if cell.number not in results]:
+        with _watched(left, folder.path, ended) if ended else nullcontext():
             launch(folder.path, [cell.number for cell in left], overrides)
-        ended |= {cell.number: result_of(cell, folder.path) for cell in left}
-    return [ended[cell.number] for cell in cells]
+        results |= {cell.number: result_of(cell, folder.path) for cell in left}
+    return [results[cell.number] for cell in cells]
 
 
 @contextmanager
-def _watched(cells: Sequence[Cell], sweep: Path, changed: Changed) -> Iterator[None]:
+def _watched(cells: Sequence[Cell], sweep: Path, ended: Ended) -> Iterator[None]:
     """Tell of each cell once its process has written how it ended."""
     over = threading.Event()
 
@@ -100,7 +91,7 @@ def _watched(cells: Sequence[Cell], sweep: Path, changed: Changed) -> Iterator[N
             for cell in [cell for cell in waiting if _has_ended(sweep, cell.number)]:
                 waiting.remove(cell)
                 try:
-                    changed(cell, result_of(cell, sweep))
+                    ended(result_of(cell, sweep))
                 except KgqaError:
                     return  # a full disk, say: the command meets it again at its end
 
@@ -170,8 +161,8 @@ def run_launched(job: DictConfig) -> str:
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     path = Path(job.sweep)
     listed: dict[str, Any] = read_plan(path)["cells"][job.cell]
-    with warm():
-        return run_cell(read_cell(path, listed), path).status
+    with closing(Pool()) as pool:
+        return run_cell(read_cell(path, listed), path, pool).status
 
 
 def _explained(error: Exception, overrides: Sequence[str]) -> ConfigError:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.session.session import Session
-from kgqa.types import Json
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.sweep.metric import refuse_unknown_metric
+from kgqa.types import Json, Question
 
-if TYPE_CHECKING:
-    from kgqa.types import Question
-
-
-SCORES = ("em", "f1", "support_recall", "support_precision", "support_f1")
 KEYS = ("metric", "dev", "test", "dev_ids", "dev_path", "seed", "sets", "name")
 
 
@@ -25,7 +19,7 @@ KEYS = ("metric", "dev", "test", "dev_ids", "dev_path", "seed", "sets", "name")
 class Tuning:
     """The keys under `tune.`"""
 
-    metric: str  # one of SCORES, judge, or recall@K
+    metric: str  # see `refuse_unknown_metric`
     dev: int | None  # questions; None: all that are there
     test: int | None
     dev_ids: Path | None  # a file with an id a line, in place of a random choice
@@ -56,11 +50,6 @@ class Tuning:
         )
 
 
-def refuse_unknown_metric(key: str, metric: str) -> None:
-    if metric not in (*SCORES, "judge") and not re.fullmatch(r"recall@[1-9]\d*", metric):
-        raise ConfigError(f"{key}={metric}: choose from {', '.join(SCORES)}, judge, recall@K")
-
-
 @dataclass(frozen=True)
 class Part:
     """Some questions of one data file, in its order."""
@@ -73,7 +62,7 @@ class Part:
         return {"file": self.path, "sha256": self.sha256, "questions": len(self.ids), "ids": list(self.ids)}
 
 
-def parts(session: Session, tuning: Tuning) -> tuple[Part, Part]:
+def parts(experiment: Experiment, tuning: Tuning) -> tuple[Part, Part]:
     """Dev and test, without a question in common: neither an id nor a text.
 
     Chosen by a seeded shuffle of the file's ids, so the same seed gives the same dev questions whatever the size of
@@ -83,11 +72,11 @@ def parts(session: Session, tuning: Tuning) -> tuple[Part, Part]:
         ConfigError: too few questions, or dev is to be everything.
         DataError: `dev_ids` names an unknown question, or dev and test overlap.
     """
-    own, dev_path, seed = list(session.dataset.questions()), tuning.dev_path, tuning.seed
+    own, dev_path, seed = list(experiment.dataset.questions()), tuning.dev_path, tuning.seed
     if dev_path is not None:
-        with Session([*session.overrides, f"dataset.path='{dev_path}'"]) as other:
-            questions = list(other.dataset.questions())
-            dev = _part(str(dev_path), other.dataset.sha256, questions, _chosen(questions, tuning.dev, seed))
+        other = Experiment.of([*experiment.overrides, f"dataset.path='{dev_path}'"]).dataset
+        questions = list(other.questions())
+        dev = _part(str(dev_path), other.sha256, questions, _chosen(questions, tuning.dev, seed))
         texts = {question.text for question in questions if question.id in dev.ids}
         rest = own
     else:
@@ -96,7 +85,7 @@ def parts(session: Session, tuning: Tuning) -> tuple[Part, Part]:
                 "tune.dev: say how many questions dev has, or which: tune.dev_ids=FILE or tune.dev_path=FILE"
             )
         wanted = _listed(tuning.dev_ids, own) if tuning.dev_ids else _chosen(own, tuning.dev, seed)
-        dev = _part(None, session.dataset.sha256, own, wanted)
+        dev = _part(None, experiment.dataset.sha256, own, wanted)
         texts = {question.text for question in own if question.id in dev.ids}
         rest = [question for question in own if question.id not in dev.ids]
     shared = [question.id for question in rest if question.id in dev.ids or question.text in texts]
@@ -105,7 +94,7 @@ def parts(session: Session, tuning: Tuning) -> tuple[Part, Part]:
             f"tune.dev_path={dev_path}: question {shared[0]} is in dev and in test, as are {len(shared) - 1:,} others"
         )
     rest = [question for question in rest if question.id not in shared]
-    return dev, _part(None, session.dataset.sha256, own, _chosen(rest, tuning.test, seed, "tune.test"))
+    return dev, _part(None, experiment.dataset.sha256, own, _chosen(rest, tuning.test, seed, "tune.test"))
 
 
 def _chosen(questions: Sequence[Question], count: int | None, seed: int, key: str = "tune.dev") -> set[str]:

@@ -6,78 +6,108 @@ on nothing but the seed and the scores so far, so the same command proposes the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.axes import parsed
-from kgqa.experiment.run.executing import yaml_text
-from kgqa.experiment.session.engines import warm
-from kgqa.experiment.sweep.parts import refuse_unknown_metric
-from kgqa.experiment.sweep.running import Cell, CellResult, frozen_cells, listed_plan, open_sweep, run_cell
-from kgqa.experiment.sweep.tuning import measured
-from kgqa.report.sweep_progress import board
-from kgqa.runtime.sweep_folder import sweep_name
+from kgqa.experiment.config.composing import yaml_text
+from kgqa.experiment.session.engines import Pool
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.sweep.cells import Cell, CellResult, frozen_cells, listed_plan
+from kgqa.experiment.sweep.metric import refuse_unknown_metric, score_of
+from kgqa.experiment.sweep.request import SweepRequest
+from kgqa.experiment.sweep.running import Swept, frozen_texts, open_sweep, run_cell, write_reports
+from kgqa.runtime.display import Display
+from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
 from kgqa.types import Json
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
-    from rich.console import Console
-
-    from kgqa.experiment.sweep.grid import Asked
 
 KEYS = ("hydra/sweeper", "hydra.sweeper.n_trials", "hydra.sweeper.seed")
 
 
-def search(asked: Asked, console: Console) -> int:
+def run_search(request: SweepRequest, display: Display) -> Swept:
     """Run the trials; the report and the folder are those of any sweep.
 
     Raises:
         ConfigError: optuna is missing, nothing is searched, or no number of trials is given.
     """
-    from kgqa.experiment.sweep.grid import close_sweep
+    trials, seed = _settings(request.hydra)
+    space = _space(request)
+    study, digest = _study(seed), _digest(request, yaml_text(space.base.config))
+    with open_sweep([], request.command, space.axes, request.name or f"optuna-{digest}", digest) as folder:
+        with display.cells(folder.path):
+            results = _tried(study, space, request, trials, folder)
+        write_reports(folder.path)
+    ended = Swept(folder.path, results, trials - len(results))
+    _tell(ended, request, display)
+    return ended
 
-    trials, seed = _settings(asked.hydra)
-    refuse_unknown_metric("sweep.metric", asked.metric or "")
-    overrides = parsed(asked.overrides)
-    spaces = {each.get_key_element(): _distribution(each) for each in overrides if each.is_sweep_override()}
-    if not spaces:
-        raise ConfigError("nothing to search: give a key several values, e.g. method.candidates='range(10,40)'")
-    fixed = [given for given, each in zip(asked.overrides, overrides, strict=True) if not each.is_sweep_override()]
-    (base,) = frozen_cells([("", fixed)])
-    if base.config["dry_run"]:
-        raise ConfigError("dry_run=true: the cells of a search are not known ahead; plan one with kgqa run and no -m")
-    study = _study(seed)
-    digest = _digest(asked, yaml_text(base.config))
-    name = asked.name or f"optuna-{digest}"
-    swept: dict[str, Json] = {key: [] for key in spaces}
+
+def _tried(study: Any, space: _Space, request: SweepRequest, trials: int, folder: SweepFolder) -> list[CellResult]:
+    """Fewer than `trials` where the budget was spent before."""
+    budget = request.budget
     cells: list[Cell] = []
     results: list[CellResult] = []
-    with open_sweep([], asked.command, swept, name, digest) as folder, board(folder.path, console), warm():
+    with closing(Pool()) as pool:
         for number in range(trials):
-            if asked.budget and asked.budget.spent():
+            if budget and budget.spent():
                 break
-            trial = study.ask(spaces)
+            trial = study.ask(space.distributions)
             chosen = [f"{key}={value}" for key, value in trial.params.items()]
-            (cell,) = frozen_cells([(" ".join(chosen), [*fixed, *chosen])])
-            cells.append(Cell(number, cell.name, cell.overrides, cell.config))
-            folder.grow(listed_plan(cells, asked.command, swept), [yaml_text(each.config) for each in cells])
-            result = run_cell(cells[-1], folder.path, asked.budget.left() if asked.budget else None)
+            (cell,) = frozen_cells([(" ".join(chosen), [*space.base.overrides, *chosen])])
+            cells.append(replace(cell, number=number))
+            folder.grow(listed_plan(cells, request.command, space.axes), frozen_texts(cells))
+            result = run_cell(cells[-1], folder.path, pool, budget.left() if budget else None)
             results.append(result)
-            if asked.budget:
-                asked.budget.pay(result.paid)
+            if budget:
+                budget.pay(result.paid)
             if result.status == "not run":
                 break  # the budget was spent within it
-            score = measured(result, str(asked.metric), "sweep.metric")
-            study.tell(trial, score["mean"] if score else None, state=None if score else _failed())
-    best = max((r for r in results if measured(r, str(asked.metric))), key=lambda r: _mean(r, asked), default=None)
-    if best is not None:
-        said = f"best {asked.metric}: {_mean(best, asked):.1f} in cell {best.cell.number}: {best.cell.name}"
-        console.print(said, highlight=False, markup=False, soft_wrap=True)
-    if untried := trials - len(results):
-        said = f"{untried} of {trials} cells were not tried: the budget is spent"
-        console.print(said, style="red", highlight=False, markup=False, soft_wrap=True)
-    return close_sweep(folder.path, results, console) or (2 if untried else 0)
+            score = _score(result, request)
+            study.tell(trial, score, state=_failed() if score is None else None)
+    return results
+
+
+@dataclass(frozen=True)
+class _Space:
+    """What every cell has, and the distribution of each key that is searched."""
+
+    base: Experiment
+    distributions: Mapping[str, Any]
+
+    @property
+    def axes(self) -> dict[str, Json]:
+        """As a sweep's plan has them; a search has no list of values."""
+        return {key: [] for key in self.distributions}
+
+
+def _space(request: SweepRequest) -> _Space:
+    refuse_unknown_metric("sweep.metric", request.metric or "")
+    overrides = parsed(request.overrides)
+    distributions = {each.get_key_element(): _distribution(each) for each in overrides if each.is_sweep_override()}
+    if not distributions:
+        raise ConfigError("nothing to search: give a key several values, e.g. method.candidates='range(10,40)'")
+    fixed = [given for given, each in zip(request.overrides, overrides, strict=True) if not each.is_sweep_override()]
+    base = Experiment.of(fixed)
+    if base.settings.dry_run:
+        raise ConfigError("dry_run=true: the cells of a search are not known ahead; plan one with kgqa run and no -m")
+    return _Space(base, distributions)
+
+
+def _tell(ended: Swept, request: SweepRequest, display: Display) -> None:
+    """The best cell, and how many were not tried."""
+    scores = [(score, result.cell) for result in ended.results if (score := _score(result, request)) is not None]
+    if scores:
+        best, cell = max(scores, key=lambda scored: scored[0])
+        display.line(f"best {request.metric}: {best:.1f} in cell {cell.number}: {cell.name}")
+    if ended.untried:
+        trials = len(ended.results) + ended.untried
+        display.line(f"{ended.untried} of {trials} cells were not tried: the budget is spent", alarm=True)
 
 
 def _settings(hydra: Sequence[str]) -> tuple[int, int]:
@@ -130,11 +160,11 @@ def _failed() -> Any:
     return TrialState.FAIL
 
 
-def _mean(result: CellResult, asked: Asked) -> float:
-    score = measured(result, str(asked.metric))
-    return float(score["mean"]) if score else float("-inf")
+def _score(result: CellResult, request: SweepRequest) -> float | None:
+    score = score_of(result, str(request.metric), "sweep.metric")
+    return float(score["mean"]) if score else None
 
 
-def _digest(asked: Asked, base: str) -> str:
+def _digest(request: SweepRequest, base: str) -> str:
     """Of all that decides which cells are proposed."""
-    return sweep_name([base, *sorted(asked.overrides), *sorted(asked.hydra), str(asked.metric)])
+    return sweep_name([base, *sorted(request.overrides), *sorted(request.hydra), str(request.metric)])

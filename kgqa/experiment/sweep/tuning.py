@@ -1,145 +1,169 @@
-"""`kgqa tune`: choose hyperparameters on dev by a named metric, then run test with the choice."""
+"""Choose hyperparameters on dev by a named metric, then run test with the choice."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import Axis, axes, grid
-from kgqa.experiment.run.executing import yaml_text
-from kgqa.experiment.session.session import Session
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.budget import SweepBudget
-from kgqa.experiment.sweep.estimates import plan_cells
+from kgqa.experiment.sweep.cells import Cell, CellResult, folder_of, frozen_cells
+from kgqa.experiment.sweep.metric import score_of
 from kgqa.experiment.sweep.parts import Part, Tuning, parts
-from kgqa.experiment.sweep.running import Cell, CellResult, frozen_cells, open_sweep, run_cells
-from kgqa.report.content import Section
-from kgqa.report.evaluation import print_sections
+from kgqa.experiment.sweep.running import frozen_texts, open_sweep, run_cells, write_reports
 from kgqa.report.markdown import document
-from kgqa.report.summary import interval_text
-from kgqa.report.sweep_progress import board
-from kgqa.report.sweep_writing import write_sweep_report
+from kgqa.report.tuning import tuning_sections
+from kgqa.runtime.display import Display
 from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
 from kgqa.storage import json_text, outputs, replace_file, text_digest
 from kgqa.types import Json
 
-if TYPE_CHECKING:
-    from rich.console import Console
 
+@dataclass(frozen=True)
+class TuneRequest:
+    """What a tuning is asked for: a command line taken apart."""
 
-def tune(arguments: Sequence[str]) -> int:
-    """Try the grid on dev, run test with the best, keep both in `tune.json`; that file is the last line printed.
+    tuning: Tuning
+    axes: list[Axis]
+    budget: SweepBudget | None
+    command: tuple[str, ...]
 
-    Gives 2 if a cell failed or was not run, of dev or of test.
-    """
-    from rich.console import Console
-
-    own = [each.removeprefix("tune.").partition("=") for each in arguments if each.startswith("tune.")]
-    tuning = Tuning.of({key: value for key, _, value in own})
-    budget = next((SweepBudget.of(a.partition("=")[2]) for a in arguments if a.startswith("budget=")), None)
-    found = axes([each for each in arguments if not each.startswith(("tune.", "budget="))])
-    _refuse_no_hyperparameters(found)
-    candidates = frozen_cells(grid(found))
-    with Session(candidates[0].overrides, candidates[0].config) as session:
-        _refuse_unheeded(session, tuning)
-        dev, test = parts(session, tuning)
-    if candidates[0].config["dry_run"]:
-        return plan_cells([over(cell, dev, "dev") for cell in candidates], Console(), budget)
-    tried = [over(cell, dev, "dev") for cell in candidates]
-    frozen = [yaml_text(cell.config) for cell in tried]
-    name = tuning.name or f"tune-{sweep_name([*frozen, tuning.metric, *test.ids, *tuning.sets])}"
-    _refuse_another(name, tuning, test)
-    runs = _Runs(["kgqa", "tune", *arguments], name, budget, Console(width=None if sys.stdout.isatty() else 160))
-    results = runs.of(tried, "", {axis.key: list(axis.values) for axis in found if axis.swept})
-    record: dict[str, Json] = {
-        "command": runs.command,
-        "metric": tuning.metric,
-        "sets": list(tuning.sets),
-        "dev": dev.json(),
-        "test": test.json(),
-        "tried": [_outcome(result, tuning.metric) for result in results],
-    }
-    runs.keep(record)  # what was tried stays, whatever becomes of the test
-    best = _best(results, tuning.metric)
-    record["chosen"] = {"cell": best.number, "settings": best.name}
-    finals = _finals(candidates[best.number], test, tuning.sets)
-    ended = runs.of(finals, "-test", {"method.demonstration_set": list(tuning.sets)} if tuning.sets else {})
-    record["result"] = _summary(ended, tuning.metric)
-    file = runs.keep(record)
-    print_sections(runs.console, f"{tuning.metric} chosen on dev, measured on test", sections(record))
-    sys.stdout.write(f"{file}\n")
-    return 0 if all(result.status in ("done", "skipped") for result in [*results, *ended]) else 2
+    @classmethod
+    def of(cls, arguments: Sequence[str]) -> TuneRequest:
+        """Raises ConfigError: an unknown key under `tune.`, or nothing to choose from."""
+        own = [each.removeprefix("tune.").partition("=") for each in arguments if each.startswith("tune.")]
+        tuning = Tuning.of({key: value for key, _, value in own})
+        budget = next((SweepBudget.of(a.partition("=")[2]) for a in arguments if a.startswith("budget=")), None)
+        given = axes([each for each in arguments if not each.startswith(("tune.", "budget="))])
+        _refuse_no_hyperparameters(given)
+        return cls(tuning, given, budget, ("kgqa", "tune", *arguments))
 
 
 @dataclass(frozen=True)
-class _Runs:
+class Candidates:
+    """The cells to choose from, frozen, and the questions of dev and test."""
+
+    cells: list[Cell]
+    dev: Part
+    test: Part
+
+    @classmethod
+    def of(cls, request: TuneRequest) -> Candidates:
+        """
+        Raises:
+            ConfigError: a key that would have no effect, or a metric that no run will have.
+            DataError: dev and test overlap, or dev names an unknown question.
+        """
+        cells = frozen_cells(grid(request.axes))
+        first = cells[0].experiment
+        _refuse_unheeded(first, request.tuning)
+        return cls(cells, *parts(first, request.tuning))
+
+    @property
+    def dry_run(self) -> bool:
+        return self.cells[0].experiment.settings.dry_run
+
+    @cached_property
+    def on_dev(self) -> list[Cell]:
+        return [on_part(cell, self.dev, "dev") for cell in self.cells]
+
+    def on_test(self, chosen: Cell, sets: Sequence[str]) -> list[Cell]:
+        """The chosen one, once with each of the sets of demonstrations if there are any."""
+        overrides = chosen.experiment.overrides
+        keys = [f"method.demonstration_set={name}" for name in sets]
+        cells = frozen_cells([(key, [*overrides, key]) for key in keys] or [(chosen.name, overrides)])
+        return [on_part(cell, self.test, "test") for cell in cells]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    file: Path  # tune.json
+    record: Mapping[str, Json]  # what it says
+    whole: bool  # every cell, of dev and of test, was run to its end
+
+
+def run_tuning(candidates: Candidates, request: TuneRequest, display: Display) -> Tuned:
+    """Try the cells on dev, run test with the best, and keep both in `tune.json`.
+
+    Raises:
+        ConfigError: the folder holds another choice, or the runs have no such score.
+        DataError: no cell on dev has a score.
+    """
+    tuning = request.tuning
+    tried, test = candidates.on_dev, candidates.test
+    name = tuning.name or f"tune-{sweep_name([*frozen_texts(tried), tuning.metric, *test.ids, *tuning.sets])}"
+    _refuse_another(name, tuning, test)
+    sweeps = _Sweeps(name, request, display)
+    results = sweeps.run(tried, "", {axis.key: list(axis.values) for axis in request.axes if axis.swept})
+    record: dict[str, Json] = {
+        "command": list(request.command),
+        "metric": tuning.metric,
+        "sets": list(tuning.sets),
+        "dev": candidates.dev.json(),
+        "test": test.json(),
+        "tried": [_outcome(result, tuning.metric) for result in results],
+    }
+    sweeps.keep(record)  # what was tried stays, whatever becomes of the test
+    best = _best(results, tuning.metric)
+    record["chosen"] = {"cell": best.number, "settings": best.name}
+    finals = candidates.on_test(candidates.cells[best.number], tuning.sets)
+    ended = sweeps.run(finals, "-test", {"method.demonstration_set": list(tuning.sets)} if tuning.sets else {})
+    record["result"] = _summary(ended, tuning.metric)
+    whole = all(result.status in ("done", "skipped") for result in [*results, *ended])
+    return Tuned(sweeps.keep(record), record, whole)
+
+
+@dataclass(frozen=True)
+class _Sweeps:
     """Dev and test cells as two sweeps, `NAME` and `NAME-test`; the record lies with the first."""
 
-    command: list[str]
     name: str
-    budget: SweepBudget | None
-    console: Console
+    request: TuneRequest
+    display: Display
 
-    def of(self, cells: Sequence[Cell], suffix: str, swept: Mapping[str, Json]) -> list[CellResult]:
+    def run(self, cells: Sequence[Cell], suffix: str, swept: Mapping[str, Json]) -> list[CellResult]:
         with self._claimed(cells, swept, self.name + suffix) as folder:
-            said = f"{len(cells)} cell{'s' if len(cells) > 1 else ''} in {folder.path}"
-            self.console.print(said, highlight=False, markup=False, soft_wrap=True)
-            with board(folder.path, self.console):
-                results = run_cells(cells, folder, budget=self.budget)
-            for form in ("md", "html"):
-                write_sweep_report(folder.path, form)
+            self.display.line(f"{len(cells)} cell{'s' if len(cells) > 1 else ''} in {folder.path}")
+            with self.display.cells(folder.path):
+                results = run_cells(cells, folder, budget=self.request.budget)
+            write_reports(folder.path)
         return results
 
     def _claimed(self, cells: Sequence[Cell], swept: Mapping[str, Json], name: str) -> SweepFolder:
         """In the words of this command."""
         try:
-            return open_sweep(cells, self.command, swept, name)
+            return open_sweep(cells, self.request.command, swept, name)
         except ConfigError as error:
             raise ConfigError(str(error).replace("sweep.name=", "tune.name=")) from error
 
     def keep(self, record: Mapping[str, Json]) -> Path:
         folder = outputs() / "sweeps" / self.name
         if "result" in record:
-            replace_file(folder / "tune.md", document("What was tuned", sections(record)))
+            replace_file(folder / "tune.md", document("What was tuned", tuning_sections(record)))
         return replace_file(folder / "tune.json", json_text(record))
 
 
-def over(cell: Cell, part: Part, name: str) -> Cell:
+def on_part(cell: Cell, part: Part, name: str) -> Cell:
     """The cell over a part's questions, in a run folder of its own: what a run is called does not depend on them."""
-    moved = {**cell.config["dataset"], **({"path": part.path} if part.path else {})}
-    config = {**cell.config, "dataset": moved, "limit": None}
-    with Session(cell.overrides, config) as session:
-        digest = text_digest(" ".join(part.ids), 8)
-        run = f"{session.folder.name}-{name}-{digest}"
+    frozen = cell.experiment.config
+    moved = {**frozen["dataset"], **({"path": part.path} if part.path else {})}
+    config = {**frozen, "dataset": moved, "limit": None}
+    overrides = cell.experiment.overrides
+    digest = text_digest(" ".join(part.ids), 8)
+    run = f"{folder_of(Experiment.of(overrides, config)).name}-{name}-{digest}"
     path = [f"dataset.path='{part.path}'"] if part.path else []
-    given = (*cell.overrides, *path, "limit=null", f"name={run}", f"ids=[{','.join(part.ids)}]")
-    return replace(cell, overrides=given, config={**config, "name": run, "ids": list(part.ids)})
+    given = (*overrides, *path, "limit=null", f"name={run}", f"ids=[{','.join(part.ids)}]")
+    return replace(cell, experiment=Experiment.of(given, {**config, "name": run, "ids": list(part.ids)}))
 
 
-def sections(record: Mapping[str, Json]) -> list[Section]:
-    """What `tune.md` and the terminal show."""
-    tried = [
-        (f"{'→ ' if each['cell'] == record['chosen']['cell'] else ''}{each['settings']}", _shown(each))
-        for each in record["tried"]
-    ]
-    counts = f"{record['dev']['questions']:,} dev and {record['test']['questions']:,} test questions, none in both"
-    measured = record["result"]
-    ended = [(each["settings"], _shown(each)) for each in measured["runs"]]
-    if measured["mean"] is not None and measured["std"] is not None:
-        ended.append(("mean ± standard deviation", f"{measured['mean']:.1f} ± {measured['std']:.1f}"))
-    return [
-        Section("Tried on dev", ("settings", record["metric"]), tried, (f"{counts}; their ids are in tune.json.",)),
-        Section("On test, with the choice", ("settings", record["metric"]), ended),
-    ]
-
-
-def _refuse_no_hyperparameters(found: Sequence[Axis]) -> None:
-    swept = [axis.key for axis in found if axis.swept]
+def _refuse_no_hyperparameters(given: Sequence[Axis]) -> None:
+    swept = [axis.key for axis in given if axis.swept]
     if not swept:
         raise ConfigError("nothing to choose from: give a key several values, e.g. method.passages_per_step=2,4,6,8")
     for key in swept:
@@ -148,13 +172,13 @@ def _refuse_no_hyperparameters(found: Sequence[Axis]) -> None:
             raise ConfigError(f"{key}: is no hyperparameter; tune for one value of it at a time")
 
 
-def _refuse_unheeded(session: Session, tuning: Tuning) -> None:
+def _refuse_unheeded(experiment: Experiment, tuning: Tuning) -> None:
     """Raises ConfigError: a key that would have no effect, or a metric that no run will have."""
-    if session.settings.out or session.settings.name:
+    if experiment.settings.out or experiment.settings.name:
         raise ConfigError("out= and name=: dev and test runs have folders of their own; give tune.name=")
-    if session.settings.limit is not None or session.settings.ids is not None:
+    if experiment.settings.limit is not None or experiment.settings.ids is not None:
         raise ConfigError("limit= and ids=: which questions are asked is for tune.dev=, tune.test=, tune.dev_ids=")
-    if tuning.metric == "judge" and session.judge is None:
+    if tuning.metric == "judge" and experiment.judge is None:
         raise ConfigError("tune.metric=judge: the runs have no such score (give judge=NAME)")
 
 
@@ -172,33 +196,8 @@ def _refuse_another(name: str, tuning: Tuning, test: Part) -> None:
         raise ConfigError(f"{file}: the record of another metric, test or sets; give another tune.name=, or remove it")
 
 
-def _finals(chosen: Cell, test: Part, sets: Sequence[str]) -> list[Cell]:
-    given = [
-        (f"method.demonstration_set={each}", [*chosen.overrides, f"method.demonstration_set={each}"]) for each in sets
-    ]
-    return [over(cell, test, "test") for cell in frozen_cells(given or [(chosen.name, chosen.overrides)])]
-
-
-def measured(result: CellResult, metric: str, key: str = "tune.metric") -> Mapping[str, Json] | None:
-    """Raises ConfigError: the run has no such score."""
-    metrics = result.metrics
-    if metrics is None or result.status in ("failed", "not run"):
-        return None
-    if metric.startswith("recall@"):
-        recall = metrics.get("retrieval", {}).get("recall", {})
-        found = recall.get(metric.partition("@")[2])
-        known = ", ".join(f"recall@{budget}" for budget in recall) or "none: the method does not retrieve"
-    else:
-        found = metrics.get("judge", {}).get("accuracy") if metric == "judge" else metrics["scores"][metric]
-        known = "give judge=NAME" if metric == "judge" else "the data set does not define it for these questions"
-    if found is None or found["mean"] is None:
-        raise ConfigError(f"{key}={metric}: the runs have no such score ({known})")
-    score: Mapping[str, Json] = found
-    return score
-
-
 def _outcome(result: CellResult, metric: str) -> dict[str, Json]:
-    score = measured(result, metric)
+    score = score_of(result, metric)
     return {
         "cell": result.cell.number,
         "settings": result.cell.name,
@@ -211,7 +210,7 @@ def _outcome(result: CellResult, metric: str) -> dict[str, Json]:
 
 def _best(results: Sequence[CellResult], metric: str) -> Cell:
     """The first of those with the highest mean."""
-    means = [(score["mean"], result.cell) for result in results if (score := measured(result, metric))]
+    means = [(score["mean"], result.cell) for result in results if (score := score_of(result, metric))]
     if not means:
         raise DataError(f"none of the {len(results)} cells on dev has a score, the first: {results[0].error}")
     return max(means, key=lambda each: each[0])[1]
@@ -225,7 +224,3 @@ def _summary(ended: Sequence[CellResult], metric: str) -> dict[str, Json]:
         "mean": fmean(means) if len(means) == len(runs) else None,
         "std": stdev(means) if len(means) == len(runs) > 1 else None,
     }
-
-
-def _shown(outcome: Mapping[str, Json]) -> str:
-    return interval_text(outcome["score"]) if outcome["score"] else f"{outcome['status']}: {outcome['error']}"

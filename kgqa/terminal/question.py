@@ -1,46 +1,53 @@
-"""`kgqa show`: a run's questions in a table, or one question with everything that led to its answer."""
+"""A run's questions in a table, or one question with everything that led to its answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
 
 from kgqa.errors import DataError, nearest
 from kgqa.report.traversal import traversal_lines, traversal_svg
 from kgqa.report.verdicts import UNSCORED, Judgements
 from kgqa.runtime.folder import read_trace
 from kgqa.storage import replace_file
+from kgqa.terminal.console import Terminal
 from kgqa.types import Json
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 Traced = Mapping[str, Json]
 
 
-def show(folder: Path, question_id: str | None = None, picture: Path | None = None) -> None:
-    """Print a run's questions, or one question's passages, triples, chains, calls and answer.
+def show_questions(folder: Path, terminal: Terminal) -> None:
+    """A run's questions. Raises DataError: not a run's folder."""
+    table = Table("question", "text", "answer", "gold", "judge", "calls")
+    for traced in _judged(folder):
+        question = traced["question"]
+        answer = f"failed: {traced['error']}" if traced["error"] else traced["answer"]
+        verdict = traced["judgement"]["verdict"] if traced["judgement"] else ""
+        cells = (question["id"], question["text"], answer, question["answers"][0], verdict, str(len(traced["calls"])))
+        table.add_row(*(escape(cell) for cell in cells))
+    terminal.console.print(table)
+
+
+def show_question(folder: Path, question_id: str, picture: Path | None, terminal: Terminal) -> None:
+    """One question's passages, triples, chains, calls and answer.
 
     `picture`: where its traversal of a passage graph is drawn, as SVG.
 
     Raises:
         DataError: not a run's folder, no such question in it, or nothing to draw.
     """
-    from rich.console import Console
-
-    console = Console()
-    if question_id is None:
-        _questions(_judged(folder), console)
-        return
     ids = []
     for traced in _judged(folder):
         ids.append(traced["question"]["id"])
         if ids[-1] == question_id:
-            _question(traced, console)
+            _question(traced, terminal)
             if picture:
-                _draw(traced, picture, console)
+                terminal.line(str(_drawn(traced, picture)))
             return
     raise DataError(f"{folder}: no question {question_id} in this run; {nearest(question_id, islice(ids, 2000))}")
 
@@ -51,25 +58,11 @@ def _judged(folder: Path) -> Iterator[Traced]:
     yield from ({**traced, "judgement": judgements.of(traced)} for traced in read_trace(folder))
 
 
-def _questions(questions: Iterable[Traced], console: Console) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table("question", "text", "answer", "gold", "judge", "calls")
-    for traced in questions:
-        question = traced["question"]
-        answer = f"failed: {traced['error']}" if traced["error"] else traced["answer"]
-        verdict = traced["judgement"]["verdict"] if traced["judgement"] else ""
-        cells = (question["id"], question["text"], answer, question["answers"][0], verdict, str(len(traced["calls"])))
-        table.add_row(*(escape(cell) for cell in cells))
-    console.print(table)
-
-
-def _question(traced: Traced, console: Console) -> None:
+def _question(traced: Traced, terminal: Terminal) -> None:
     question = traced["question"]
     used = {passage_id: place for place, passage_id in enumerate(traced["evidence"], start=1)}
     titles = {passage["id"]: passage["title"] for passage in question["passages"]}
-    say = _Printer(console)
+    say = _Page(terminal)
     say.title(f"{question['id']}  {question['text']}")
     say.title("passages (* gold, #n used as evidence)")
     for passage in question["passages"]:
@@ -100,20 +93,20 @@ def _question(traced: Traced, console: Console) -> None:
         _judgement(traced["judgement"], say)
 
 
-def _draw(traced: Traced, picture: Path, console: Console) -> None:
+def _drawn(traced: Traced, picture: Path) -> Path:
     if not traced["notes"].get("traversal"):
         raise DataError(f"question {traced['question']['id']}: no traversal in its trace; method=kgp makes one")
-    console.print(str(replace_file(picture, traversal_svg(traced))), markup=False, highlight=False, soft_wrap=True)
+    return replace_file(picture, traversal_svg(traced))
 
 
-def _judgement(line: Mapping[str, Json], say: _Printer) -> None:
+def _judgement(line: Mapping[str, Json], say: _Page) -> None:
     say.line(f"judge:  {line['verdict']} ({line['judge']})")
     for vote in line["votes"]:
         replies = vote["error"] or " | ".join(repr(reply) for reply in vote["replies"])
         say.line(f"        {vote['verdict'] or UNSCORED}: {replies}")
 
 
-def _chains(chains: Sequence[Mapping[str, Json]], titles: Mapping[str, str], say: _Printer) -> None:
+def _chains(chains: Sequence[Mapping[str, Json]], titles: Mapping[str, str], say: _Page) -> None:
     if not chains:
         return
     say.title("chains (log-probability, best first)")
@@ -123,7 +116,7 @@ def _chains(chains: Sequence[Mapping[str, Json]], titles: Mapping[str, str], say
             say.line(f"         <{'; '.join(parts)}>   from {titles.get(passage_id, passage_id)}")
 
 
-def _call(call: Mapping[str, Any], say: _Printer) -> None:
+def _call(call: Mapping[str, Any], say: _Page) -> None:
     place = ".".join(str(step) for step in call["path"])
     kept = " (cached)" if call["cached"] else ""
     match call["call"]:
@@ -175,20 +168,17 @@ def _is_list(call: Mapping[str, Any]) -> bool:
     return isinstance(call["reply"], list)
 
 
-class _Printer:
-    """Text of passages and models goes out as it is: never as markup."""
+class _Page:
+    """One question's lines."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, terminal: Terminal) -> None:
+        self.line = terminal.line
 
     def title(self, text: str) -> None:
-        self._console.print(f"\n{text}", style="bold", markup=False, highlight=False, soft_wrap=True)
+        self.line(f"\n{text}", style="bold")
 
     def rule(self, text: str) -> None:
-        self._console.print(f"── {text}", style="cyan", markup=False, highlight=False, soft_wrap=True)
-
-    def line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.line(f"── {text}", style="cyan")
 
     def lines(self, texts: Iterable[str]) -> None:
         for text in texts:

@@ -1,0 +1,51 @@
+"""What a run makes before its method starts: triples of its passages, graphs of its collections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+from kgqa.experiment.prepare.triples import TripleBuilder
+from kgqa.experiment.session.runner import Prepared
+from kgqa.experiment.session.session import Session
+from kgqa.protocols import Index
+from kgqa.runtime.costs import Ledger
+from kgqa.runtime.display import Display
+from kgqa.types import Json, Question
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What was made, what it cost, and what there is to tell of it."""
+
+    prepared: Prepared
+    extraction: Ledger
+    triples: TripleBuilder | None
+    collections: PassageGraphs | None
+
+    def figures(self, questions: Sequence[Question]) -> dict[str, Json]:
+        """What `metrics.json` says of the triples and the graphs that these questions were answered with."""
+        figures: dict[str, Json] = {}
+        if self.triples:
+            figures["graph"] = self.triples.statistics(questions)
+        if self.collections:
+            figures["passage_graph"] = self.collections.statistics(questions)
+        return figures
+
+
+def prepare(session: Session, index: Index | None, display: Display) -> Preparation:
+    """Extract and link what the method asks for and is not there yet.
+
+    Raises:
+        DataError: triples are missing and `kg.offline` forbids to extract them.
+        EngineError: more than 5 % of the passages failed.
+    """
+    uses, questions = session.experiment.method.uses, session.experiment.questions
+    triples = TripleBuilder(session) if "triples" in uses else None
+    extraction = triples.extract(questions, display) if triples else Ledger()
+    collections = PassageGraphs(session) if "graph" in uses else None
+    if collections:
+        collections.build(questions, display)
+    prepared = Prepared(index, triples.store if triples else None, collections.store if collections else None)
+    return Preparation(prepared, extraction, triples, collections)

@@ -1,0 +1,53 @@
+"""What a reproduction is asked for: a command line taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kgqa.errors import ConfigError
+from kgqa.experiment.config.overrides import override_key
+from kgqa.experiment.reproduce.published import PublishedTable
+from kgqa.experiment.reproduce.reading import load_table
+from kgqa.experiment.sweep.budget import SweepBudget
+from kgqa.experiment.sweep.launching import check_launcher
+
+OWN = ("only", "budget", "name", "dry_run")
+
+
+@dataclass(frozen=True)
+class ReproduceRequest:
+    table: PublishedTable
+    overrides: tuple[str, ...]  # of every cell
+    hydra: tuple[str, ...]  # of a launcher
+    only: str | None
+    name: str | None
+    budget: SweepBudget | None
+    dry_run: bool
+    command: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table_id: str, given: Sequence[str]) -> ReproduceRequest:
+        """Raises ConfigError: an unknown table, key or value."""
+        table = load_table(table_id)
+        own = {override_key(each): each.partition("=")[2] for each in given if override_key(each) in OWN}
+        hydra = tuple(each for each in given if each.startswith(("hydra/", "hydra.")))
+        overrides = tuple(each for each in given if override_key(each) not in OWN and each not in hydra)
+        for override in overrides:
+            if override_key(override) == "out":
+                raise ConfigError(f"{override}: every cell has a run's folder of its own; give name= for the report's")
+        if own.get("dry_run", "false").lower() not in ("true", "false"):
+            raise ConfigError(f"dry_run={own['dry_run']}: true or false")
+        if "name" in own and (not own["name"] or Path(own["name"]).name != own["name"] or own["name"].startswith(".")):
+            raise ConfigError(f"name={own['name']}: must be a plain folder name, without slashes or a leading dot")
+        budget = SweepBudget.of(own["budget"]) if "budget" in own else None
+        for each in hydra:
+            if not each.startswith(("hydra/launcher=", "hydra.launcher.")):
+                raise ConfigError(
+                    f"{each}: nothing reads it; a table names its cells itself, hydra/launcher= runs them"
+                )
+        check_launcher(hydra, budget)
+        dry_run = own.get("dry_run", "false").lower() == "true"
+        command = ("kgqa", "reproduce", table_id, *given)
+        return cls(table, overrides, hydra, own.get("only"), own.get("name"), budget, dry_run, command)

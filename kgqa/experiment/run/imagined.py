@@ -1,0 +1,108 @@
+"""Replies made up for a dry run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from math import log
+from typing import Any
+
+from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, Neighbours, Rank, Search, Triples
+from kgqa.prompting import imagined_reply
+from kgqa.runtime.cache import CallCache
+from kgqa.runtime.codec import call_key, reply_from_json
+from kgqa.runtime.services import Done, Reply, Request
+from kgqa.types import Choice, Completion, Json, Passage, Question, Triple, Usage
+
+PASSAGE = "text like this " * 30  # 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs
+CHARACTERS_PER_TOKEN = 4  # of English under today's vocabularies, roughly
+TRIPLES_PER_PASSAGE = 8  # TRACE, Table 5: 79.04 triples in 10 passages
+
+
+class Imagined:
+    """Answers every call at once: from the call cache, else with a reply that makes the program ask the most.
+
+    Choices are even over all options but the first, which stops; texts conclude nothing, and where they decide how far
+    a method goes the template has them ask for more (block `imagined`); a passage not extracted yet has eight triples.
+    Where there is no index yet, a search gives the question's own passages, then made-up ones. All passages of a pool
+    are neighbours. A call asked before is `cached` if it is certain to be the same: no reply of its program was
+    imagined.
+    """
+
+    held = busy = 0
+
+    def __init__(
+        self,
+        done: Done,
+        cache: CallCache,
+        identify: Callable[[Call[Any]], Json],
+        look_up: Callable[[Request], Any],
+        asked: set[str],
+    ) -> None:
+        """`look_up`: gives replies of what is found, not asked; `asked`: keys of calls that will have been made."""
+        self._done, self._cache, self._identify, self._look_up, self._asked = done, cache, identify, look_up, asked
+        self.imagining: set[int] = set()  # programs that have had an imagined reply
+        self._numbers = count(1)
+
+    def submit(self, request: Request) -> None:
+        call = request.call
+        if isinstance(call, Triples | Neighbours):
+            self._done.put(Reply(request.ticket, self._look_up(request), cached=False))
+            return
+        key, program = call_key(self._identify(call), call), request.order[0]
+        value = self._cache.get(key)
+        again = program not in self.imagining and key in self._asked
+        if value is not None:
+            reply = reply_from_json(call, value)
+        else:
+            if program not in self.imagining:
+                self._asked.add(key)
+            reply = self._look_up(request) if isinstance(call, Search) else _imagined(call, next(self._numbers))
+            self.imagining.add(program)
+        self._done.put(Reply(request.ticket, reply, cached=value is not None or again))
+
+    def flush(self) -> None:
+        """Nothing is ever held."""
+
+    def stop(self, timeout: float) -> None:
+        """Nothing ever runs."""
+
+
+def _imagined(call: Call[Any], number: int) -> Any:
+    match call:
+        case Generate():
+            usage = Usage(prompt_tokens=_tokens(call), output_tokens=call.max_tokens)
+            return Completion(imagined_reply(call.prompt.name, number), usage=usage)
+        case Choose():
+            others = len(call.options) - 1 or 1
+            never_the_first = (-99.0, *(-log(others),) * (len(call.options) - 1))  # the first is to stop
+            return Choice(never_the_first, usage=Usage(prompt_tokens=_tokens(call), output_tokens=1))
+        case CountTokens():
+            return len(call.text) // CHARACTERS_PER_TOKEN
+        case Rank():
+            return tuple(-float(position) for position in range(len(call.texts)))
+    raise TypeError(f"cannot imagine a reply to {type(call).__name__}")
+
+
+def imagined_passages(call: Search, question: Question) -> tuple[Passage, ...]:
+    """Those of the pool, or where there is none the question's own and then made-up ones."""
+    if call.pool is not None:
+        return call.pool[: call.k]
+    made_up = (Passage.of(f"Passage {number}", PASSAGE) for number in range(call.k))
+    return (*question.passages, *made_up)[: call.k]
+
+
+def imagined_triples(passage: Passage) -> tuple[Triple, ...]:
+    numbers = range(TRIPLES_PER_PASSAGE)
+    return tuple(Triple(passage.title, f"relation {n}", passage.text[:40], passage.id) for n in numbers)
+
+
+def others(call: Neighbours) -> tuple[Passage, ...]:
+    """All of the pool but the passage itself."""
+    pool = call.pool or (Passage.of("Neighbour", PASSAGE),)
+    return tuple(passage for passage in pool if passage.id != call.passage.id)
+
+
+def _tokens(call: ModelCall) -> int:
+    written = sum(len(message.content) for message in call.prompt.messages) + len(call.prompt.prefill)
+    return written // CHARACTERS_PER_TOKEN

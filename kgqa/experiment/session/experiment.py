@@ -1,0 +1,111 @@
+"""What a configuration means: its method, its questions, its judge. Nothing is opened, printed or registered here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import Config, compose
+from kgqa.experiment.config.overrides import override_group
+from kgqa.experiment.config.settings import RunSettings
+from kgqa.judge.judges import ROLE, AnyJudge
+from kgqa.protocols import Method
+from kgqa.types import Question
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The values of one configuration; each is made when first asked for, and stays: questions, too."""
+
+    overrides: tuple[str, ...]
+    config: Config
+    settings: RunSettings
+
+    @classmethod
+    def of(cls, overrides: Sequence[str], config: Config | None = None) -> Experiment:
+        """`config`: what `compose` gave for these overrides earlier, which then holds even if conf/ has changed."""
+        composed = compose(overrides) if config is None else config
+        return cls(tuple(overrides), composed, RunSettings.of(composed))
+
+    def with_models_of(self, config: Config) -> Experiment:
+        """The same with the models of another configuration, unless the overrides name models themselves."""
+        if {"model", "engine"} & {override_group(override) for override in self.overrides}:
+            return self
+        return replace(self, config={**self.config, "model": config["model"], "engine": config["engine"]})
+
+    @cached_property
+    def method(self) -> Method:
+        method: Method = build(self.config["method"], "method")
+        return method
+
+    @cached_property
+    def source(self) -> Any:
+        """The dataset as its files give it."""
+        return build(self.config["dataset"], "dataset")
+
+    @cached_property
+    def dataset(self) -> Any:
+        """The same, its questions with their collections if such were chosen."""
+        node = self.config.get("collection")
+        return self.source if node is None else build(node, "collection").over(self.source)
+
+    @cached_property
+    def data_sha256(self) -> str:
+        """Of the files that shape the questions, as they lay on disk when this was first asked."""
+        return str(self.source.sha256)
+
+    @cached_property
+    def questions(self) -> list[Question]:
+        """Those asked for by `ids` and `limit`, in file order; the whole file is read, so that all of it is checked."""
+        questions = list(self.source.questions())
+        if self.settings.ids is not None:
+            known = {question.id for question in questions}
+            for wanted in self.settings.ids:
+                if wanted not in known:
+                    hint = nearest(wanted, known) if len(known) < 100 else "see the data file for its ids"
+                    raise ConfigError(f"ids={wanted}: no such question in dataset={self.name('dataset')}; {hint}")
+            questions = [question for question in questions if question.id in self.settings.ids]
+        questions = questions[: self.settings.limit]
+        return list(self.dataset.collect(questions)) if "collection" in self.choices else questions
+
+    @cached_property
+    def judge(self) -> AnyJudge | None:
+        """Raises ConfigError naming what is wrong with it."""
+        node = self.config.get(ROLE)
+        judge: AnyJudge | None = None if node is None else build(node, ROLE)
+        return judge
+
+    @property
+    def asks_models(self) -> bool:
+        return bool(self.method.uses & {"model", "triples"})
+
+    @property
+    def searches(self) -> bool:
+        return bool(self.method.uses & {"search", "pool"})
+
+    @cached_property
+    def choices(self) -> dict[str, str]:
+        """What was chosen in each group that a run makes use of."""
+        uses = self.method.uses
+        used = {
+            "model": self.asks_models,
+            "engine": self.asks_models,
+            "kg": "triples" in uses,
+            "retriever": self.searches,
+            "graph": "graph" in uses,
+            "ranker": bool(uses & {"ranker", "triples"}),  # triples: it may pick demonstrations
+            "reranker": "reranker" in uses,
+        }
+        return {group: name for group, name in self.config["choices"].items() if name and used.get(group, True)}
+
+    @property
+    def profile(self) -> str:
+        return str(self.settings.profile or self.config["dataset"]["profile"])
+
+    def name(self, group: str) -> str:
+        """What was chosen in a group, e.g. the dataset's name."""
+        return str(self.config["choices"][group])

@@ -1,0 +1,51 @@
+"""What makes two runs the same, and where a run's folder is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
+from kgqa.experiment.session.session import Session
+from kgqa.runtime.folder import run_name
+from kgqa.storage import outputs
+from kgqa.types import Json
+
+
+def run_identity(session: Session) -> dict[str, Json]:
+    """Everything that can change an answer: the configuration, with the data's hash in place of its path."""
+    experiment = session.experiment
+    config, uses = experiment.config, experiment.method.uses
+    kept = {key: value for key, value in config.items() if key not in (*NOT_IDENTITY, "graph", "collection")}
+    # in the hash, or without influence on answers
+    elsewhere = ("path", "files", "questions_file", "corpus", "aliases", "profile", "family")
+    dataset = {key: value for key, value in config["dataset"].items() if key not in elsewhere}
+    triples = {key: value for key, value in config["kg"].items() if key != "offline"}
+    model = {key: value for key, value in config["model"].items() if key != "prices"}
+    # a server that is named may move
+    reaching = (*REACHING, "base_url") if config["engine"].get("deployment") else REACHING
+    engine = {key: value for key, value in config["engine"].items() if key not in reaching}
+    asks_models = experiment.asks_models
+    return {
+        **kept,
+        "engine": engine if asks_models else None,
+        "dataset": {**dataset, "sha256": experiment.data_sha256},
+        **({"collection": dict(experiment.dataset.identity())} if "collection" in experiment.choices else {}),
+        "model": model if asks_models else None,
+        "roles": {role: choice for role, choice in kept["roles"].items() if role != "judge" and asks_models},
+        "kg": triples if "triples" in uses else None,
+        "ranker": kept["ranker"] if "ranker" in experiment.choices else None,
+        "reranker": kept.get("reranker") if "reranker" in uses else None,
+        "retriever": dict(session.retriever.identity()) if experiment.searches else None,
+        **({"graph": dict(session.linker.identity())} if "graph" in uses else {}),
+        "corpus": dict(experiment.dataset.corpus_identity()) if "search" in uses else None,
+    }
+
+
+def run_folder(session: Session) -> Path:
+    """Where the run is or will be: `out=`, else a place named after its data, its method and what it answers with."""
+    experiment, settings = session.experiment, session.experiment.settings
+    if settings.out is not None:
+        return Path(settings.out)
+    answering = "model" if experiment.asks_models else "retriever"
+    parts = (experiment.name(group) for group in ("dataset", "method", answering))
+    return outputs().joinpath(*parts, settings.name or run_name(run_identity(session)))

@@ -1,0 +1,61 @@
+"""What a sweep is asked for: a command line taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.sweep.budget import SweepBudget
+from kgqa.experiment.sweep.launching import check_launcher
+
+OWN = ("sweep.name", "sweep.metric", "budget")
+SWEEPERS = ("basic", "optuna")  # every combination, or a search
+
+
+@dataclass(frozen=True)
+class SweepRequest:
+    overrides: tuple[str, ...]  # of the experiment
+    hydra: tuple[str, ...]  # of launcher and sweeper
+    name: str | None
+    metric: str | None  # that hydra/sweeper=optuna is to raise
+    budget: SweepBudget | None
+    command: tuple[str, ...]
+
+    @classmethod
+    def of(cls, arguments: Sequence[str]) -> SweepRequest:
+        """Raises ConfigError for an unknown key of the sweep's own, and for one that would change nothing."""
+        own: dict[str, str] = {}
+        overrides, hydra = [], []
+        for argument in arguments:
+            key, _, value = argument.partition("=")
+            if key.startswith("sweep.") and key not in OWN:
+                raise ConfigError(f"{argument}: unknown key {key!r}; {nearest(key, OWN)}")
+            if key in OWN:
+                own[key] = value
+            elif key.startswith(("hydra/", "hydra.")):
+                hydra.append(argument)
+            else:
+                overrides.append(argument)
+        budget = SweepBudget.of(own["budget"]) if "budget" in own else None
+        names, command = (own.get("sweep.name"), own.get("sweep.metric")), ("kgqa", "run", "-m", *arguments)
+        request = cls(tuple(overrides), tuple(hydra), *names, budget, command)
+        if request.sweeper not in SWEEPERS:
+            raise ConfigError(f"hydra/sweeper={request.sweeper}: no such sweeper; {nearest(request.sweeper, SWEEPERS)}")
+        if request.sweeper == "basic":
+            request._refuse_unread()
+        return request
+
+    @property
+    def sweeper(self) -> str:
+        given = [override.partition("=")[2] for override in self.hydra if override.startswith("hydra/sweeper=")]
+        return given[-1] if given else "basic"
+
+    def _refuse_unread(self) -> None:
+        """Raises ConfigError: a key of a launcher or sweeper that was not chosen, which would change nothing."""
+        if self.metric is not None:
+            raise ConfigError(f"sweep.metric={self.metric}: only hydra/sweeper=optuna raises a score; add it")
+        for override in self.hydra:
+            if not override.startswith(("hydra/launcher=", "hydra/sweeper=", "hydra.launcher.")):
+                raise ConfigError(f"{override}: nothing reads it; hydra.sweeper.… goes with hydra/sweeper=optuna")
+        check_launcher(self.hydra, self.budget)

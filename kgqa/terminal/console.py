@@ -1,0 +1,46 @@
+"""The terminal as a display: rich where somebody looks on, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+
+from kgqa.runtime.costs import Ledger
+from kgqa.runtime.display import Advance, PlainLines, Stage
+from kgqa.terminal.cells import live_cells
+from kgqa.terminal.progress import counting_bars, stage_bar
+
+
+class Terminal:
+    """`width`: of tables that go into a pipe, in columns; None is what rich takes there, 80."""
+
+    def __init__(self, width: int | None = 160) -> None:
+        self.console = Console(width=None if sys.stdout.isatty() else width)
+        self._piped = None if self.console.is_terminal else PlainLines(sys.stdout)
+
+    def line(self, text: str, *, alarm: bool = False, style: str | None = None) -> None:
+        """Text of passages and models goes out as it is: never as markup."""
+        self.console.print(text, style="red" if alarm else style, markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, drawn: RenderableType) -> None:
+        """A table, a rule: text in it must be escaped by who made it. Numbers are not coloured."""
+        self.console.print(drawn, highlight=False)
+
+    def result(self, path: Path) -> None:
+        """The last line of a command, plain, so that scripts can take it."""
+        sys.stdout.write(f"{path}\n")
+        sys.stdout.flush()
+
+    def stage(self, title: str, count: int, ledger: Ledger) -> AbstractContextManager[Stage]:
+        if self._piped:
+            return self._piped.stage(title, count, ledger)
+        return stage_bar(self.console, title, count, ledger)
+
+    def counting(self, unit: str) -> AbstractContextManager[Advance]:
+        return self._piped.counting(unit) if self._piped else counting_bars(self.console, unit)
+
+    def cells(self, sweep: Path) -> AbstractContextManager[None]:
+        return self._piped.cells(sweep) if self._piped else live_cells(self.console, sweep)

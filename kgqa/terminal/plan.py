@@ -1,0 +1,35 @@
+"""What a dry run shows: the first prompt of each template, and the calls that are expected."""
+
+from __future__ import annotations
+
+from rich.markup import escape
+from rich.rule import Rule
+from rich.table import Table
+
+from kgqa.experiment.run.estimating import estimate_roles, measured_rates
+from kgqa.experiment.run.planning import Plan
+from kgqa.terminal.console import Terminal
+
+
+def show_plan(plan: Plan, questions: int, terminal: Terminal) -> None:
+    """Each prompt as the model would see it, then the calls by role, what they take and what they cost."""
+    for role in plan.values():
+        for template, call in role.first.items():
+            terminal.show(Rule(f"{template} ({call.role})", align="left"))
+            terminal.line(role.render(call))
+    table = Table("role", "calls", "in the cache", "prompt tokens", "generated tokens", title_justify="left")
+    table.title = f"{questions} questions, planned with made-up replies"
+    for name, role in sorted(plan.items()):
+        table.add_row(
+            escape(name),
+            f"{role.calls:,}",
+            f"{role.calls - role.asked:,}",
+            f"about {role.prompt_tokens:,}",
+            f"{role.output_tokens:,}",
+        )
+    terminal.show(Rule())
+    terminal.console.print(table)
+    for line in estimate_roles(plan.values(), measured_rates()).lines():
+        terminal.line(line)
+    calls, asked = (sum(getattr(role, count) for role in plan.values()) for count in ("calls", "asked"))
+    terminal.line(f"{calls:,} model calls, {asked:,} of them to be asked")
