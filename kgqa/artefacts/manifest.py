@@ -38,7 +38,7 @@ class Manifest:
     code: str | None = field(default=None, metadata=LEFT_OUT)  # hash of what decides answers and scores
     python: str
     platform: str
-    cores: int
+    cores: int | None  # that this process may use
     packages: Mapping[str, str]
     dataset: AskedDataset
     prompts: Mapping[str, str]  # their hashes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -72,6 +73,11 @@ def read_verdicts(folder: Path) -> dict[str, Judgement]:
         raise DataError(f"{folder}: no {VERDICTS}; judge it first: kgqa evaluate {folder} judge=three_way")
     lines = (checked(Judgement, line, f"{place}: not a verdict", remedy) for place, line in read_lines(file, remedy))
     return {line.question_id: line for line in lines}
+
+
+def judge_of(verdicts: Mapping[str, Judgement]) -> str:
+    """Which judge gave them; "" where there are none."""
+    return next((line.judge for line in verdicts.values()), "")
 
 
 class Judgements:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kgqa.artefacts.form import Number, as_json
 from kgqa.artefacts.manifest import Identity, Manifest
@@ -23,6 +22,7 @@ from kgqa.artefacts.metrics import (
 )
 from kgqa.artefacts.run import FinishedRun, Setting
 from kgqa.report.summary import SCORES, accuracy_text, summary_rows
+from kgqa.types import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def estimates(run: FinishedRun) -> list[tuple[str, Estimate]]:
     return [(label, score) for label, score in scores if score.mean is not None]
 
 
-def used_settings(config: Mapping[str, Any], choices: Mapping[str, str], sources: Mapping[str, str]) -> list[Setting]:
+def used_settings(config: Mapping[str, Json], choices: Mapping[str, str], sources: Mapping[str, str]) -> list[Setting]:
     """Of the groups this run makes use of."""
     groups = ("method", "kg", "retriever", "ranker", "reranker", "engine", "model", "dataset", "collection")
     return [setting for group in groups if group in choices for setting in _values(group, config[group], sources)]
@@ -216,7 +216,7 @@ def _said_of(identity: Identity) -> str:
     return ", ".join(f"{key}={value}" for key, value in identity.items() if value not in (None, [], {}))
 
 
-def _values(key: str, value: Any, sources: Mapping[str, str]) -> Iterator[Setting]:
+def _values(key: str, value: Json, sources: Mapping[str, str]) -> Iterator[Setting]:
     if not isinstance(value, Mapping):
         yield key, str(value), sources.get(key, sources.get(key.rpartition(".")[0], ""))
         return
