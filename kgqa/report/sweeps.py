@@ -121,14 +121,14 @@ def _table(key: tuple[str, ...], cells: Sequence[CellRun], axes: Mapping[str, Se
         figures = [column.of(_metrics(cell)) for cell in cells]
         if any(figure is not None for figure in figures):
             columns.append(column.label)
-            entries.append(_marked(figures, [each.get(column.shares or "") for each in shares]))
+            entries.append(marked(figures, [each.get(column.shares or "") for each in shares]))
     rows = [(cell, [*named[n], *(entry[n] for entry in entries)]) for n, cell in enumerate(cells)]
     title = f"{dataset}, {len(questions):,} question{'s' if len(questions) != 1 else ''}, {profile} profile"
     header = ("cell", *(shown or ["settings"]), *columns)
     return SweepTable(title, header, rows, _plot(title, cells))
 
 
-def _marked(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> list[Entry]:
+def marked(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> list[Entry]:
     """Best and second best of the scores; `worse` by the paired test against the best, after Holm's correction."""
     is_score = any(figure is not None and figure.low is not None for figure in figures)
     ranked = sorted({_rounded(figure) for figure in figures if figure is not None}, reverse=True)
@@ -186,12 +186,12 @@ def _plot(title: str, cells: Sequence[CellRun]) -> Plot | None:
         spent, reached = cost(metrics), scored.of(metrics)
         if spent is not None and reached is not None:
             points.append(Point(spent.value, reached.value, reached.low, reached.high, str(cell.number)))
-    best = [replace(point, low=None, high=None, label="") for point in _frontier(points)]
+    best = [replace(point, low=None, high=None, label="") for point in frontier(points)]
     series = [Series("cells, by number", points, 0, line=False), Series("no cell is both better and cheaper", best, 1)]
     return Plot(f"{scored.label} against cost: {title}", label, scored.label, series)
 
 
-def _frontier(points: Sequence[Point]) -> list[Point]:
+def frontier(points: Sequence[Point]) -> list[Point]:
     """Those that cost less than every better one, cheapest first."""
     found: list[Point] = []
     for point in sorted(points, key=lambda point: (point.x, -point.y)):
