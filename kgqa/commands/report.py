@@ -9,7 +9,7 @@ from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError
 
 NAME = "report"
-SUMMARY = "a run's or sweep's tables, questions and traces as one file, beside another run's answers if wanted"
+SUMMARY = "a run's or sweep's report as HTML, Markdown, CSV or LaTeX"
 
 
 def arguments(parser: Parser) -> None:

@@ -7,13 +7,13 @@ Whatever the source, the sha256 decides. Files that had to be put together lie u
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from kgqa import hub
 from kgqa.errors import ConfigError, DataError
 from kgqa.storage import BLOCK, HOME_ELSEWHERE, home, noted_sha256, replacing, text_digest
 
@@ -74,7 +74,7 @@ class Model:
         """
         if self.path is not None:
             return self._checked(_existing(Path(self.path).expanduser()))
-        found = _from_hub(self.hub, on_disk=True) or self._from_packages() or _from_hub(self.hub, on_disk=False)
+        found = self._from_hub(local=True) or self._from_packages() or self._from_hub(local=False)
         if found is None:
             raise ConfigError(self._remedies())
         return self._checked(found)
@@ -84,7 +84,7 @@ class Model:
         if self.path is not None:
             given = Path(self.path).expanduser()
             return (given,) if given.exists() else ()
-        copy = _from_hub(self.hub, on_disk=True)
+        copy = self._from_hub(local=True)
         return (copy,) if copy else tuple(self._parts() or ())
 
     def requirements(self) -> list[str]:
@@ -102,6 +102,12 @@ class Model:
                 "delete the file and get it again, or set model.sha256=null to use it as it is"
             )
         return found
+
+    def _from_hub(self, *, local: bool) -> Path | None:
+        if self.hub is None:
+            return None
+        repository, _, file = self.hub.partition(":")
+        return hub.file(repository, file, local=local) if file else hub.snapshot(repository, FOLDER_FILES, local=local)
 
     def _from_packages(self) -> Path | None:
         parts = self._parts()
@@ -182,31 +188,6 @@ def _requirements(package: str) -> Iterable[str]:
         return [requirement]
     counted = requirement.replace(span[0], "%s")
     return [f"$(printf '{counted} ' $(seq {span[1]} {span[2]}))"]
-
-
-def _from_hub(hub: str | None, *, on_disk: bool) -> Path | None:
-    """The hub's copy, None where it has none or is out of reach. Nothing is asked of the net when `on_disk`."""
-    if hub is None or (not on_disk and os.environ.get("HF_HUB_OFFLINE", "0").lower() in {"1", "true", "yes", "on"}):
-        return None
-    try:
-        import huggingface_hub
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-    except ImportError:
-        return None
-    repository, _, file = hub.partition(":")
-    try:
-        if file:
-            return Path(huggingface_hub.hf_hub_download(repository, file, local_files_only=on_disk))
-        return Path(
-            huggingface_hub.snapshot_download(
-                repository,
-                allow_patterns=FOLDER_FILES,
-                ignore_patterns="*/*",  # second copies in other formats: original/, metal/
-                local_files_only=on_disk,
-            )
-        )
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError):
-        return None
 
 
 def _assembled(parts: list[Path], target: Path) -> Path:

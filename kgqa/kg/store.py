@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from io import FileIO
 from pathlib import Path
 
 from kgqa.errors import DataError, StorageError
@@ -98,7 +97,7 @@ class TripleStore:
             with self._locked(), self.file.open("ab", buffering=0) as file:
                 _cut_unfinished_line(self.file)
                 for extraction in extractions:
-                    _write(file, extraction_line(extraction))
+                    _write(file.fileno(), extraction_line(extraction), self.file)
 
     def arrange(self) -> None:
         """Put the file in its final order, by passage id, each passage once: equal contents are then equal bytes.
@@ -215,10 +214,10 @@ def _parse_line(line: bytes, where: str) -> Extraction:
         raise DataError(f"{where}: not an extraction ({error}); remove the line and build again") from None
 
 
-def _write(file: FileIO, line: bytes) -> None:
+def _write(descriptor: int, line: bytes, file: Path) -> None:
     """In one call of the system, so that a kill leaves no half of it; a disk that fills up may take a part."""
-    if file.write(line) < len(line):
-        raise StorageError(f"{file.name}: the disk is full; make room and run the same command again")
+    if os.write(descriptor, line) < len(line):
+        raise StorageError(f"{file}: the disk is full; make room and run the same command again")
 
 
 def _cut_unfinished_line(path: Path) -> None:

@@ -13,15 +13,17 @@ from kgqa.errors import ConfigError, EngineError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.judge.forms import FORMS
-from kgqa.judge.judges import Case, Judge, Panel, Verdict
+from kgqa.judge.judges import Judge, JudgedAnswer, Panel, Verdict
 from kgqa.scoring.verdicts import summarise_verdicts
 from kgqa.types import Completion
 from tests.driver import drive
 
-CASE = Case("Where was Ilse Ravenholt born?", ("Pellery", "the town of Pellery"), "in Pellery")
+ANSWER = JudgedAnswer("Where was Ilse Ravenholt born?", ("Pellery", "the town of Pellery"), "in Pellery")
 
 
-def judged(judge: Judge | Panel, *replies: str | Exception, case: Case = CASE) -> tuple[Verdict, list[Generate]]:
+def judged(
+    judge: Judge | Panel, *replies: str | Exception, answer: JudgedAnswer = ANSWER
+) -> tuple[Verdict, list[Generate]]:
     """The verdict and the calls, answered by the replies in turn."""
     calls: list[Generate] = []
 
@@ -30,7 +32,7 @@ def judged(judge: Judge | Panel, *replies: str | Exception, case: Case = CASE) -
         said = replies[len(calls) - 1]
         return said if isinstance(said, Exception) else Completion(said)
 
-    return drive(judge.judge(case), reply), calls
+    return drive(judge.judge(answer), reply), calls
 
 
 def one(form: str = "three_way", **changed: Any) -> Judge:
@@ -100,7 +102,7 @@ def test_a_judge_sees_question_golds_and_answer_and_no_passage(form: str) -> Non
     _, calls = judged(one(form), "1" if form == "kgp" else "correct")
     (call,) = calls
     shown = call.prompt.messages[-1].content
-    for part in (CASE.question, "Pellery", CASE.answer):
+    for part in (ANSWER.question, "Pellery", ANSWER.answer):
         assert part in shown
     assert call.role == "judge"
     assert call.temperature == 0
@@ -123,10 +125,10 @@ def test_a_judge_that_is_never_readable_gives_no_verdict(form: str) -> None:
 
 
 def test_an_exact_match_is_sent_unless_skipping_is_asked_for() -> None:
-    exact = Case(CASE.question, CASE.golds, "The Town of Pellery!")
-    sent, calls = judged(one(), '{"verdict": "incorrect"}', case=exact)
+    exact = JudgedAnswer(ANSWER.question, ANSWER.golds, "The Town of Pellery!")
+    sent, calls = judged(one(), '{"verdict": "incorrect"}', answer=exact)
     assert (sent.label, len(calls)) == ("incorrect", 1)
-    kept, calls = judged(one(skip_exact=True), case=exact)
+    kept, calls = judged(one(skip_exact=True), answer=exact)
     assert (kept.label, kept.votes, calls) == ("correct", (), [])
     asked, calls = judged(one(skip_exact=True), '{"verdict": "correct"}')
     assert (asked.label, len(calls)) == ("correct", 1)

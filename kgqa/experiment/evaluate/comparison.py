@@ -24,7 +24,7 @@ class ComparisonRequest:
     profile: str | None
     seed: int
     difference: float  # in points, whose number of questions is told
-    shared: bool  # only over the questions that all runs have
+    in_all: bool  # over the questions that all runs have
     flips: int | None  # how many questions that flipped are shown of a pair; None: all
 
 
@@ -45,14 +45,14 @@ def compare_answers(request: ComparisonRequest) -> Comparison:
     if len({run.profile for run in runs}) > 1:
         raise ConfigError(f"scored by {' and '.join(sorted({run.profile for run in runs}))}; give one with profile=")
     asked = len(runs[0].questions)
-    runs = share_questions(runs, common=request.shared)
+    runs = share_questions(runs, common=request.in_all)
     names = ascii_uppercase[: len(runs)]
     scores = _scores(runs, names)
     verdicts, notes = _verdicts(runs, names)
     differences = compare({**scores, **({"judge": verdicts} if verdicts else {})}, request.seed)
     flips = _flips(runs, names, verdicts or scores["EM"], request.flips)
     title = f"{len(runs[0].questions):,} questions, profile {runs[0].profile}"
-    if request.shared:
+    if request.in_all:
         title += f" (those that all runs have; {names[0]} has {asked:,})"
     lines = [f"{name}: {run.name}" for name, run in zip(names, runs, strict=True)]
     return Comparison("\n".join([title, *lines, *notes]), [comparison_section(differences, request.difference), *flips])

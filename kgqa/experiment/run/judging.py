@@ -11,7 +11,7 @@ from kgqa.artefacts.verdicts import Fate, Judgement, KeptVote
 from kgqa.experiment.config.composing import Config
 from kgqa.experiment.session.engines import Engines, chosen_nodes
 from kgqa.experiment.session.session import Session
-from kgqa.judge.judges import ROLE, AnyJudge, Case, Verdict
+from kgqa.judge.judges import ROLE, AnyJudge, JudgedAnswer, Verdict
 from kgqa.prompting import template_hash
 from kgqa.runtime.display import Display
 from kgqa.scoring.questions import ScoredQuestion
@@ -51,12 +51,14 @@ def judge_answers(
     experiment, judge = session.experiment, session.experiment.judge
     assert judge is not None, "there is no judge to ask"
     engines = judge_engines(session, judge)
-    cases = {
-        row.id: Case(row.question.text, row.question.answers, row.answer) for row in rows if row.answer is not None
+    answers = {
+        row.id: JudgedAnswer(row.question.text, row.question.answers, row.answer)
+        for row in rows
+        if row.answer is not None
     }
     verdicts: dict[str, Verdict | Exception] = {}
-    with session.runner(engines=engines) as runner, display.stage("verdicts", len(cases), runner.ledger) as stage:
-        programs = ((key, judge.judge(case)) for key, case in cases.items())
+    with session.runner(engines=engines) as runner, display.stage("verdicts", len(answers), runner.ledger) as stage:
+        programs = ((key, judge.judge(answer)) for key, answer in answers.items())
         for ended in runner.run(programs, stage.recorded):
             verdicts[ended.key] = ended.result
             stage.finished(failed=isinstance(ended.result, Exception))
@@ -71,7 +73,7 @@ def judge_answers(
         judge=name,
         models=labels,
         prompts=prompts,
-        cost=runner.ledger.costs(len(cases), engines.prices),
+        cost=runner.ledger.costs(len(answers), engines.prices),
         warnings=_warnings(labels.values(), reader_preset(experiment.config) if reader is None else reader),
     )
     return Judged(lines, metrics)
