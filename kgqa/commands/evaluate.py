@@ -44,10 +44,10 @@ def run(given: Namespace) -> int:
     source, terminal = Path(given.places[0]), Terminal(width=120)
     with log_lines(terminal):
         if given.predictions:
-            evaluation = evaluate_predictions(source, given.overrides, terminal, subset=given.subset)
+            evaluated = evaluate_predictions(source, given.overrides, terminal, subset=given.subset)
         else:
-            evaluation = evaluate_run(source, given.overrides, terminal)
-    show_sections(evaluation.name, evaluation.sections(), terminal)
-    if written := evaluation.write():
+            evaluated = evaluate_run(source, given.overrides, terminal)
+    show_sections(evaluated.name, evaluated.sections(), terminal)
+    if written := evaluated.write():
         terminal.line(f"evaluation: {written}")
     return 0

@@ -27,9 +27,9 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
+    from kgqa.artefacts.sweep import SWEEP
     from kgqa.report.sweep_writing import write_sweep_report
     from kgqa.report.writing import write_report
-    from kgqa.runtime.sweep_folder import SWEEP
 
     folder = Path(given.places[0])
     sweep = (folder / SWEEP).is_file()

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from kgqa.artefacts.metrics import UNDEFINED
+from kgqa.artefacts.verdicts import Fate, Judgement
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError, EngineError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.judge.forms import FORMS
 from kgqa.judge.judges import Judge, JudgedAnswer, Panel, Verdict
-from kgqa.scoring.verdicts import JudgedQuestion, summarise_verdicts
+from kgqa.scoring.verdicts import summarise_verdicts
 from kgqa.testing import drive
 from kgqa.types import Completion
 
@@ -179,27 +181,29 @@ def test_a_judge_needs_a_token() -> None:
         one(max_tokens=0)
 
 
+def judgement(verdict: str | None, fate: Fate) -> Judgement:
+    return Judgement(question_id="q", verdict=verdict, fate=fate, votes=(), judge="three_way")
+
+
 def test_accuracy_counts_failed_as_wrong_and_leaves_out_the_unscored() -> None:
     rows = [
-        JudgedQuestion("correct", "judged", exact=True),
-        JudgedQuestion("correct", "judged", exact=False),
-        JudgedQuestion("not_attempted", "judged", exact=False),
-        JudgedQuestion(None, "judged", exact=True),
-        JudgedQuestion(None, "failed", exact=False),
-        JudgedQuestion("correct", "exact", exact=True),
+        judgement("correct", "judged"),
+        judgement("correct", "judged"),
+        judgement("not_attempted", "judged"),
+        judgement(None, "judged"),
+        judgement(None, "failed"),
+        judgement("correct", "exact"),
     ]
-    summary = summarise_verdicts(rows)
-    assert summary["accuracy"]["mean"] == pytest.approx(60.0)
-    assert summary["accuracy"]["n"] == 5
-    assert summary["verdicts"] == {"correct": 3, "incorrect": 0, "not_attempted": 1}
-    assert (summary["unscored"], summary["failed"], summary["exact"]) == (1, 1, 1)
-    assert summary["agreement_with_em"]["n"] == 3  # neither unscored, nor failed, nor taken for correct unseen
-    assert summary["agreement_with_em"]["percent"] == pytest.approx(200 / 3)
+    summary = summarise_verdicts(rows, [True, False, False, True, False, True])
+    assert summary.accuracy.mean == pytest.approx(60.0)
+    assert summary.accuracy.n == 5
+    assert summary.verdicts == {"correct": 3, "incorrect": 0, "not_attempted": 1}
+    assert (summary.unscored, summary.failed, summary.exact) == (1, 1, 1)
+    assert summary.agreement_with_em.n == 3  # neither unscored, nor failed, nor taken for correct unseen
+    assert summary.agreement_with_em.percent == pytest.approx(200 / 3)
 
 
 def test_a_judge_that_never_says_anything_has_no_accuracy() -> None:
-    summary = summarise_verdicts(
-        [JudgedQuestion(None, "judged", exact=True), JudgedQuestion(None, "failed", exact=False)]
-    )
-    assert summary["accuracy"] == {"mean": None, "low": None, "high": None, "n": 0}
-    assert summary["unscored"] == 1
+    summary = summarise_verdicts([judgement(None, "judged"), judgement(None, "failed")], [True, False])
+    assert summary.accuracy == UNDEFINED
+    assert summary.unscored == 1

@@ -16,7 +16,7 @@ from kgqa.experiment.config.axes import axes
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import config_file, groups, node
 from kgqa.experiment.config.listing import sources
-from kgqa.experiment.config.own import own_choices, own_code
+from kgqa.experiment.config.own import own_code, own_parts
 from kgqa.experiment.machine.presets import presets
 from kgqa.prompting import render, template_names
 
@@ -78,10 +78,11 @@ def test_a_choice_of_ones_own_wins_over_ours_and_is_said_to() -> None:
     own_method("golden")
     config = compose(["method=golden"])
     assert config["method"] == {"_target_": "golden.Mine", "depth": 3}
-    assert own_choices(config) == {"method=golden": "conf/method/golden.yaml"}
-    assert list(own_code(config)) == ["golden.py"]
-    assert not own_choices(compose(["method=trace"]))
-    assert not own_code(compose(["method=trace"]))
+    said = own_parts(config)
+    assert said
+    assert said.choices == {"method=golden": "conf/method/golden.yaml"}
+    assert list(said.files) == ["golden.py"]
+    assert own_parts(compose(["method=trace"])) is None
 
 
 def test_KGQA_CONF_names_another_folder_whose_neighbours_are_searched(  # noqa: N802

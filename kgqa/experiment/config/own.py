@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from kgqa.artefacts.manifest import Own
 from kgqa.experiment.config.files import Config, Node, config_file, is_own
 from kgqa.experiment.config.importing import code_files
 from kgqa.places import prompt_folders
 from kgqa.storage import sha256
 
 
-def own_choices(config: Config) -> dict[str, str]:
-    """The files of choices that are not kgqa's, by choice; they win over those of kgqa that have the same name."""
+def own_parts(config: Config) -> Own | None:
+    """None where all is of kgqa."""
     chosen = {group: name for group, name in config["choices"].items() if name and is_own(group, name)}
-    return {f"{group}={name}": str(config_file(group, name)) for group, name in chosen.items()}
+    choices = {f"{group}={name}": str(config_file(group, name)) for group, name in chosen.items()}
+    files = own_code(config)
+    return Own(choices=choices, files=files) if choices or files else None
 
 
 def own_code(config: Config) -> dict[str, str]:

@@ -9,15 +9,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kgqa.artefacts.sweep import CellState, SweepPlan
 from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
 from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, read_cell
 from kgqa.experiment.sweep.running import Ended, result_of, run_cell, run_cells, skip_finished
-from kgqa.runtime.sweep_folder import SweepFolder, read_plan, read_result
+from kgqa.runtime.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -104,8 +105,8 @@ def _watched(cells: Sequence[Cell], sweep: Path, ended: Ended) -> Iterator[None]
 
 
 def _has_ended(sweep: Path, number: int) -> bool:
-    result = read_result(sweep, number)
-    return result is not None and result["status"] != "running"
+    state = CellState.read(sweep, number)
+    return state is not None and state.status != "running"
 
 
 def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) -> None:
@@ -160,7 +161,7 @@ def run_launched(job: DictConfig) -> str:
     os.chdir(job.home)  # Ray starts its workers elsewhere
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     path = Path(job.sweep)
-    listed: dict[str, Any] = read_plan(path)["cells"][job.cell]
+    listed = SweepPlan.read(path).cells[job.cell]
     with closing(Pool()) as pool:
         return run_cell(read_cell(path, listed), path, pool).status
 
