@@ -7,10 +7,10 @@ reply decides how far its method goes also has the block `imagined`, the reply t
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from typing import TYPE_CHECKING
 
+from kgqa.storage import text_digest
 from kgqa.types import Message, Prompt
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def template_hash(name: str) -> str:
     environment = _environment()
     assert environment.loader is not None
     source, _, _ = environment.loader.get_source(environment, f"{name}.j2")
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
+    return text_digest(source, 16)
 
 
 def _block(template: Template, block: str, values: dict[str, object]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kgqa import hashing
+from kgqa import storage
 from kgqa.datasets import corpus, files
 from kgqa.datasets.schema import checked
 from kgqa.errors import ConfigError
@@ -46,7 +46,7 @@ class FileDataset(ABC):
     @property
     def sha256(self) -> str:
         """Of all files that shape the questions, as they lie on disk."""
-        return hashing.sha256(self.file)
+        return storage.sha256(self.file)
 
     def questions(self) -> Iterator[Question]:
         """In file order.
@@ -84,4 +84,4 @@ class FileDataset(ABC):
 
     def corpus_identity(self) -> Mapping[str, Json]:
         """What tells this corpus from any other, without reading it through: the hashes of its files."""
-        return {"files": [hashing.remembered_sha256(file) for file in self.corpus_files]}
+        return {"files": [storage.remembered_sha256(file) for file in self.corpus_files]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,10 +19,11 @@ from kgqa.demonstrations import (
     parse_thoughts,
 )
 from kgqa.errors import DataError
+from kgqa.storage import package
 from kgqa.types import Json
 
 T = TypeVar("T")
-DEMOS = Path(str(files("kgqa"))) / "demos"
+DEMOS = package() / "demos"
 DOCUMENTS, CHAINS = "TRIPLE_EXAMPLARS_", "GENERATING_CHAIN_EXAMPLARS_"  # keys of the authors' file, spelt as there
 
 

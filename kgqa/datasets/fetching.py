@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import http
-import http.client
-import os
-import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
-from urllib.error import HTTPError
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
-from kgqa import hashing
+from kgqa import http
+from kgqa.datasets.files import TO_ELSEWHERE
 from kgqa.datasets.sources import Source
-from kgqa.errors import DataError, StorageError
+from kgqa.errors import DataError
+from kgqa.storage import sha256, storing
+
+if TYPE_CHECKING:
+    import httpx2
 
 ATTEMPTS = 5  # in a row that bring nothing
 PAUSE = 1.0  # seconds before the second of them, doubled each time
 SILENCE = 60.0  # seconds without a byte after which a connection counts as cut
-BLOCK = 1 << 18
 PASSING = (408, 425, 429, 500, 502, 503, 504)  # of HTTP: worth another attempt
 
 Advance = Callable[[int, int | None], None]  # bytes there are now, and in all if that is known
-
-
-class Unreachable(Exception):
-    """A URL that does not give the file; the next one may."""
 
 
 def fetch(source: Source, target: Path, advance: Advance) -> None:
@@ -42,23 +37,35 @@ def fetch(source: Source, target: Path, advance: Advance) -> None:
         StorageError: the disk is full or not writable.
     """
     part = target.with_name(target.name + ".part")
-    with _disk(part):
+    with storing(part, TO_ELSEWHERE):
         target.parent.mkdir(parents=True, exist_ok=True)
     reasons = []
-    for url in source.urls:
-        if reason := _failure(url, source, part, advance):
-            reasons.append(f"{url}: {reason}")
-        else:
-            os.replace(part, target)
-            return
+    with http.client(SILENCE, {"Accept-Encoding": "identity"}) as client:
+        for url in source.urls:
+            if reason := _failure(client, url, source, part, advance):
+                reasons.append(f"{url}: {reason}")
+            else:
+                with storing(target, TO_ELSEWHERE):
+                    part.replace(target)
+                return
     raise DataError("; ".join(reasons))
 
 
-def _failure(url: str, source: Source, part: Path, advance: Advance) -> str:
+class _Refused(http.Unanswered):
+    """A status that says no. final: another attempt would end the same."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        super().__init__(http.status_line(response))
+        self.final = response.status_code not in PASSING
+
+
+def _failure(client: httpx2.Client, url: str, source: Source, part: Path, advance: Advance) -> str:
     """Why this URL does not give the file; "" once it is there."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        return "only http and https are fetched"
     try:
-        _download(url, part, advance)
-    except Unreachable as error:
+        _download(client, url, part, advance)
+    except http.Unanswered as error:
         return str(error)
     if wrong := mismatch(part, source):
         part.unlink()
@@ -66,63 +73,67 @@ def _failure(url: str, source: Source, part: Path, advance: Advance) -> str:
     return ""
 
 
-def _download(url: str, part: Path, advance: Advance) -> None:
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise Unreachable("only http and https are fetched")
+def _download(client: httpx2.Client, url: str, part: Path, advance: Advance) -> None:
     idle = 0
     while True:
         before = _size(part)
         try:
-            _continue(url, part, advance)
-        except (OSError, http.client.HTTPException) as error:  # urllib's errors are OSErrors
+            _continue(client, url, part, advance)
+        except http.Unanswered as error:
             idle = 0 if _size(part) > before else idle + 1
-            if idle == ATTEMPTS or (idle and _is_final(error)):
-                raise Unreachable(_reason(error)) from None
+            final = isinstance(error, http.Absent) or (isinstance(error, _Refused) and error.final)
+            if idle == ATTEMPTS or (idle and final):
+                raise
             time.sleep(PAUSE * 2**idle if idle else 0)
         else:
             return
 
 
-def _continue(url: str, part: Path, advance: Advance) -> None:
+def _continue(client: httpx2.Client, url: str, part: Path, advance: Advance) -> None:
     """Ask for what is missing of the file.
 
     Raises:
-        OSError, HTTPException: it did not all arrive.
+        Unanswered: it did not all arrive.
         StorageError: it could not be written.
     """
     have = _size(part)
-    headers = {"User-Agent": "kgqa"} | ({"Range": f"bytes={have}-"} if have else {})
-    try:
-        reply = urlopen(Request(url, headers=headers), timeout=SILENCE)  # noqa: S310 - the scheme was looked at
-    except HTTPError as error:
-        if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not have:
-            raise
-        if error.headers.get("Content-Range") == f"bytes */{have}":  # there is nothing left to ask for
-            return
-        part.unlink()
-        raise ConnectionError("the server's file is shorter than what is here") from None
-    with reply:
-        if not (reply.headers.get("Content-Range") or "").startswith(f"bytes {have}-"):
+    with http.in_words(), client.stream("GET", url, headers={"Range": f"bytes={have}-"} if have else {}) as reply:
+        if reply.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
+            if reply.headers.get("Content-Range") == f"bytes */{have}":  # there is nothing left to ask for
+                return
+            part.unlink()
+            raise http.Unanswered("the server's file is shorter than what is here")
+        if reply.is_error:
+            raise _Refused(reply)
+        if not reply.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             have = 0  # it cannot continue a file
-        length = reply.headers.get("Content-Length")
-        total = have + int(length) if length else None
-        with _disk(part):
-            out = part.open("ab" if have else "wb")
-        with out:
-            while block := reply.read1(BLOCK):  # what is there: a silent connection must not cost what arrived
-                with _disk(part):
-                    out.write(block)
-                have += len(block)
-                advance(have, total)
-            with _disk(part):
-                out.flush()
-    if total is not None and have < total:
-        raise ConnectionError(f"the connection was cut at {have:,} of {total:,} bytes")
+        _receive(reply, have, part, advance)
+
+
+def _receive(reply: httpx2.Response, have: int, part: Path, advance: Advance) -> None:
+    """Write what comes behind the first `have` bytes."""
+    length = reply.headers.get("Content-Length")
+    total = have + int(length) if length else None
+    with storing(part, TO_ELSEWHERE):
+        out = part.open("ab" if have else "wb")
+    with out:
+        try:
+            with http.in_words():
+                for block in reply.iter_raw():  # what is there: a silent connection must not cost what arrived
+                    with storing(part, TO_ELSEWHERE):
+                        out.write(block)
+                        out.flush()
+                    have += len(block)
+                    advance(have, total)
+        except http.Unanswered as error:
+            if total is None or isinstance(error, http.Silent):
+                raise
+            raise http.Unanswered(f"the connection was cut at {have:,} of {total:,} bytes") from error
 
 
 def mismatch(file: Path, source: Source) -> str:
     """What is wrong with a file that should be the source's; "" if nothing is."""
-    size, actual = _size(file), hashing.sha256(file)
+    size, actual = _size(file), sha256(file)
     with file.open("rb") as content:
         page = content.read(1024).lstrip().lower().startswith((b"<!doctype", b"<html"))
     if not page and size == (source.bytes or size) and actual == (source.sha256 or actual):
@@ -130,28 +141,6 @@ def mismatch(file: Path, source: Source) -> str:
     what = "a web page came instead of the file" if page else f"sha256 is {actual} of {size:,} bytes"
     known = "not known" if source.bytes is None else f"{source.bytes:,}"
     return f"{what}, expected sha256 {source.sha256 or 'not known'} of {known} bytes"
-
-
-@contextmanager
-def _disk(part: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{part}: {error.strerror}; make room, or name another folder: to=FOLDER") from None
-
-
-def _is_final(error: Exception) -> bool:
-    """Another attempt would end the same."""
-    if isinstance(error, HTTPError):
-        return error.code not in PASSING
-    reason = getattr(error, "reason", None)
-    return isinstance(reason, socket.gaierror | ConnectionRefusedError)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, HTTPError):
-        return f"HTTP {error.code} {error.reason}"
-    return str(getattr(error, "reason", "")) or str(error) or type(error).__name__
 
 
 def _size(file: Path) -> int:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from importlib.resources import files as package_files
 from pathlib import Path
 
-from kgqa.errors import DataError, StorageError
+from kgqa.errors import DataError
 
+TO_ELSEWHERE = "make room, or name another folder: to=FOLDER"  # where the disk refuses
 PACKAGED = "pkg://"  # Hydra's notation for what ships in a package: pkg://kgqa.datasets/demo.jsonl
 
 
@@ -61,25 +60,6 @@ def roots() -> list[Path]:
     """Folders that hold data sets: `$KGQA_DATA` if it is set, then `data`."""
     environment = os.environ.get("KGQA_DATA")
     return [Path(environment).expanduser(), Path("data")] if environment else [Path("data")]
-
-
-@contextmanager
-def whole(target: Path) -> Iterator[Path]:
-    """A path to write to that becomes `target` when all went well, and is removed otherwise.
-
-    Raises:
-        StorageError: the disk is full or not writable.
-    """
-    part = target.with_name(target.name + ".part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        os.replace(part, target)
-    except OSError as error:
-        raise StorageError(f"{part}: {error.strerror or error}; make room, or name another folder: to=FOLDER") from None
-    finally:
-        with suppress(OSError):
-            part.unlink()
 
 
 def given(path: str, key: str = "path") -> Path:

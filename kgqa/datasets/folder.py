@@ -8,8 +8,6 @@ others are aliases); and where it is known, `id` (else q1, q2, … by line), `ty
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +19,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from kgqa import hashing, records
+from kgqa import records, storage
 from kgqa.datasets import corpus, files, pdf, splitting
 from kgqa.datasets.html_text import plain_text
 from kgqa.datasets.schema import Gold, checked, parsed
@@ -109,13 +107,13 @@ class Folder:
 
     @property
     def sha256(self) -> str:
-        both = [hashing.sha256(self.file), self.corpus_identity()]
-        return hashlib.sha256(json.dumps(both, sort_keys=True).encode()).hexdigest()
+        both = [storage.sha256(self.file), self.corpus_identity()]
+        return storage.digest(both)
 
     def corpus_identity(self) -> Mapping[str, Json]:
         with_pdfs = any(file.suffix.lower() == PDF for file in self.corpus_files)
         return {
-            "files": [[title, hashing.remembered_sha256(file)] for title, file in self._titled().items()],
+            "files": [[title, storage.remembered_sha256(file)] for title, file in self._titled().items()],
             "splitter": splitting.identity(),
             "readers": {package: _version(package) for package in PDF_PACKAGES} if with_pdfs else {},
             "passage_size": self.passage_size,

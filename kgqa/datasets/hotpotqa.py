@@ -6,14 +6,13 @@ what differs between them (question types and their hops, the alias file) is in 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, Field, StrictInt
 
-from kgqa import hashing, records
+from kgqa import records, storage
 from kgqa.datasets import contexts
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.schema import Gold, looks_like, parsed
@@ -63,8 +62,8 @@ class HotpotQA(FileDataset):
         """Of the data file; with an alias file, of both hashes one after the other."""
         if self.aliases is None:
             return super().sha256
-        both = f"{super().sha256}\n{hashing.sha256(self._alias_file(self.aliases))}"
-        return hashlib.sha256(both.encode()).hexdigest()
+        both = f"{super().sha256}\n{storage.sha256(self._alias_file(self.aliases))}"
+        return storage.text_digest(both)
 
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
         aliases = self._aliases()

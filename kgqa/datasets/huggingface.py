@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from kgqa.datasets.files import whole
+from kgqa.datasets.files import TO_ELSEWHERE
 from kgqa.datasets.sources import Hub
 from kgqa.errors import ConfigError, DataError
+from kgqa.storage import replacing
 from kgqa.types import Json
 
 SAVED = ("dataset_dict.json", "state.json")  # what `save_to_disk` leaves in its folder
@@ -45,7 +46,7 @@ def write(found: Iterable[Json], target: Path, advance: Callable[[int], None]) -
     """
     before, between, after = ("", "\n", "\n") if target.suffix == ".jsonl" else ("[\n", ",\n", "\n]\n")
     count = 0
-    with whole(target) as part, part.open("w", encoding="utf-8") as out:
+    with replacing(target, TO_ELSEWHERE) as part, part.open("w", encoding="utf-8") as out:
         for row in found:
             out.write((between if count else before) + json.dumps(original(row), ensure_ascii=False))
             count += 1

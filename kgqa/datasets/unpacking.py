@@ -15,8 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from kgqa.datasets.contexts import of_sentences
-from kgqa.datasets.files import whole
+from kgqa.datasets.files import TO_ELSEWHERE
 from kgqa.errors import DataError
+from kgqa.storage import replacing
 from kgqa.types import Passage
 
 
@@ -33,7 +34,7 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
             if not missing:
                 break
             if name in missing:
-                with whole(folder / name) as part, part.open("wb") as out:
+                with replacing(folder / name, TO_ELSEWHERE) as part, part.open("wb") as out:
                     shutil.copyfileobj(source, out, 1 << 20)
                 missing.remove(name)
     if missing:
@@ -52,7 +53,11 @@ def unpack_abstracts(archive: Path, target: Path, advance: Callable[[int], None]
     """
     some = False
     # no name and no time in the file, so that the same archive gives the same bytes
-    with whole(target) as part, part.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as out:
+    with (
+        replacing(target, TO_ELSEWHERE) as part,
+        part.open("wb") as raw,
+        gzip.GzipFile("", "wb", 6, raw, mtime=0) as out,
+    ):
         for passages in _abstracts(archive):
             for passage in passages:
                 out.write(json.dumps({"title": passage.title, "text": passage.text}).encode() + b"\n")

@@ -10,8 +10,9 @@ from contextlib import redirect_stderr
 from pathlib import Path
 
 from kgqa.engines.openmp import let_waiting_threads_sleep
-from kgqa.engines.weights import cache_folder, digest
+from kgqa.engines.weights import digest
 from kgqa.errors import DataError, StorageError
+from kgqa.storage import HOME_ELSEWHERE, home, storing
 
 log = logging.getLogger(__name__)
 
@@ -21,19 +22,19 @@ def converted(file: Path) -> Path:
 
     It lies in the cache under the file's hash. Rounding to bfloat16 costs far less than quantising did.
     """
-    folder = cache_folder() / "models" / f"{file.stem}-{digest(file)[:12]}-bf16"
+    folder = home() / "models" / f"{file.stem}-{digest(file)[:12]}-bf16"
     if (folder / "config.json").is_file():
         return folder
     partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
     try:
-        partial.mkdir(parents=True, exist_ok=True)
-        with redirect_stderr(io.StringIO()):  # progress bars: the terminal belongs to the command line
-            _convert(file, partial)
-        partial.replace(folder)
-    except OSError as error:
-        if (folder / "config.json").is_file():  # another process was faster
-            return folder
-        raise StorageError(f"{folder}: {error.strerror or error}; make room, or point KGQA_HOME elsewhere") from error
+        with storing(folder, HOME_ELSEWHERE):
+            partial.mkdir(parents=True, exist_ok=True)
+            with redirect_stderr(io.StringIO()):  # progress bars: the terminal belongs to the command line
+                _convert(file, partial)
+            partial.replace(folder)
+    except StorageError:
+        if not (folder / "config.json").is_file():  # else another process was faster
+            raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder

@@ -1,25 +1,22 @@
 """Where a model's weights come from, and the proof that they are the right ones.
 
 Sources in order: a path, the hub's copy on disk, installed packages that carry the file, the hub itself.
-Whatever the source, the sha256 decides. Files that had to be put together lie under `cache_folder()`.
+Whatever the source, the sha256 decides. Files that had to be put together lie under `storage.home()`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from kgqa import hashing
-from kgqa.errors import ConfigError, DataError, StorageError
+from kgqa import hub
+from kgqa.errors import ConfigError, DataError
+from kgqa.storage import BLOCK, HOME_ELSEWHERE, home, noted_sha256, replacing, text_digest
 
-BLOCK = 1 << 22
 # What a folder of weights is made of; anything else in it (README, original/*.pth) cannot change a reply.
 FOLDER_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
 
@@ -77,7 +74,7 @@ class Model:
         """
         if self.path is not None:
             return self._checked(_existing(Path(self.path).expanduser()))
-        found = _from_hub(self.hub, on_disk=True) or self._from_packages() or _from_hub(self.hub, on_disk=False)
+        found = self._from_hub(local=True) or self._from_packages() or self._from_hub(local=False)
         if found is None:
             raise ConfigError(self._remedies())
         return self._checked(found)
@@ -87,7 +84,7 @@ class Model:
         if self.path is not None:
             given = Path(self.path).expanduser()
             return (given,) if given.exists() else ()
-        copy = _from_hub(self.hub, on_disk=True)
+        copy = self._from_hub(local=True)
         return (copy,) if copy else tuple(self._parts() or ())
 
     def requirements(self) -> list[str]:
@@ -106,11 +103,17 @@ class Model:
             )
         return found
 
+    def _from_hub(self, *, local: bool) -> Path | None:
+        if self.hub is None:
+            return None
+        repository, _, file = self.hub.partition(":")
+        return hub.file(repository, file, local=local) if file else hub.snapshot(repository, FOLDER_FILES, local=local)
+
     def _from_packages(self) -> Path | None:
         parts = self._parts()
         if not parts or len(parts) == 1:
             return parts[0] if parts else None
-        return _assembled(parts, cache_folder() / "models" / f"{self.name}-{(self.sha256 or 'unchecked')[:12]}.gguf")
+        return _assembled(parts, home() / "models" / f"{self.name}-{(self.sha256 or 'unchecked')[:12]}.gguf")
 
     def _parts(self) -> list[Path] | None:
         """The files in the packages; None where one is missing."""
@@ -146,17 +149,10 @@ def expand(package: str) -> list[str]:
 def digest(weights: Path) -> str:
     """sha256 of a file, or of everything in a folder that can change a reply. Remembered while unchanged."""
     if weights.is_file():
-        return _remembered_sha256(weights)
+        return noted_sha256(weights)
     files = sorted({file for pattern in FOLDER_FILES for file in weights.glob(pattern)})
-    lines = "".join(f"{_remembered_sha256(file)}  {file.name}\n" for file in files)
-    return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def cache_folder() -> Path:
-    """`KGQA_HOME`, else `kgqa` in the user's cache."""
-    if home := os.environ.get("KGQA_HOME"):
-        return Path(home).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kgqa"
+    lines = "".join(f"{noted_sha256(file)}  {file.name}\n" for file in files)
+    return text_digest(lines)
 
 
 def is_gguf(weights: Path) -> bool:
@@ -194,65 +190,13 @@ def _requirements(package: str) -> Iterable[str]:
     return [f"$(printf '{counted} ' $(seq {span[1]} {span[2]}))"]
 
 
-def _from_hub(hub: str | None, *, on_disk: bool) -> Path | None:
-    """The hub's copy, None where it has none or is out of reach. Nothing is asked of the net when `on_disk`."""
-    if hub is None or (not on_disk and os.environ.get("HF_HUB_OFFLINE", "0").lower() in {"1", "true", "yes", "on"}):
-        return None
-    try:
-        import huggingface_hub
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-    except ImportError:
-        return None
-    repository, _, file = hub.partition(":")
-    try:
-        if file:
-            return Path(huggingface_hub.hf_hub_download(repository, file, local_files_only=on_disk))
-        return Path(
-            huggingface_hub.snapshot_download(
-                repository,
-                allow_patterns=FOLDER_FILES,
-                ignore_patterns="*/*",  # second copies in other formats: original/, metal/
-                local_files_only=on_disk,
-            )
-        )
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError):
-        return None
-
-
 def _assembled(parts: list[Path], target: Path) -> Path:
     """The parts as one file; a file of the right size is taken as it is, its hash is checked by the caller."""
     if target.is_file() and target.stat().st_size == sum(part.stat().st_size for part in parts):
         return target
-    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as whole:
-            for part in parts:
-                with part.open("rb") as source:
-                    while block := source.read(BLOCK):
-                        whole.write(block)
-        partial.replace(target)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise StorageError(f"{target}: {error.strerror or error}; make room, or point KGQA_HOME elsewhere") from error
+    with replacing(target, HOME_ELSEWHERE) as fresh, fresh.open("wb") as whole:
+        for part in parts:
+            with part.open("rb") as source:
+                while block := source.read(BLOCK):
+                    whole.write(block)
     return target
-
-
-def _remembered_sha256(file: Path) -> str:
-    """Hashing a gigabyte takes seconds, so a hash is kept on disk under the file's path, size and time."""
-    stat = file.stat()
-    key = f"{file.resolve()}\n{stat.st_size}\n{stat.st_mtime_ns}"
-    note = cache_folder() / "hashes" / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
-    try:
-        return str(json.loads(note.read_text())["sha256"])
-    except (OSError, ValueError, KeyError):
-        pass
-    sha256 = hashing.sha256(file)
-    try:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        partial = note.with_name(f"{note.name}.{os.getpid()}.partial")
-        partial.write_text(json.dumps({"file": str(file), "sha256": sha256}))
-        partial.replace(note)
-    except OSError:
-        pass  # a read-only cache costs time, not correctness
-    return sha256

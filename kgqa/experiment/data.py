@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kgqa import hashing
 from kgqa.datasets import huggingface as hub
 from kgqa.datasets.fetching import Advance, fetch, mismatch
 from kgqa.datasets.files import roots
@@ -18,9 +17,8 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import Config, compose, conf_folder, groups
 from kgqa.runtime.display import BYTES, Display
+from kgqa.storage import sha256
 
-USAGE = "kgqa data prepare dataset=NAME [from=hub|FOLDER] [to=FOLDER]; kgqa data list shows the names"
-KEYS = ("dataset", "from", "to")
 FROM_HUB = "hub"
 
 T = TypeVar("T")
@@ -49,13 +47,16 @@ def place_of(name: str, source: Source) -> str:
 def bring(name: str, display: Display, *, place: str | None = None, to: Path | None = None) -> None:
     """Fetch a data set or corpus, check it, unpack it; done once it is there.
 
-    `name` is one of `sources`. `place`: FROM_HUB, or a folder in Hugging Face's form, to convert. `to`: where it goes.
+    `place`: FROM_HUB, or a folder in Hugging Face's form, to convert. `to`: where it goes.
 
     Raises:
-        ConfigError: it is not on the hub.
+        ConfigError: there is no such data set, or it is not on the hub.
         DataError: it cannot be fetched, or is not what it should be.
     """
-    source = sources()[name]
+    known = sources()
+    if name not in known:
+        raise ConfigError(f"dataset={name}: no such data set; {nearest(name, known)}")
+    source = known[name]
     folder = to or roots()[0] / source.folder
     display.line(f"{name}: {source.content}; licence {source.licence}; {source.page}")
     made = [folder / file for file in source.makes]
@@ -67,7 +68,7 @@ def bring(name: str, display: Display, *, place: str | None = None, to: Path | N
     elif not all(file.is_file() for file in made):
         _fetched(name, source, folder, display)
     for file in made:
-        display.line(f"{file}: {file.stat().st_size:,} bytes, sha256 {hashing.sha256(file)}")
+        display.line(f"{file}: {file.stat().st_size:,} bytes, sha256 {sha256(file)}")
 
 
 def read_through(config: Config, display: Display) -> None:
@@ -77,7 +78,7 @@ def read_through(config: Config, display: Display) -> None:
         DataError: what is wrong with one, by file:line.
     """
     dataset = build(config["dataset"], "dataset")
-    display.line(f"{dataset.file}: sha256 {hashing.sha256(dataset.file)}")
+    display.line(f"{dataset.file}: sha256 {sha256(dataset.file)}")
     with display.counting("questions") as advance:
         questions, gold = count_questions(_counted(dataset.read(), lambda more: advance("", more, None)))
     _tell(questions, display)
@@ -85,7 +86,7 @@ def read_through(config: Config, display: Display) -> None:
         display.line("no corpus: the questions come without passages; name the file to search in: dataset.corpus=FILE")
         return
     for each in dataset.corpus_files:
-        display.line(f"corpus {each}: sha256 {hashing.sha256(each)}")
+        display.line(f"corpus {each}: sha256 {sha256(each)}")
     with display.counting("passages") as advance:
         counts = count_passages(_counted(dataset.read_passages(), lambda more: advance("", more, None)), gold)
     _tell(counts, display)
@@ -154,47 +155,3 @@ def _tell(counts: Mapping[str, int], display: Display) -> None:
     width = max(len(f"{count:,}") for count in counts.values())
     for what, count in counts.items():
         display.line(f"  {count:>{width},}  {what}")
-
-
-def show_sources(arguments: Sequence[str]) -> int:
-    """`kgqa data list`: every data set and corpus, where it comes from, and what of it is here."""
-    from kgqa.terminal.console import Terminal
-    from kgqa.terminal.sources import print_sources
-
-    if arguments:
-        raise ConfigError(f"kgqa data list {' '.join(arguments)}: it takes no arguments")
-    print_sources(Terminal())
-    return 0
-
-
-def prepare(arguments: Sequence[str]) -> int:
-    """`kgqa data prepare`: fetch a data set or corpus, check it, unpack it; done once it is there."""
-    from kgqa.terminal.console import Terminal
-
-    settings = _settings(arguments)
-    known = sources()
-    name = settings.get("dataset", "")
-    if name not in known:
-        raise ConfigError(f"dataset={name}: no such data set; {nearest(name, known)}" if name else USAGE)
-    to = Path(settings["to"]).expanduser() if "to" in settings else None
-    bring(name, Terminal(), place=settings.get("from"), to=to)
-    return 0
-
-
-def check(overrides: Sequence[str]) -> int:
-    """`kgqa data check`: read a data set's files from end to end and count what is in them."""
-    from kgqa.terminal.console import Terminal
-
-    read_through(compose(overrides), Terminal())
-    return 0
-
-
-def _settings(arguments: Sequence[str]) -> dict[str, str]:
-    """`key=value` arguments; a bare name stands for dataset=NAME."""
-    settings: dict[str, str] = {}
-    for argument in arguments:
-        key, _, value = argument.partition("=") if "=" in argument else ("dataset", "=", argument)
-        if key not in KEYS or not value:
-            raise ConfigError(f"{key}={value}: {'expected a value' if key in KEYS else nearest(key, KEYS)}; {USAGE}")
-        settings[key] = value
-    return settings

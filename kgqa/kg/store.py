@@ -7,27 +7,26 @@ the places of the lines, about 200 bytes a passage, since a corpus can have mill
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 
 from kgqa.errors import DataError, StorageError
 from kgqa.kg.parsing import Extraction, ParsedTriples, parse_triples
+from kgqa.storage import digest, json_text, locked, replace_file, replacing, storing
 from kgqa.types import Json, Passage, Triple
 
+ELSEWHERE = "make room or choose another folder"  # where the disk refuses
 SUMS = ("passages", "failed", "empty", "triples", "malformed", "prompt_tokens", "output_tokens")
 
 
 def store_folder(root: Path, dataset: str, built_with: Mapping[str, Json]) -> Path:
     """Where the triples built with these settings belong: `root/dataset/<12 hex digits>`."""
-    canonical = json.dumps(built_with, sort_keys=True, ensure_ascii=False)
-    return root / dataset / hashlib.sha256(canonical.encode()).hexdigest()[:12]
+    return root / dataset / digest(dict(built_with), 12, ensure_ascii=False)
 
 
 class TripleStore:
@@ -66,7 +65,7 @@ class TripleStore:
         if passage.id not in self._places:
             self._read_new_lines()
         while passage.id in self._places:
-            with _storage(self.file), self.file.open("rb") as file:
+            with storing(self.file, ELSEWHERE), self.file.open("rb") as file:
                 if os.fstat(file.fileno()).st_ino == self._inode:
                     file.seek(self._places[passage.id])
                     return _parse_line(file.readline(), f"{self.file}: {passage.id}")
@@ -93,12 +92,12 @@ class TripleStore:
         Raises:
             StorageError: the disk is full or refuses.
         """
-        with _storage(self.file):
+        with storing(self.file, ELSEWHERE):
             self._write_manifest()
-            with _locked(self.file) as descriptor:
-                _cut_unfinished_line(descriptor)
+            with self._locked(), self.file.open("ab", buffering=0) as file:
+                _cut_unfinished_line(self.file)
                 for extraction in extractions:
-                    _write(descriptor, extraction_line(extraction), self.file)
+                    _write(file.fileno(), extraction_line(extraction), self.file)
 
     def arrange(self) -> None:
         """Put the file in its final order, by passage id, each passage once: equal contents are then equal bytes.
@@ -107,18 +106,16 @@ class TripleStore:
         """
         if not self.file.exists():
             return
-        unfinished = self.file.with_name(f"{self.file.name}.unfinished")  # one name: only who holds the lock writes it
-        with _storage(self.file), _locked(self.file) as descriptor:
-            _cut_unfinished_line(descriptor)
+        with storing(self.file, ELSEWHERE), self._locked():
+            _cut_unfinished_line(self.file)
             self._read_new_lines()
             places = [place for _, place in sorted(self._places.items())]
             if places == sorted(places) and self._lines_read == len(places):
                 return
-            with self.file.open("rb") as source, unfinished.open("wb") as target:
+            with self.file.open("rb") as source, replacing(self.file, ELSEWHERE) as fresh, fresh.open("wb") as target:
                 for place in places:
                     source.seek(place)
                     target.write(source.readline())
-            unfinished.replace(self.file)
 
     def counts(self, passages: Iterable[Passage]) -> dict[str, int]:
         """Sums over the passages, which must be distinct: `SUMS` and flags."""
@@ -138,26 +135,27 @@ class TripleStore:
 
     def write_statistics(self, statistics: Mapping[str, Json]) -> Path:
         """Replace `statistics.json`; returns its path."""
-        path = self.folder / "statistics.json"
-        with _storage(path):
-            self._write_manifest()
-            _replace_json(path, statistics)
-        return path
+        self._write_manifest()
+        return replace_file(self.folder / "statistics.json", json_text(dict(statistics)), ELSEWHERE)
 
     def export(self, passages: Iterable[Passage], path: Path) -> None:
         """Parsed triples as JSONL: `{"passage_id", "title", "text", "triples": [[head, relation, tail], …]}`."""
-        with _storage(path), path.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        with storing(path, ELSEWHERE), path.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for passage in {passage.id: passage for passage in passages}.values():
                 triples = [[triple.head, triple.relation, triple.tail] for triple in self.triples(passage)]
                 record = {"passage_id": passage.id, "title": passage.title, "text": passage.text, "triples": triples}
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+    def _locked(self) -> AbstractContextManager[None]:
+        """Nobody else writes meanwhile; the lock is not the file itself, which `arrange` replaces."""
+        return locked(self.folder / ".lock", remedy=ELSEWHERE)
 
     def _read_new_lines(self) -> None:
         """Read what was added since the last time; an unfinished last line is left for later."""
         self._check_manifest()
         if not self.file.exists():
             return
-        with _storage(self.file), self.file.open("rb") as file:
+        with storing(self.file, ELSEWHERE), self.file.open("rb") as file:
             inode = os.fstat(file.fileno()).st_ino
             if inode != self._inode:
                 self._inode, self._bytes_read, self._lines_read = inode, 0, 0
@@ -176,7 +174,7 @@ class TripleStore:
         if self._manifest_checked or not path.exists():
             return
         try:
-            with _storage(path):
+            with storing(path, ELSEWHERE):
                 found = json.loads(path.read_bytes())
         except ValueError as error:
             raise DataError(f"{path}: not JSON ({error}); delete {self.folder} and build it again") from None
@@ -189,8 +187,7 @@ class TripleStore:
     def _write_manifest(self) -> None:
         self._check_manifest()
         if not self._manifest_checked:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            _replace_json(self.folder / "manifest.json", self.built_with)
+            replace_file(self.folder / "manifest.json", json_text(self.built_with), ELSEWHERE)
             self._manifest_checked = True
 
 
@@ -205,7 +202,7 @@ def read_extractions(file: Path) -> Iterator[Extraction]:
     Raises:
         DataError: a line is none of ours.
     """
-    with _storage(file), file.open("rb") as lines:
+    with storing(file, ELSEWHERE), file.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             yield _parse_line(line, f"{file}:{number}")
 
@@ -217,56 +214,23 @@ def _parse_line(line: bytes, where: str) -> Extraction:
         raise DataError(f"{where}: not an extraction ({error}); remove the line and build again") from None
 
 
-@contextmanager
-def _locked(file: Path) -> Iterator[int]:
-    """The file's descriptor, open for appending, and nobody else writing. The system unlocks it if we are killed."""
-    while True:
-        descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _is_still(file, descriptor):
-                yield descriptor
-                return
-        finally:
-            os.close(descriptor)
-
-
-def _is_still(file: Path, descriptor: int) -> bool:
-    """Whether the file is still the one that was opened: while we waited for it, `arrange` may have replaced it."""
-    try:
-        return os.path.samestat(file.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
 def _write(descriptor: int, line: bytes, file: Path) -> None:
+    """In one call of the system, so that a kill leaves no half of it; a disk that fills up may take a part."""
     if os.write(descriptor, line) < len(line):
         raise StorageError(f"{file}: the disk is full; make room and run the same command again")
 
 
-def _cut_unfinished_line(descriptor: int) -> None:
+def _cut_unfinished_line(path: Path) -> None:
     """Drop what a killed process left after the last line end, so that the next line starts on its own."""
-    size = end = os.fstat(descriptor).st_size
-    while end:
-        start = max(0, end - 65536)
-        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
-        if newline >= 0:
-            end = start + newline + 1
-            break
-        end = start
-    if end < size:
-        os.ftruncate(descriptor, end)
-
-
-def _replace_json(path: Path, value: Mapping[str, Json]) -> None:
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    unfinished.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(path)
-
-
-@contextmanager
-def _storage(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}; make room or choose another folder") from error
+    with path.open("rb+") as file:
+        size = end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - 65536)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        if end < size:
+            file.truncate(end)

@@ -9,7 +9,7 @@ from typing import Any
 
 from kgqa.errors import ConfigError
 from kgqa.report.tables import Kind, Row
-from kgqa.runtime.folder import storing
+from kgqa.storage import OUT_ELSEWHERE, storing
 from kgqa.types import Json
 
 BATCH = 500  # rows in memory: a call's prompt can have 100 kB
@@ -26,7 +26,7 @@ def write_parquet(rows: Iterable[Row], columns: Mapping[str, Kind], file: Path) 
     except ImportError as error:
         raise ConfigError(f"Parquet needs the package pyarrow ({error}); pip install 'kgqa[parquet]'") from error
     schema = _schema(columns)
-    with storing(file), pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+    with storing(file, OUT_ELSEWHERE), pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         for batch in _batches(rows, schema):
             writer.write_batch(batch)
 
@@ -44,7 +44,7 @@ def write_dataset(rows: Iterable[Row], columns: Mapping[str, Kind], folder: Path
     except ImportError as error:
         raise ConfigError(f"a data set needs the package datasets ({error}); pip install 'kgqa[datasets]'") from error
     schema, stream = _schema(columns), folder.with_name(f"{folder.name}.arrow")
-    with storing(folder):
+    with storing(folder, OUT_ELSEWHERE):
         with pyarrow.OSFile(str(stream), "wb") as sink, pyarrow.ipc.new_stream(sink, schema) as writer:
             for batch in _batches(rows, schema):
                 writer.write_batch(batch)

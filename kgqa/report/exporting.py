@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from kgqa.errors import ConfigError
-from kgqa.report.arguments import Parser
 from kgqa.report.arrow import write_dataset, write_parquet
 from kgqa.report.content import FinishedRun
 from kgqa.report.tables import PREDICTIONS, TRACES, Kind, Row, Tables
-from kgqa.runtime.folder import storing
+from kgqa.storage import OUT_ELSEWHERE, storing
 
 Writer = Callable[[Iterable[Row], Mapping[str, Kind], Path], None]
 
@@ -20,7 +19,7 @@ Writer = Callable[[Iterable[Row], Mapping[str, Kind], Path], None]
 def write_jsonl(rows: Iterable[Row], columns: Mapping[str, Kind], file: Path) -> None:
     """A row a line, keys in the order of `columns`."""
     # a lone surrogate becomes JSON's own escape
-    with storing(file), file.open("w", encoding="utf-8", errors="backslashreplace") as out:
+    with storing(file, OUT_ELSEWHERE), file.open("w", encoding="utf-8", errors="backslashreplace") as out:
         for row in rows:
             out.write(json.dumps({name: row[name] for name in columns}, ensure_ascii=False) + "\n")
 
@@ -32,27 +31,6 @@ FORMATS: Mapping[str, tuple[str, Writer]] = {
 }
 
 
-def export(arguments: Sequence[str]) -> int:
-    """Write predictions and traces into a new folder and print what it holds.
-
-    Raises:
-        ConfigError: the command line is not understood, the folder is not empty, or an extra is missing.
-        DataError: not the folder of a run that ended.
-        StorageError: the disk is full or refuses.
-    """
-    parser = Parser("kgqa export", description="Write a finished run's predictions and calls for other programs.")
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder that kgqa run printed")
-    parser.add_argument(
-        "--format", choices=list(FORMATS), default="jsonl",
-        help="jsonl; parquet (extra parquet); datasets: folders for datasets.load_from_disk (extra datasets)",
-    )  # fmt: skip
-    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="a folder that is empty or not there")
-    given = parser.parse_args(arguments)
-    for place in write_export(given.run, given.format, given.out):
-        print(place)  # noqa: T201 - what the command is for
-    return 0
-
-
 def write_export(run: Path, form: str, out: Path) -> list[Path]:
     """Files or folders `predictions` and `traces` in `out`, which appears whole or not at all; see `export`."""
     suffix, write = FORMATS[form]
@@ -62,7 +40,7 @@ def write_export(run: Path, form: str, out: Path) -> list[Path]:
     if out.name in ("", ".."):
         raise ConfigError(f"--out {out}: name a folder, for it is written beside that name first")
     part = out.with_name(f"{out.name}.part")
-    with storing(part):
+    with storing(part, OUT_ELSEWHERE):
         shutil.rmtree(part, ignore_errors=True)  # of an export that was killed
         part.mkdir(parents=True)
         try:

@@ -10,7 +10,7 @@ from kgqa.report.markdown import document
 from kgqa.report.page import page
 from kgqa.report.plots import svg
 from kgqa.report.reproduction import Reproduction, compared_sections, plots, sections
-from kgqa.runtime.folder import json_text, replace_file
+from kgqa.storage import json_text, replace_file
 
 
 def write_reproduction(found: Reproduction, folder: Path) -> Path:

@@ -15,7 +15,7 @@ from kgqa.report.markdown import table as markdown_table
 from kgqa.report.page import page
 from kgqa.report.plots import svg
 from kgqa.report.sweeps import COLUMNS, Entry, SweepReport, SweepTable, tables
-from kgqa.runtime.folder import replace_file
+from kgqa.storage import replace_file
 
 NOTE = (
     "Scores in percent with 95 % bootstrap intervals over questions; best **bold**, second <u>underlined</u>. "

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kgqa.errors import ConfigError, DataError
-from kgqa.report.arguments import Parser
+from kgqa.errors import DataError
 from kgqa.report.content import FinishedRun
 from kgqa.report.html import html
 from kgqa.report.latex import latex
 from kgqa.report.markdown import markdown
 from kgqa.report.questions import questions_csv
-from kgqa.report.sweep_writing import write_sweep_report
-from kgqa.runtime.folder import replace_file
-from kgqa.runtime.sweep_folder import SWEEP
+from kgqa.storage import replace_file
 
 WRITERS: Mapping[str, tuple[str, Callable[[FinishedRun], str]]] = {
     "html": ("report.html", html),
@@ -22,34 +19,6 @@ WRITERS: Mapping[str, tuple[str, Callable[[FinishedRun], str]]] = {
     "csv": ("report.csv", questions_csv),
     "latex": ("report.tex", latex),
 }
-
-
-def report(arguments: Sequence[str]) -> int:
-    """Write one report and print where it is.
-
-    Raises:
-        ConfigError: the command line is not understood.
-        DataError: not the folder of a run that ended.
-    """
-    parser = Parser("kgqa report", description="Write the report of a finished run again, or in another form.")
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder that kgqa run printed; with -m it is a sweep")
-    parser.add_argument(
-        "--format", choices=list(WRITERS), default="html",
-        help="html: tables and trace explorer; md, latex: the tables; csv: one line a question",
-    )  # fmt: skip
-    parser.add_argument(
-        "--against", metavar="RUN", type=Path,
-        help="html: another run on the same questions; its answers stand beside, those that flipped are a filter",
-    )  # fmt: skip
-    parser.add_argument("--out", metavar="FILE", type=Path, help="instead of report.html (.md, .csv, .tex) in RUN")
-    given = parser.parse_args(arguments)
-    if given.against and (given.format != "html" or (given.run / SWEEP).is_file()):
-        raise ConfigError("--against: only a run's HTML report stands against another run; leave --format away")
-    if (given.run / SWEEP).is_file():
-        print(write_sweep_report(given.run, given.format, given.out))  # noqa: T201
-        return 0
-    print(write_report(given.run, given.format, given.out, given.against))  # noqa: T201 - what the command is for
-    return 0
 
 
 def write_report(folder: Path, form: str, out: Path | None = None, against: Path | None = None) -> Path:

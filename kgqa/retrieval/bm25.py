@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kgqa.errors import ConfigError, DataError, StorageError
 from kgqa.protocols import Query
 from kgqa.retrieval import analysis
-from kgqa.retrieval.passages import storing
+from kgqa.storage import storing
 from kgqa.types import Json, Passage
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from kgqa.errors import ConfigError
 from kgqa.protocols import Query
 from kgqa.retrieval import analysis
 from kgqa.retrieval.bm25 import check_fields
-from kgqa.retrieval.passages import storing
 from kgqa.retrieval.places import best_places
+from kgqa.storage import storing
 from kgqa.types import Json, Passage
 
 if TYPE_CHECKING:

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from kgqa import hub
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
-from kgqa.retrieval import hub
+from kgqa.extras import installed
+from kgqa.retrieval.network import torch_device
 from kgqa.retrieval.pairs import Pair, score_pairs
 from kgqa.types import Json
 
@@ -39,7 +41,7 @@ class CrossEncoder:
                 raise ConfigError(f"reranker.{name}={getattr(self, name)}: must be at least 1")
 
     def identity(self) -> Mapping[str, Json]:
-        versions = hub.installed(EXTRA, "sentence-transformers", "transformers", "torch")
+        versions = installed(EXTRA, "sentence-transformers", "transformers", "torch")
         weights = hub.weights(self.model)
         return {"reranker": "cross-encoder", **asdict(self), "weights": weights, "versions": dict(versions)}
 
@@ -57,14 +59,14 @@ class CrossEncoder:
 
 @cache
 def _loaded(settings: CrossEncoder) -> Any:
-    hub.installed(EXTRA, "sentence-transformers")
+    installed(EXTRA, "sentence-transformers")
     folder = hub.folder(settings.model)
     import sentence_transformers
     import torch
     import transformers
 
     transformers.utils.logging.disable_progress_bar()  # the run has a progress display of its own
-    device = hub.device(settings.device)
+    device = torch_device(settings.device)
     try:
         model = sentence_transformers.CrossEncoder(
             str(folder),

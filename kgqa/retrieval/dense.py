@@ -8,9 +8,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, overload
 
+from kgqa import hub
 from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Query
-from kgqa.retrieval import faiss_search, hub
+from kgqa.retrieval import faiss_search
 from kgqa.retrieval.biencoder import Encoder, relevance, remembering
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.faiss_search import Faiss, FaissIndex

@@ -16,7 +16,7 @@ from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, Storage
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.biencoder import clean
 from kgqa.retrieval.elasticsearch_server import Server
-from kgqa.retrieval.passages import storing
+from kgqa.storage import storing
 from kgqa.types import Json, Passage
 
 FOLDER_FILE = "elasticsearch.json"  # which index on the server belongs to the folder

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, KgqaError
-from kgqa.retrieval import hub
+from kgqa.extras import installed
 from kgqa.types import Json
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ def client_major() -> int:
 
 
 def _client(url: str) -> Any:
-    hub.installed("elasticsearch", "elasticsearch")
+    installed("elasticsearch", "elasticsearch")
     parts = urlsplit(url)
     if parts.username or parts.password:
         raise ConfigError("KGQA_ES_URL: holds credentials; put them into KGQA_ES_USER and KGQA_ES_PASSWORD")

@@ -7,10 +7,12 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from kgqa import hub
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
-from kgqa.retrieval import hub
+from kgqa.extras import installed
 from kgqa.retrieval.biencoder import Kind, clean, remembering
+from kgqa.retrieval.network import torch_device
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class SentenceTransformer:
 
     def identity(self) -> Mapping[str, Json]:
         """The settings, and the hash of the weights or, for a hub model, its revision. Loads nothing."""
-        versions = hub.installed(EXTRA, "sentence-transformers", "transformers", "torch")
+        versions = installed(EXTRA, "sentence-transformers", "transformers", "torch")
         return {
             "ranker": "sentence-transformers",
             **asdict(self),
@@ -86,7 +88,7 @@ class SentenceTransformer:
 
 @cache
 def _loaded(settings: SentenceTransformer) -> Any:
-    hub.installed(EXTRA, "sentence-transformers")
+    installed(EXTRA, "sentence-transformers")
     folder = hub.folder(settings.model)
     if not (folder / "modules.json").is_file():
         raise ConfigError(
@@ -98,7 +100,7 @@ def _loaded(settings: SentenceTransformer) -> Any:
     import transformers
 
     transformers.utils.logging.disable_progress_bar()  # the run has a progress display of its own
-    device = hub.device(settings.device)
+    device = torch_device(settings.device)
     try:
         model = sentence_transformers.SentenceTransformer(
             str(folder),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.retrieval.passages import storing
 from kgqa.retrieval.vectors import Vectors
+from kgqa.storage import replacing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,13 +40,11 @@ class FaissIndex:
         import faiss
 
         index = self._made(vectors)
-        fresh = folder / f"{FILE}.new"
-        with storing(fresh):
+        with replacing(folder / FILE) as fresh:
             try:
                 faiss.write_index(index, str(fresh))
             except RuntimeError as error:  # how FAISS reports a full disk
                 raise OSError(str(error).strip().splitlines()[-1]) from error
-            os.replace(fresh, folder / FILE)
 
     def opened(self, vectors: Vectors, device: str) -> Any:
         """The index, on the GPUs where FAISS can use them: HNSW and flat half precision stay on the CPU."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kgqa.calls import Rank
+from kgqa.extras import installed
 from kgqa.protocols import Finder, Query
-from kgqa.retrieval import hub
 from kgqa.retrieval.places import best_places
 from kgqa.types import Json, Passage
 
@@ -91,7 +91,7 @@ def _similarities(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
 
 @cache
 def _library() -> tuple[Any, Any]:
-    hub.installed("fuzzy", "rapidfuzz")
+    installed("fuzzy", "rapidfuzz")
     from rapidfuzz import distance, process
 
     return process, distance

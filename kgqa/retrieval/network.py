@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.errors import ConfigError
-from kgqa.retrieval import hub
 
 # Heads of the pretraining that a checkpoint may lack and nothing here reads
 UNUSED = ("pooler.", "lm_head.", "cls.")
@@ -42,6 +41,17 @@ class Network:
         return ids, mask
 
 
+def torch_device(name: str) -> str:
+    """What torch calls the device; auto is the first GPU where there is one."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(f"device={name}: torch finds no GPU here; set device=auto or device=cpu")
+    return name
+
+
 def loading(folder: Path, load: Callable[..., Any], *, device: str, dtype: str) -> Network:
     """`load(folder, **options)` is a `from_pretrained`.
 
@@ -53,7 +63,7 @@ def loading(folder: Path, load: Callable[..., Any], *, device: str, dtype: str) 
 
     transformers.utils.logging.disable_progress_bar()  # the run has a progress display of its own
     transformers.utils.logging.set_verbosity_error()  # its report of absent weights is one line below
-    placed = hub.device(device)
+    placed = torch_device(device)
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         model, report = load(folder, dtype=getattr(torch, dtype), output_loading_info=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.protocols import Finder, Retriever
-from kgqa.retrieval.passages import storing
+from kgqa.storage import storing
 from kgqa.types import Json, Passage
 
 

@@ -7,14 +7,14 @@ import json
 import mmap
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
-from kgqa.errors import DataError, StorageError
+from kgqa.errors import DataError
 from kgqa.scoring.retrieval import plain
+from kgqa.storage import storing
 from kgqa.types import Json, Passage
 
 LINES, OFFSETS, TITLES = "passages.jsonl", "offsets.bin", "titles.bin"
@@ -137,15 +137,6 @@ class _Seen:
 def text_key(passage: Passage) -> str:
     """Equal for passages that say the same: the text in lower case (IRCoT's rule), the title where there is no text."""
     return passage.text.lower() if passage.text.strip() else f"title {passage.title.lower()}"
-
-
-@contextmanager
-def storing(path: Path) -> Iterator[None]:
-    """Turn the disk's refusals into one line that says which file and what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}; make room, then run the same command again") from error
 
 
 def _line(passage: Passage) -> bytes:

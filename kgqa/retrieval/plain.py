@@ -8,9 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from kgqa import hub
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
-from kgqa.retrieval import hub
+from kgqa.extras import installed
 from kgqa.retrieval.biencoder import Kind, clean, remembering
 from kgqa.retrieval.network import Network, chunks, loading
 from kgqa.types import Json
@@ -47,7 +48,7 @@ class PlainEncoder:
                 raise ConfigError(f"{name}={getattr(self, name)}: must be at least {least}")
 
     def identity(self) -> Mapping[str, Json]:
-        versions = hub.installed("transformers", "transformers", "torch")
+        versions = installed("transformers", "transformers", "torch")
         weights = [hub.weights(self._model(kind)) for kind in ("query", "passage")]
         return {"ranker": "plain encoder", **asdict(self), "weights": weights, "versions": dict(versions)}
 
@@ -112,7 +113,7 @@ def _pooled(output: Any, mask: Any, pooling: Pooling) -> Any:
 
 @cache
 def _loaded(model: str, device: str, dtype: str) -> Network:
-    hub.installed("transformers", "transformers", "torch")
+    installed("transformers", "transformers", "torch")
     folder = hub.folder(model)
     import transformers
 

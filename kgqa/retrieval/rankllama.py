@@ -10,9 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from kgqa import hub
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
-from kgqa.retrieval import hub
+from kgqa.extras import installed
 from kgqa.retrieval.network import Network, chunks, loading
 from kgqa.retrieval.pairs import Pair, score_pairs
 from kgqa.types import Json
@@ -46,7 +47,7 @@ class RankLlama:
                 raise ConfigError(f"reranker.{name}={getattr(self, name)}: must be at least {least}")
 
     def identity(self) -> Mapping[str, Json]:
-        versions = hub.installed("rerankers", *PACKAGES)
+        versions = installed("rerankers", *PACKAGES)
         base = _base(hub.folder(self.model), self.base)
         return {
             "reranker": "rankllama",
@@ -87,7 +88,7 @@ def _prompt(network: Network, pair: Pair, most: int) -> list[int]:
 
 @cache
 def _loaded(settings: RankLlama) -> Network:
-    hub.installed("rerankers", *PACKAGES)
+    installed("rerankers", *PACKAGES)
     folder = hub.folder(settings.model)
     base = _base(folder, settings.base)
 

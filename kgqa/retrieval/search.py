@@ -12,7 +12,8 @@ from typing import Any
 from kgqa.calls import Search
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query, Retriever
-from kgqa.retrieval.passages import StoredPassages, storing, text_key
+from kgqa.retrieval.passages import StoredPassages, text_key
+from kgqa.storage import storing
 from kgqa.types import Json, Passage
 
 POOLS_KEPT = 256  # above the questions a run has at once, so that each finds its pool again

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.lexical import words
-from kgqa.retrieval.passages import storing
 from kgqa.retrieval.places import best_places
+from kgqa.storage import storing
 from kgqa.types import Json, Passage
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kgqa.errors import DataError
-from kgqa.retrieval.passages import storing
+from kgqa.storage import replacing
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -146,13 +146,10 @@ def _save(rows: NDArray[Any], file: Path) -> None:
     """Under its name once it is whole, so that a name stands for finished work."""
     import numpy as np
 
-    fresh = file.with_suffix(".new")
-    with storing(file):
-        with fresh.open("wb") as opened:
-            np.save(opened, rows)
-            opened.flush()
-            os.fsync(opened.fileno())
-        fresh.replace(file)
+    with replacing(file) as fresh, fresh.open("wb") as opened:
+        np.save(opened, rows)
+        opened.flush()
+        os.fsync(opened.fileno())
 
 
 def _taken_over(file: Path) -> bool:
@@ -168,12 +165,9 @@ def _taken_over(file: Path) -> bool:
     found = next(finder.parents[2].glob(f"*/*/{FINDER}/**/{file.name}"), None)
     if found is None:
         return False
-    fresh = file.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    try:
-        os.link(found, fresh)
-    except OSError:
-        with storing(file):
+    with replacing(file) as fresh:
+        try:
+            os.link(found, fresh)
+        except OSError:
             shutil.copyfile(found, fresh)
-    fresh.replace(file)
     return True

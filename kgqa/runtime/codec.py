@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kgqa import hashing
 from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Rank, Search, Triples
+from kgqa.storage import ids_digest
 from kgqa.types import Choice, Completion, Json, Passage, Prompt, Triple, Usage
 
 
@@ -59,7 +59,7 @@ def call_json(call: Call[Any]) -> dict[str, Json]:
         case Triples():
             return {"call": "triples", "passage_id": call.passage.id}
         case Neighbours():
-            within = None if call.pool is None else hashing.of_ids(each.id for each in call.pool)
+            within = None if call.pool is None else ids_digest(each.id for each in call.pool)
             return {"call": "neighbours", "passage_id": call.passage.id, "pool": within}
     raise TypeError(f"no JSON form for {type(call).__name__}")
 

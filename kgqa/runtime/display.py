@@ -168,13 +168,13 @@ QUIET: Display = _Quiet()
 @contextmanager
 def log_lines(display: Display) -> Iterator[None]:
     """Show what kgqa logs as lines: what takes long and is no call, such as the conversion of weights."""
-    logger, handler = logging.getLogger("kgqa"), _Lines(display)
+    logger, lines = logging.getLogger("kgqa"), _Lines(display)
     logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
+    logger.addHandler(lines)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        logger.removeHandler(lines)
 
 
 class _Lines(logging.Handler):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import io
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from kgqa.errors import ConfigError, DataError, KgqaError, StorageError
+from kgqa.errors import ConfigError, DataError
 from kgqa.runtime.codec import call_json, traced_reply_json
 from kgqa.runtime.scheduler import Record
+from kgqa.storage import OUT_ELSEWHERE, digest, json_text, jsonl_text, locked, replace_file, storing
 from kgqa.types import Answer, Json, Passage, Question
 
 IDENTITY = "identity.json"
@@ -34,27 +32,18 @@ class RunFolder:
 
     def __init__(self, path: Path, identity: Mapping[str, Json]) -> None:
         self.path = path
-        with storing(path):
-            path.mkdir(parents=True, exist_ok=True)
-            self._lock = (path / ".lock").open("a+")
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                self._lock.close()
-                raise ConfigError(
-                    f"{path}: another kgqa process is writing this run; wait for it or give name="
-                ) from error
-            try:
-                self._claim(identity)
-            except KgqaError:
-                self._lock.close()
-                raise
-            self._trace = (path / "trace.partial.jsonl.zst").open("wb")
-            self._partial = (path / "predictions.partial.jsonl").open(
-                "w",
-                encoding="utf-8",
-                errors="backslashreplace",  # a lone surrogate becomes JSON's own escape
+        with storing(path, OUT_ELSEWHERE), ExitStack() as opened:
+            opened.enter_context(locked(path / ".lock", self._refuse, OUT_ELSEWHERE))
+            self._claim(identity)
+            self._trace = opened.enter_context((path / "trace.partial.jsonl.zst").open("wb"))
+            self._partial = opened.enter_context(
+                (path / "predictions.partial.jsonl").open(
+                    "w",
+                    encoding="utf-8",
+                    errors="backslashreplace",  # a lone surrogate becomes JSON's own escape
+                )
             )
+            self._opened = opened.pop_all()
 
     def record(self, question: Question, answer: Answer | Exception, records: Iterable[Record]) -> None:
         """Keep one finished question: its prediction, and every call it made as a zstd frame of its own."""
@@ -63,7 +52,7 @@ class RunFolder:
         line = json.dumps(prediction_json(question, answer), ensure_ascii=False)
         traced = json.dumps(_trace_json(question, answer, records), ensure_ascii=False)
         frame = zstandard.ZstdCompressor(level=3).compress(f"{traced}\n".encode("utf-8", "backslashreplace"))
-        with storing(self.path):
+        with storing(self.path, OUT_ELSEWHERE):
             self._partial.write(f"{line}\n")
             self._partial.flush()
             self._trace.write(frame)
@@ -79,13 +68,15 @@ class RunFolder:
     def finish(self, predictions: Iterable[Mapping[str, Json]]) -> None:
         """Write `predictions.jsonl` in the order given; only now the files of an earlier run give way."""
         self.write(PREDICTIONS, jsonl_text(predictions))
-        with storing(self.path):
+        with storing(self.path, OUT_ELSEWHERE):
             (self.path / "trace.partial.jsonl.zst").replace(self.path / TRACE)
             (self.path / "predictions.partial.jsonl").unlink(missing_ok=True)
 
     def close(self) -> None:
-        for file in (self._trace, self._partial, self._lock):
-            file.close()
+        self._opened.close()
+
+    def _refuse(self) -> None:
+        raise ConfigError(f"{self.path}: another kgqa process is writing this run; wait for it or give name=")
 
     def _claim(self, identity: Mapping[str, Json]) -> None:
         target = self.path / IDENTITY
@@ -102,7 +93,7 @@ class RunFolder:
 
 def run_name(identity: Mapping[str, Json]) -> str:
     """8 hex digits of everything that can change an answer."""
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:8]
+    return digest(identity, 8)
 
 
 def prediction_json(question: Question, answer: Answer | Exception) -> dict[str, Json]:
@@ -120,14 +111,6 @@ def prediction_json(question: Question, answer: Answer | Exception) -> dict[str,
         "flags": dict(answer.flags),
         "figures": dict(answer.figures),
     }
-
-
-def json_text(value: Json) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-
-
-def jsonl_text(lines: Iterable[Mapping[str, Json]]) -> str:
-    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
 def read_trace(folder: Path) -> Iterator[dict[str, Json]]:
@@ -173,25 +156,6 @@ def _trace_lines(folder: Path, parsed: Callable[[str], Any]) -> Iterator[Any]:
                     yield parsed(line)
         except (zstandard.ZstdError, ValueError) as error:
             raise DataError(f"{path}: damaged trace ({error}); run the same command again to rewrite it") from error
-
-
-def replace_file(target: Path, text: str) -> Path:
-    """Write a file as a whole, so that nobody reads half of it."""
-    with storing(target):
-        fresh = target.with_name(f"{target.name}.new")
-        fresh.write_text(text, encoding="utf-8", errors="backslashreplace")
-        fresh.replace(target)
-    return target
-
-
-@contextmanager
-def storing(path: Path) -> Iterator[None]:
-    """Turn the disk's refusals into one line that says which file and what to do."""
-    try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise StorageError(f"{path}: {reason}; make room or give out=DIR, then run the same command again") from error
 
 
 def _trace_json(question: Question, answer: Answer | Exception, records: Iterable[Record]) -> dict[str, Json]:

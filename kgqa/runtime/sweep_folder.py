@@ -6,16 +6,16 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from kgqa.errors import ConfigError, DataError, KgqaError
-from kgqa.runtime.folder import PREDICTIONS, json_text, replace_file, storing
+from kgqa.errors import ConfigError, DataError
+from kgqa.runtime.folder import PREDICTIONS
+from kgqa.storage import OUT_ELSEWHERE, ids_digest, in_use, json_text, locked, replace_file, text_digest
 from kgqa.types import Json
 
 SWEEP = "sweep.json"
@@ -38,22 +38,17 @@ class SweepFolder:
         self, path: Path, plan: Mapping[str, Json], frozen: Sequence[str], *, search: str | None = None
     ) -> None:
         self.path, self._search, self._kept = path, search, 0
-        with storing(path):
-            (path / "cells").mkdir(parents=True, exist_ok=True)
-            self._lock = (path / ".lock").open("a+")
-        try:
-            self._claim()
+        with ExitStack() as claim:
+            claim.enter_context(locked(path / ".lock", self._refuse, OUT_ELSEWHERE))
             if (path / SWEEP).is_file():
                 before = read_plan(path)
                 if before.get("search") != search:
                     raise ConfigError(f"{path} holds another sweep; give another sweep.name=, or remove the folder")
                 if search is None:
                     listed = [cell["frozen"] for cell in before["cells"]]
-                    _refuse_another(path, listed, [_digest(text) for text in frozen])
+                    _refuse_another(path, listed, [text_digest(text, 16) for text in frozen])
             self.grow(plan, frozen)
-        except KgqaError:
-            self._lock.close()
-            raise
+            self._claim = claim.pop_all()
 
     def __enter__(self) -> SweepFolder:
         return self
@@ -62,7 +57,7 @@ class SweepFolder:
         self.close()
 
     def close(self) -> None:
-        self._lock.close()
+        self._claim.close()
 
     def grow(self, plan: Mapping[str, Json], frozen: Sequence[str]) -> None:
         """Keep these cells, which go on from those kept so far."""
@@ -72,35 +67,24 @@ class SweepFolder:
             replace_file(cell_file(self.path, number, "yaml"), text)
         self._kept = len(frozen)
         listed = zip(plan["cells"], frozen, strict=True)
-        cells = [{**cell, "frozen": _digest(text)} for cell, text in listed]
+        cells = [{**cell, "frozen": text_digest(text, 16)} for cell, text in listed]
         search = {} if self._search is None else {"search": self._search}
         replace_file(self.path / SWEEP, json_text({"format": FORMAT, **search, **plan, "cells": cells}))
 
     @staticmethod
     def in_use(path: Path) -> bool:
         """Whether a process works on this sweep."""
-        try:
-            with (path / ".lock").open() as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass  # there is none, or it may not be read
-        return False
+        return in_use(path / ".lock")
 
-    def _claim(self) -> None:
-        with storing(self.path):
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigError(
-                    f"{self.path}: another kgqa process is working on this sweep; wait for it or give sweep.name="
-                ) from error
+    def _refuse(self) -> None:
+        raise ConfigError(
+            f"{self.path}: another kgqa process is working on this sweep; wait for it or give sweep.name="
+        )
 
 
 def sweep_name(frozen: Sequence[str]) -> str:
     """8 hex digits of the cells' configurations."""
-    return _digest("\n".join(frozen))[:8]
+    return text_digest("\n".join(frozen), 8)
 
 
 def read_plan(path: Path) -> dict[str, Any]:
@@ -142,7 +126,7 @@ def questions_asked(run: Path) -> str:
     file = run / PREDICTIONS
     try:
         with file.open(encoding="utf-8") as lines:
-            return _digest("\n".join(json.loads(line)["question_id"] for line in lines))
+            return ids_digest(json.loads(line)["question_id"] for line in lines)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{file}: not readable ({error}); run the sweep's command again") from error
 
@@ -160,10 +144,6 @@ def _refuse_another(path: Path, before: Sequence[str], now: Sequence[str]) -> No
         others = [str(number) for number, (old, new) in enumerate(zip(before, now, strict=True)) if old != new]
         differs = f"another configuration in cell {', '.join(others[:5])}{' …' if len(others) > 5 else ''}"
     raise ConfigError(f"{path} holds another sweep: {differs}; give another sweep.name=, or remove the folder")
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _read(file: Path) -> dict[str, Any]:

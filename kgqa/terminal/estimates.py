@@ -14,7 +14,7 @@ from kgqa.experiment.sweep.estimates import FINISHED, estimated_cells, in_all
 from kgqa.terminal.console import Terminal
 
 
-def show_estimates(terminal: Terminal, cells: Sequence[Cell], budget: SweepBudget | None = None) -> int:
+def show_estimates(cells: Sequence[Cell], terminal: Terminal, budget: SweepBudget | None = None) -> int:
     """Plan every cell, print the plans and their sum. Gives 2 if a cell cannot run."""
     estimates = estimated_cells(cells)
     runnable = [each for each in estimates.values() if isinstance(each, Estimated)]

@@ -1,4 +1,4 @@
-"""`kgqa show`: a run's questions in a table, or one question with everything that led to its answer."""
+"""A run's questions in a table, or one question with everything that led to its answer."""
 
 from __future__ import annotations
 
@@ -13,32 +13,41 @@ from rich.table import Table
 from kgqa.errors import DataError, nearest
 from kgqa.report.traversal import traversal_lines, traversal_svg
 from kgqa.report.verdicts import UNSCORED, Judgements
-from kgqa.runtime.folder import read_trace, replace_file
+from kgqa.runtime.folder import read_trace
+from kgqa.storage import replace_file
 from kgqa.terminal.console import Terminal
 from kgqa.types import Json
 
 Traced = Mapping[str, Json]
 
 
-def show(folder: Path, question_id: str | None = None, picture: Path | None = None) -> None:
-    """Print a run's questions, or one question's passages, triples, chains, calls and answer.
+def show_questions(folder: Path, terminal: Terminal) -> None:
+    """A run's questions. Raises DataError: not a run's folder."""
+    table = Table("question", "text", "answer", "gold", "judge", "calls")
+    for traced in _judged(folder):
+        question = traced["question"]
+        answer = f"failed: {traced['error']}" if traced["error"] else traced["answer"]
+        verdict = traced["judgement"]["verdict"] if traced["judgement"] else ""
+        cells = (question["id"], question["text"], answer, question["answers"][0], verdict, str(len(traced["calls"])))
+        table.add_row(*(escape(cell) for cell in cells))
+    terminal.console.print(table)
+
+
+def show_question(folder: Path, question_id: str, picture: Path | None, terminal: Terminal) -> None:
+    """One question's passages, triples, chains, calls and answer.
 
     `picture`: where its traversal of a passage graph is drawn, as SVG.
 
     Raises:
         DataError: not a run's folder, no such question in it, or nothing to draw.
     """
-    terminal = Terminal(width=None)
-    if question_id is None:
-        _questions(terminal, _judged(folder))
-        return
     ids = []
     for traced in _judged(folder):
         ids.append(traced["question"]["id"])
         if ids[-1] == question_id:
-            _question(terminal, traced)
+            _question(traced, terminal)
             if picture:
-                _draw(terminal, traced, picture)
+                terminal.line(str(_drawn(traced, picture)))
             return
     raise DataError(f"{folder}: no question {question_id} in this run; {nearest(question_id, islice(ids, 2000))}")
 
@@ -49,18 +58,7 @@ def _judged(folder: Path) -> Iterator[Traced]:
     yield from ({**traced, "judgement": judgements.of(traced)} for traced in read_trace(folder))
 
 
-def _questions(terminal: Terminal, questions: Iterable[Traced]) -> None:
-    table = Table("question", "text", "answer", "gold", "judge", "calls")
-    for traced in questions:
-        question = traced["question"]
-        answer = f"failed: {traced['error']}" if traced["error"] else traced["answer"]
-        verdict = traced["judgement"]["verdict"] if traced["judgement"] else ""
-        cells = (question["id"], question["text"], answer, question["answers"][0], verdict, str(len(traced["calls"])))
-        table.add_row(*(escape(cell) for cell in cells))
-    terminal.console.print(table)
-
-
-def _question(terminal: Terminal, traced: Traced) -> None:
+def _question(traced: Traced, terminal: Terminal) -> None:
     question = traced["question"]
     used = {passage_id: place for place, passage_id in enumerate(traced["evidence"], start=1)}
     titles = {passage["id"]: passage["title"] for passage in question["passages"]}
@@ -95,10 +93,10 @@ def _question(terminal: Terminal, traced: Traced) -> None:
         _judgement(traced["judgement"], say)
 
 
-def _draw(terminal: Terminal, traced: Traced, picture: Path) -> None:
+def _drawn(traced: Traced, picture: Path) -> Path:
     if not traced["notes"].get("traversal"):
         raise DataError(f"question {traced['question']['id']}: no traversal in its trace; method=kgp makes one")
-    terminal.line(str(replace_file(picture, traversal_svg(traced))))
+    return replace_file(picture, traversal_svg(traced))
 
 
 def _judgement(line: Mapping[str, Json], say: _Page) -> None:

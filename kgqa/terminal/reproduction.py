@@ -7,15 +7,15 @@ from dataclasses import replace
 from kgqa.experiment.reproduce.running import Reproduced
 from kgqa.report.reproduction import compared_sections
 from kgqa.terminal.console import Terminal
-from kgqa.terminal.sections import print_sections
+from kgqa.terminal.sections import show_sections
 
 
-def show_reproduction(terminal: Terminal, reproduced: Reproduced) -> int:
+def show_reproduction(reproduced: Reproduced, terminal: Terminal) -> int:
     """Print our values beside those published; the folder is the last line. Gives 2 if a cell failed or was left."""
     reproduction = reproduced.reproduction
     if reproduced.results:
         ours = replace(reproduction, lines=[line for line in reproduction.lines if line.ours])
-        print_sections(terminal, reproduction.heading, compared_sections(ours))
+        show_sections(reproduction.heading, compared_sections(ours), terminal)
     for result in reproduced.results:
         if result.error:
             terminal.line(f"{result.status}: {result.cell.name}: {result.error}", alarm=True)

@@ -14,7 +14,7 @@ _FIGURES = "0123456789+-–"  # what a cell begins with that is read as a number
 _WARNING = "**Warning**"
 
 
-def print_sections(terminal: Terminal, title: str, sections: Sequence[Section]) -> None:
+def show_sections(title: str, sections: Sequence[Section], terminal: Terminal) -> None:
     """Nothing of it is taken for markup."""
     terminal.line(title, style="bold")
     for section in sections:

@@ -9,7 +9,7 @@ from kgqa.experiment.data import place_of, sources
 from kgqa.terminal.console import Terminal
 
 
-def print_sources(terminal: Terminal) -> None:
+def show_sources(terminal: Terminal) -> None:
     """Every data set and corpus, where it comes from, and what of it is here."""
     table = Table(show_lines=True)
     for heading in ("dataset=", "what it is", "licence and source", "bytes, sha256", "here"):

@@ -15,9 +15,9 @@ _WIDE = 130  # columns of a terminal that shows intervals
 _STYLES = {"best": "bold", "second": "underline"}
 
 
-def show_sweep(terminal: Terminal, swept: Swept) -> int:
+def show_sweep(swept: Swept, terminal: Terminal) -> int:
     """Print a sweep that has ended; its folder is the last line. Gives 2 if a cell failed or was not run."""
-    print_sweep(terminal, SweepReport.read(swept.folder))
+    _show_tables(SweepReport.read(swept.folder), terminal)
     counts = Counter(result.status for result in swept.results)
     terminal.line(f"cells: {', '.join(f'{count} {status}' for status, count in counts.items())}")
     terminal.line(f"report: {swept.folder / 'report.html'}")
@@ -25,7 +25,7 @@ def show_sweep(terminal: Terminal, swept: Swept) -> int:
     return 0 if swept.whole else 2
 
 
-def print_sweep(terminal: Terminal, report: SweepReport) -> None:
+def _show_tables(report: SweepReport, terminal: Terminal) -> None:
     """Nothing of it is taken for markup."""
     narrow = terminal.console.width < _WIDE
     for table in tables(report):

@@ -53,11 +53,11 @@ def test_a_wrong_override_is_one_line_and_exit_code_2(kgqa: Kgqa, override: str,
     ("arguments", "said"),
     [
         (("ruN",), "did you mean run"),
-        (("show",), "kgqa show RUN"),
+        (("show",), "RUN is missing; e.g. kgqa show outputs/"),
         (("show", "nowhere"), "not the folder of a run"),
-        (("kg", "destroy"), "kgqa kg build|stats"),
+        (("kg", "destroy"), "kg destroy: no such command; choose from: build, stats"),
         (("data", "prepare", "dataset=musiqe"), "did you mean musique"),
-        (("data", "fetch"), "kgqa data list|prepare|check"),
+        (("data", "fetch"), "data fetch: no such command; choose from: check, list, prepare"),
     ],
 )
 def test_a_wrong_command_is_one_line_and_exit_code_2(kgqa: Kgqa, arguments: tuple[str, ...], said: str) -> None:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.entry import build_triples
+from kgqa.experiment.prepare.corpus import build_corpus, extract_here
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.session import Session
+from kgqa.runtime.display import QUIET
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 
@@ -71,8 +74,8 @@ def test_a_build_killed_while_merging_keeps_each_passage_once(kgqa: Kgqa, monkey
 
     with monkeypatch.context() as patch:
         patch.setattr("kgqa.experiment.prepare.corpus.shutil.rmtree", killed)
-        with pytest.raises(KeyboardInterrupt):
-            build_triples(["--corpus", *QUICK])
+        with pytest.raises(KeyboardInterrupt), Session(Experiment.of(QUICK)) as session:
+            build_corpus(session, extract_here, QUIET)
     assert built(kgqa, "--corpus") == reference
 
 

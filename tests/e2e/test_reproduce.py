@@ -181,8 +181,8 @@ def test_mistakes_are_one_line(kgqa: Kgqa) -> None:
         ("trace/table1", "only=Nothing"): "no row and no column of trace/table1",
         ("trace/table1", "out=x"): "out=x: every cell has a run's folder of its own",
         ("trace/table1", "budget=2"): "budget=2: expected dollars or tokens",
-        ("trace/table1", "trace/table2"): "expected kgqa reproduce --list",
-        (): "expected kgqa reproduce --list",
+        ("trace/table1", "trace/table2"): "trace/table2: one word too many",
+        (): "ID is missing; e.g. kgqa reproduce trace/table1",
     }
     for given, message in mistakes.items():
         ran = kgqa("reproduce", *given)

@@ -176,6 +176,16 @@ def test_ctrl_c_saves_and_says_how_to_go_on(kgqa: Kgqa, tmp_path: Path) -> None:
     assert replies_kept(tmp_path) > kept
 
 
+def test_a_run_whose_ctrl_c_is_switched_off_says_so_and_how_to_stop_it(kgqa: Kgqa) -> None:
+    assert "Ctrl-C" not in kgqa("run", "limit=1", *QUICK).err
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for `kgqa run … &` in a script
+    try:
+        (line,) = [line for line in kgqa("run", "limit=1", *QUICK).err.splitlines() if "Ctrl-C" in line]
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert line.startswith("kgqa: started in the background, where Ctrl-C is switched off; kill ")
+
+
 def test_two_runs_may_share_the_outputs_at_once(tmp_path: Path) -> None:
     runs = [started([*SLOW, f"name=run{number}"], tmp_path) for number in range(2)]
     assert [run.wait(120) for run in runs] == [0, 0]

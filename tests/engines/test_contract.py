@@ -22,7 +22,7 @@ from kgqa.types import Choice, Completion, Message, Prompt
 from tests.engines.asking import CONTEXT, COUNTS, FACTS, ask, choose, texts, write
 from tests.engines.conftest import REAL, build
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.weights
 SCHEMA = json.dumps(
     {
         "type": "object",
@@ -204,6 +204,7 @@ def test_closing_ends_a_running_call_within_seconds(name: str, model: Model) -> 
 
 
 def test_a_device_that_is_not_there_is_a_config_error(model: Model) -> None:
+    pytest.importorskip("torch", reason="engine transformers needs torch", exc_type=ImportError)
     from kgqa.engines.transformers import Transformers
 
     with pytest.raises(ConfigError, match=r"engine\.device=abacus"):

@@ -18,7 +18,7 @@ from kgqa.errors import ConfigError, PromptTooLong
 from kgqa.types import Choice, Completion, Message, Prompt
 from tests.engines.asking import CONTEXT, TOWNS, ask, choose, largest_difference, texts, write
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.weights
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 

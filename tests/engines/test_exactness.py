@@ -14,7 +14,7 @@ from kgqa.engines.weights import Model
 from kgqa.types import Choice
 from tests.engines.asking import CONTEXT, COUNTS, FACTS, TOWNS, ask, choose, largest_difference, texts, write
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.weights
 
 
 # transformers and vLLM, float32: everything can be computed by hand

@@ -14,7 +14,7 @@ from kgqa.types import Message, Prompt
 from tests.engines.asking import COUNTS, FACTS, ask, choose, largest_difference, texts, write
 from tests.engines.conftest import build, server_engine
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.weights
 
 
 @pytest.fixture(scope="module")

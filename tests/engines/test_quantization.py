@@ -13,7 +13,7 @@ from kgqa.errors import ConfigError
 from kgqa.types import Choice
 from tests.engines.asking import ask, choose, largest_difference, texts, write
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.weights
 WHOLE_BYTES = 269_030_272  # of SmolLM2-135M in bfloat16
 
 

@@ -1,5 +1,5 @@
-"""What is vLLM's own. It lives in an environment of its own, where `make test` runs all tests with "vllm" in their
-names: the contract suite's (`test_contract.py[vllm]`), the hand computations' and these."""
+"""What is vLLM's own. It lives in an environment of its own, where `make test-engines` runs all tests with "vllm" in
+their names: the contract suite's (`test_contract.py[vllm]`), the hand computations' and these."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test runs its tests there")
+pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there")
 
 from kgqa.calls import Generate
 from kgqa.engines.conversion import converted
@@ -36,7 +36,7 @@ from tests.engines.test_exactness import by_hand
 from tests.engines.tiny import tiny
 from tests.vllm_processes import below, gone
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.weights
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from kgqa import extras
 from kgqa.errors import ConfigError
 from kgqa.protocols import Query
-from kgqa.retrieval import elasticsearch_server, hub
+from kgqa.retrieval import elasticsearch_server
 from kgqa.retrieval.elasticsearch_server import Server
 from tests.retrieval.elasticsearch_faults import GREEN, SECRET, build, opened, refusal, settings
 from tests.retrieval.elasticsearch_servers import Faulty, serving
@@ -153,7 +154,7 @@ def test_an_absent_client_library_names_what_to_install(monkeypatch: pytest.Monk
     def absent(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(hub, "version", absent)
+    monkeypatch.setattr(extras, "version", absent)
     with pytest.raises(ConfigError, match=r"pip install 'kgqa\[elasticsearch\]'"):
         Server()
 

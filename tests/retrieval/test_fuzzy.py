@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kgqa import extras
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.protocols import Query
-from kgqa.retrieval import fuzzy, hub
+from kgqa.retrieval import fuzzy
 from kgqa.retrieval.fuzzy import Fuzzy, Levenshtein
 from kgqa.types import Passage
 
@@ -87,7 +88,7 @@ def test_an_absent_rapidfuzz_names_what_to_install(tmp_path: Path, monkeypatch: 
         raise PackageNotFoundError(name)
 
     fuzzy._library.cache_clear()
-    monkeypatch.setattr(hub, "version", absent)
+    monkeypatch.setattr(extras, "version", absent)
     with pytest.raises(ConfigError, match=r"pip install 'kgqa\[fuzzy\]'"):
         Levenshtein().score([Rank("a", ("b",))])
     with pytest.raises(ConfigError, match=r"pip install 'kgqa\[fuzzy\]'"):

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from kgqa import extras
 from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
-from kgqa.retrieval import hub
 from kgqa.retrieval.graphs.entities import Entities
 from kgqa.retrieval.graphs.keywords import Keywords
 from kgqa.retrieval.graphs.nearest import Nearest
@@ -103,7 +103,7 @@ def test_a_missing_package_is_noticed_before_anything_is_read(monkeypatch: pytes
     def absent(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(hub, "version", absent)
+    monkeypatch.setattr(extras, "version", absent)
     with pytest.raises(ConfigError, match=r"ahocorasick-rs is not installed; pip install 'kgqa\[graphs\]'"):
         build(compose(["graph=entities"])["graph"], "graph")
 

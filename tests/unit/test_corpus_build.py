@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from kgqa.errors import ConfigError, DataError, EngineError
 from kgqa.experiment.prepare.corpus import LARGEST, CorpusBuild
 from kgqa.kg.parsing import Extraction
 from kgqa.kg.store import TripleStore
+from kgqa.runtime.display import QUIET
 from kgqa.types import Passage
 
 PASSAGES = [Passage.of(f"T{number}", f"text {number}") for number in range(100)]
@@ -35,7 +34,7 @@ def build(store: TripleStore) -> CorpusBuild:
 def prepared(store: TripleStore, name: str) -> CorpusBuild:
     build = CorpusBuild(store.folder / name)
     with build.claimed():
-        build.prepare(PASSAGES, Console(file=io.StringIO()))
+        build.prepare(PASSAGES, QUIET)
     return build
 
 
@@ -123,7 +122,7 @@ def test_a_broken_shard_is_named(store: TripleStore, build: CorpusBuild) -> None
 def test_nothing_to_build_leaves_no_folder(store: TripleStore) -> None:
     build = CorpusBuild(store.folder / "build-2")
     with build.claimed():
-        build.prepare([], Console(file=io.StringIO()))
+        build.prepare([], QUIET)
     assert not build.folder.exists()
 
 
@@ -156,5 +155,5 @@ def test_a_build_killed_while_it_is_removed_leaves_no_shard_to_the_next(
         with pytest.raises(KeyboardInterrupt):
             build.merge(store)
     assert not build.prepared
-    build.prepare([Passage.of("New", "text")], Console(file=io.StringIO()))
+    build.prepare([Passage.of("New", "text")], QUIET)
     assert build.unfinished() == build.shards()

@@ -210,7 +210,6 @@ def test_damaged_bytes_are_refused_in_a_line_or_read(tmp_path: Path) -> None:
     assert 0 < len(refused) < 60
 
 
-@pytest.mark.slow
 def test_a_thousand_pages_are_read_in_a_minute_and_a_half(tmp_path: Path) -> None:
     """Made and read in 18 s on two busy cores; every fiftieth page has a table, and only those take long."""
     story: list[str | list[list[str]]] = []

@@ -22,7 +22,7 @@ from kgqa.calls import Choose
 from kgqa.engines.labels import ROOT, Spelling, logsumexp
 from kgqa.engines.llamacpp.engine import BIAS
 from kgqa.engines.openai.client import COMPLETIONS, TOKENS_SHOWN, Client
-from kgqa.engines.openai.endpoint import Answered, Refused
+from kgqa.engines.openai.endpoint import Refused, ServerReply
 from kgqa.engines.openai.requests import EXTRAS, first_choice, usage, written
 from kgqa.errors import EngineError
 from kgqa.types import Choice, Json, Usage
@@ -201,13 +201,13 @@ class Choosing:
         logprobs = tuple(likely if option == named else math.log(rest) for option in options)
         return Choice(logprobs, None, self._usage, (*self._flags, "parsed_choice"))
 
-    async def _complete(self, body: Mapping[str, Json]) -> Answered:
+    async def _complete(self, body: Mapping[str, Json]) -> ServerReply:
         answered, flags = await self._client.complete(COMPLETIONS, body)
         first_choice(answered)
         self._count(answered, flags)
         return answered
 
-    def _count(self, answered: Answered, flags: tuple[str, ...]) -> None:
+    def _count(self, answered: ServerReply, flags: tuple[str, ...]) -> None:
         more, so_far = usage(answered), self._usage
         self._usage = Usage(
             so_far.prompt_tokens + more.prompt_tokens,
@@ -232,7 +232,7 @@ def _path(spelling: Spelling, place: int) -> list[int]:
     return [spelling.tokens[step] for step in reversed(spelling.ancestry(place))]
 
 
-def _first_token(answered: Answered) -> Mapping[str, Json]:
+def _first_token(answered: ServerReply) -> Mapping[str, Json]:
     """llama.cpp's list for the first token of a plain reply."""
     content = (first_choice(answered).get("logprobs") or {}).get("content")
     if not content:
@@ -241,7 +241,7 @@ def _first_token(answered: Answered) -> Mapping[str, Json]:
     return first
 
 
-def _plain_list(answered: Answered) -> Mapping[str, float]:
+def _plain_list(answered: ServerReply) -> Mapping[str, float]:
     """The first token's list of a plain reply, by the tokens' names; empty where there is none."""
     lists = (first_choice(answered).get("logprobs") or {}).get("top_logprobs") or [{}]
     return lists[0] or {}

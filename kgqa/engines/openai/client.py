@@ -11,7 +11,7 @@ from kgqa.calls import ModelCall
 from kgqa.engines.chat import HARMONY_ANSWER, HARMONY_TURN, ChatTemplate
 from kgqa.engines.labels import Spelling, continuation, spell
 from kgqa.engines.openai.budget import Budget
-from kgqa.engines.openai.endpoint import Answered, Endpoint, Refused, Unknown
+from kgqa.engines.openai.endpoint import Endpoint, Refused, ServerReply, Unknown
 from kgqa.engines.openai.requests import NO_THINKING, Abilities, Server, chat, too_long, usage
 from kgqa.engines.tokens import END_TOKENS
 from kgqa.errors import ConfigError, EngineError, PromptTooLong
@@ -42,7 +42,7 @@ class Client:
     _opening: list[int] | None = None  # tokens that make vLLM's reply begin in the part that answers
     _spellings: dict[tuple[str, ...], Spelling] = field(default_factory=dict)
 
-    async def ask(self, call: ModelCall, settings: Mapping[str, Json]) -> tuple[Answered, tuple[str, ...]]:
+    async def ask(self, call: ModelCall, settings: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
         """One reply, and flags for what the server did not do.
 
         Raises:
@@ -68,7 +68,7 @@ class Client:
         """The prefill, where this server cannot go on with one."""
         return call.prompt.prefill if self.server == "hosted" and self.plain_text(call) is None else ""
 
-    async def complete(self, path: str, body: Mapping[str, Json]) -> tuple[Answered, tuple[str, ...]]:
+    async def complete(self, path: str, body: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
         """One request, fitted to what the server takes."""
         asked = {"model": self.model, **body}
         while True:

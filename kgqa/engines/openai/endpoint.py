@@ -1,6 +1,6 @@
 """HTTP to an OpenAI-compatible server: tries again where that can help, gives up in words where it cannot.
 
-httpx2 carries the requests. The retries of OpenAI's own client are not used: it knows neither a server that is down
+The retries of OpenAI's own client are not used: it knows neither a server that is down
 for a while and comes back, nor Retry-After beyond a minute, and it hides how long the attempt that counted took.
 """
 
@@ -14,20 +14,23 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from kgqa import http
 from kgqa.errors import ConfigError, EngineDied, EngineError, UsageError
 from kgqa.types import Json
+
+if TYPE_CHECKING:
+    import httpx2
 
 log = logging.getLogger(__name__)
 
 LONGEST_BACKOFF = 30.0  # seconds between two attempts, unless the server asks for more
 LOOK_AGAIN = 5.0  # seconds between two looks at a server that is gone
-CONNECT_TIMEOUT = 10.0  # seconds
 AGAIN = frozenset({408, 409, 425, 429})  # and all of 500 to 599
 
 
-class Answered(NamedTuple):
+class ServerReply(NamedTuple):
     """A server's JSON, and the seconds of the attempt that succeeded, the server's queue included."""
 
     json: dict[str, Json]
@@ -46,10 +49,6 @@ class Refused(EngineError):
 
 class Unknown(ConfigError):
     """The server does not know the model or the path."""
-
-
-class _Gone(Exception):
-    """Nobody listens at the address."""
 
 
 class _Trouble(Exception):
@@ -80,7 +79,7 @@ class Endpoint:
     def __init__(self, url: str, key: str | None, persistence: Persistence, connections: int) -> None:
         self.url = url.rstrip("/")
         self._key, self._persistence, self._connections = key, persistence, connections
-        self._client: Any = None
+        self._client: httpx2.AsyncClient | None = None
         self._gone_since: float | None = None
         self._resume_at = 0.0  # what one call learns from Retry-After holds for all
 
@@ -88,7 +87,7 @@ class Endpoint:
         """A path below the address, e.g. "/models"; one that starts with ".." is taken beside it."""
         return (await self._ask("GET", path, None)).json
 
-    async def post(self, path: str, body: Mapping[str, Json]) -> Answered:
+    async def post(self, path: str, body: Mapping[str, Json]) -> ServerReply:
         """The server's answer.
 
         Raises:
@@ -104,38 +103,37 @@ class Endpoint:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _ask(self, method: str, path: str, body: Mapping[str, Json] | None) -> Answered:
+    async def _ask(self, method: str, path: str, body: Mapping[str, Json] | None) -> ServerReply:
         url = self.url.removesuffix("/v1") + path[2:] if path.startswith("..") else self.url + path
         failures = 0
         while True:
             await asyncio.sleep(max(0.0, self._resume_at - time.monotonic()))
             try:
                 return await self._attempt(method, url, body)
-            except _Gone as gone:
+            except http.NoServer as gone:
                 wait = self._until_next_look(gone)
             except _Trouble as trouble:
                 failures += 1
                 wait = self._until_next_attempt(trouble, failures)
             await asyncio.sleep(wait)
 
-    async def _attempt(self, method: str, url: str, body: Mapping[str, Json] | None) -> Answered:
-        import httpx2
-
+    async def _attempt(self, method: str, url: str, body: Mapping[str, Json] | None) -> ServerReply:
         client = self._opened()
         started = time.perf_counter()
         try:
-            request = client.request(method, url, json=body)
-            response = await asyncio.wait_for(request, self._persistence.timeout)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            raise _Gone(str(error) or type(error).__name__) from error
-        except (asyncio.TimeoutError, httpx2.TimeoutException) as error:
+            with http.in_words():
+                request = client.request(method, url, json=body)
+                response = await asyncio.wait_for(request, self._persistence.timeout)
+        except http.NoServer:
+            raise
+        except (asyncio.TimeoutError, http.Silent) as error:
             raise _Trouble(f"no answer within {self._persistence.timeout:g} s") from error
-        except (httpx2.TransportError, httpx2.DecodingError) as error:
-            raise _Trouble(f"the connection broke ({type(error).__name__})") from error
+        except http.Unanswered as error:
+            raise _Trouble(str(error)) from error
         self._gone_since = None
-        return Answered(self._read(response), time.perf_counter() - started)
+        return ServerReply(self._read(response), time.perf_counter() - started)
 
-    def _read(self, response: Any) -> dict[str, Json]:
+    def _read(self, response: httpx2.Response) -> dict[str, Json]:
         answer = _json(response.text)
         if response.status_code == 200 and isinstance(answer, dict) and "error" not in answer:
             return answer
@@ -144,18 +142,13 @@ class Endpoint:
             raise _Trouble(f"an answer that is not a JSON object: {text[:80]!r}")
         raise _refusal(response.status_code, text, response.headers)
 
-    def _opened(self) -> Any:
+    def _opened(self) -> httpx2.AsyncClient:
         if self._client is None:
-            import httpx2
-
-            self._client = httpx2.AsyncClient(
-                headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-                timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT),  # the whole attempt is timed instead
-                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=self._connections),
-            )
+            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+            self._client = http.async_client(headers, self._connections)
         return self._client
 
-    def _until_next_look(self, gone: _Gone) -> float:
+    def _until_next_look(self, gone: http.NoServer) -> float:
         """Seconds to wait for a server that is gone; waiting for it costs no call an attempt."""
         now = time.monotonic()
         patience = self._persistence.patience

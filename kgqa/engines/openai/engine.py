@@ -16,7 +16,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from typing import Any, ClassVar, Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -194,8 +193,6 @@ class OpenAI:
 
     @cached_property
     def _client(self) -> Client:
-        if find_spec("httpx2") is None:
-            raise ConfigError("engine=openai needs httpx2; pip install 'kgqa[openai]'")
         persistence = Persistence(self.timeout, self.retries, self.backoff, self.patience)
         return Client(
             Endpoint(self._url, self._key(), persistence, self.concurrency),

@@ -10,7 +10,7 @@ from typing import Literal
 
 from kgqa.calls import Generate
 from kgqa.engines.grammar import bounded
-from kgqa.engines.openai.endpoint import Answered, Refused
+from kgqa.engines.openai.endpoint import Refused, ServerReply
 from kgqa.errors import EngineError, PromptTooLong
 from kgqa.types import Completion, Json, Prompt, Usage
 
@@ -154,7 +154,7 @@ def readable(prompt: Prompt) -> str:
     return "\n\n".join([*parts, f"[assistant]\n{prompt.prefill}"])
 
 
-def completion(answered: Answered, call: Generate, prefill_left_out: str, flags: Iterable[str]) -> Completion:
+def completion(answered: ServerReply, call: Generate, prefill_left_out: str, flags: Iterable[str]) -> Completion:
     """The reply; a prefill that could not be given is dropped where the model wrote it by itself."""
     choice = first_choice(answered)
     text, refusal = written(choice)
@@ -166,7 +166,7 @@ def completion(answered: Answered, call: Generate, prefill_left_out: str, flags:
     return Completion(text[: min(cuts, default=None)], finish, usage(answered), (*flags, *filtered))
 
 
-def first_choice(answered: Answered) -> Mapping[str, Json]:
+def first_choice(answered: ServerReply) -> Mapping[str, Json]:
     choices = answered.json.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise EngineError(f"the server's answer holds no choices: {json.dumps(answered.json)[:200]}")
@@ -182,7 +182,7 @@ def written(choice: Mapping[str, Json]) -> tuple[str, bool]:
     return str(choice.get("text") or ""), False
 
 
-def usage(answered: Answered) -> Usage:
+def usage(answered: ServerReply) -> Usage:
     """Tokens as the server counts (and charges) them."""
     counts = answered.json.get("usage")
     if not isinstance(counts, dict):

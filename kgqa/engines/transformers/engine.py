@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -20,10 +19,10 @@ from kgqa.engines.transformers.loading import is_encoder_decoder, load
 from kgqa.engines.transformers.reply import Reply
 from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError, EngineDied, EngineError
+from kgqa.extras import missing_libraries
 from kgqa.types import Choice, Completion, Json, Usage
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
-LIBRARIES = ("torch", "transformers", "tokenizers", "accelerate", "gguf", "llguidance")
 
 
 @dataclass(frozen=True)
@@ -136,8 +135,7 @@ class Transformers:
 
     @cached_property
     def _weights(self) -> Path:
-        missing = [library for library in LIBRARIES if find_spec(library) is None]
-        if missing:
+        if missing := missing_libraries("transformers"):
             raise ConfigError(f"engine=transformers needs {', '.join(missing)}; pip install 'kgqa[transformers]'")
         return self.model.locate()
 

@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.engines.vllm.worker import LOG, RUN
-from kgqa.engines.weights import cache_folder
 from kgqa.errors import ConfigError, EngineDied, EngineError
+from kgqa.storage import home
 
 T = TypeVar("T")
 Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
@@ -56,7 +56,7 @@ class VllmLoop:
         self._engine: Any = None
         self._started: asyncio.Task[None] | None = None
         self._asked = 0
-        self._log = cache_folder() / "logs" / f"vllm-{os.getpid()}-{id(self)}.log"  # kept only where something failed
+        self._log = home() / "logs" / f"vllm-{os.getpid()}-{id(self)}.log"  # kept only where something failed
         self._failed = False
         self._thread = threading.Thread(target=self._serve, name="vllm", daemon=True)
         self._thread.start()

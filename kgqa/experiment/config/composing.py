@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import kgqa
 from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.storage import package
 
 Config = Mapping[str, Any]
 # groups that may be null
@@ -19,8 +18,8 @@ OPTIONAL = ("ranker", "reranker", "retriever", "graph", "collection", "judge", "
 
 def conf_folder() -> Path:
     """`conf/` of the installed package, or of the checkout the package is installed from."""
-    packaged = Path(kgqa.__file__).parent / "conf"
-    return packaged if packaged.is_dir() else Path(kgqa.__file__).parents[1] / "conf"
+    packaged = package() / "conf"
+    return packaged if packaged.is_dir() else package().parent / "conf"
 
 
 def groups() -> dict[str, list[str]]:
@@ -183,12 +182,3 @@ def yaml_text(config: Config) -> str:
     from omegaconf import OmegaConf
 
     return OmegaConf.to_yaml(OmegaConf.create(dict(config)))
-
-
-def output_root() -> Path:
-    """Where runs, triples and the call cache live: `outputs/` of the working directory."""
-    return Path("outputs")
-
-
-def cache_folder() -> Path:
-    return Path(os.environ.get("KGQA_CACHE") or output_root() / ".cache")

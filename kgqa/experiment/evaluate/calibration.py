@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.arguments import parse, refuse_other_keys
 from kgqa.experiment.config.composing import groups
-from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run
 from kgqa.experiment.evaluate.comparison import verdict_share
 from kgqa.experiment.evaluate.evaluation import scored
@@ -18,15 +16,12 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.report.content import Section, agreement_section
 from kgqa.report.verdicts import read_verdicts
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import json_text, replace_file
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.metrics import score
 from kgqa.scoring.verdicts import RIGHT, WRONG
+from kgqa.storage import json_text, replace_file
 from kgqa.types import Json
 
-USAGE = "kgqa judge calibrate RUN [human=FILE.csv] [other=RUN|JUDGE] [judge.model=…]"
-OWN = ("human", "other")
-OF_SECOND_JUDGE = ("judge", "model", "engine", "roles", "seed", "width")
 HUMAN = {**dict.fromkeys(("1", "true", "yes", RIGHT), RIGHT), **dict.fromkeys(("0", "false", "no", WRONG), WRONG)}
 Labels = Mapping[str, str | None]
 
@@ -56,7 +51,7 @@ def calibrate_judge(
     say.
 
     Raises:
-        ConfigError: overrides without a second judge to ask.
+        ConfigError: `other` is neither, or is judged already and overrides are given.
         DataError: the run was not judged, or is judged no longer as it answers.
     """
     run = open_run(folder)
@@ -65,8 +60,6 @@ def calibrate_judge(
     others: dict[str, Labels] = {"EM": _exact(run)}
     if other is not None:
         others["second judge"] = _second(run, other, overrides, display)
-    elif overrides:
-        raise ConfigError(f"{overrides[0]}: goes with other=JUDGE; {USAGE}")
     if human is not None:
         others["human"] = read_human(human, {question.id for question in run.questions})
     ids = [question.id for question in run.questions]
@@ -141,21 +134,3 @@ def _exact(run: AnsweredQuestions) -> Labels:
 def _section(name: str, measured: Mapping[str, Json]) -> Section:
     section = agreement_section(f"Judge against {name}", ("judge", name), measured)
     return section if section.rows else Section(section.title, (), [("nothing to compare", "")], section.text)
-
-
-def calibrate(arguments: Sequence[str]) -> int:
-    """`kgqa judge calibrate`."""
-    from kgqa.terminal.console import Terminal
-    from kgqa.terminal.sections import print_sections
-
-    given = parse(arguments, USAGE)
-    if len(given.places) != 1:
-        raise ConfigError(f"kgqa judge calibrate {' '.join(arguments)}: expected {USAGE}")
-    refuse_other_keys(given.overrides, (*OWN, *OF_SECOND_JUDGE), USAGE)
-    own = {key: value for key, _, value in (each.partition("=") for each in given.overrides) if key in OWN}
-    overrides = [override for override in given.overrides if override_group(override) not in OWN]
-    terminal, human = Terminal(width=120), Path(own["human"]) if "human" in own else None
-    calibration = calibrate_judge(given.places[0], human, own.get("other"), overrides, terminal)
-    print_sections(terminal, f"{calibration.run}\njudge: {calibration.judge}", calibration.sections())
-    terminal.line(f"calibration: {calibration.write()}")
-    return 0

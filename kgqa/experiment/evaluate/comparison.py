@@ -9,7 +9,6 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.arguments import parse, refuse_other_keys
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run, share_questions
 from kgqa.report.content import Section
 from kgqa.report.evaluation import comparison_section
@@ -20,9 +19,6 @@ from kgqa.scoring.metrics import score
 from kgqa.scoring.verdicts import RIGHT
 from kgqa.types import Json
 
-USAGE = "kgqa compare RUN RUN … [profile=…] [seed=0] [difference=2] [--common] [--all]"
-KEYS = ("profile", "seed", "difference")
-SHOWN = 10  # flipped questions of a pair, without --all
 Shares = list[float | None]
 
 
@@ -32,8 +28,8 @@ class ComparisonRequest:
     profile: str | None
     seed: int
     difference: float  # in points, whose number of questions is told
-    common: bool  # over the questions that all runs have
-    every_flip: bool  # all questions that flipped, not only the first
+    in_all: bool  # over the questions that all runs have
+    flips: int | None  # how many questions that flipped are shown of a pair; None: all
 
 
 @dataclass(frozen=True)
@@ -53,14 +49,14 @@ def compare_answers(request: ComparisonRequest) -> Comparison:
     if len({run.profile for run in runs}) > 1:
         raise ConfigError(f"scored by {' and '.join(sorted({run.profile for run in runs}))}; give one with profile=")
     asked = len(runs[0].questions)
-    runs = share_questions(runs, common=request.common)
+    runs = share_questions(runs, common=request.in_all)
     names = ascii_uppercase[: len(runs)]
     scores = _scores(runs, names)
     verdicts, notes = _verdicts(runs, names)
     differences = compare({**scores, **({"judge": verdicts} if verdicts else {})}, request.seed)
-    flips = _flips(runs, names, verdicts or scores["EM"], None if request.every_flip else SHOWN)
+    flips = _flips(runs, names, verdicts or scores["EM"], request.flips)
     title = f"{len(runs[0].questions):,} questions, profile {runs[0].profile}"
-    if request.common:
+    if request.in_all:
         title += f" (those that all runs have; {names[0]} has {asked:,})"
     lines = [f"{name}: {run.name}" for name, run in zip(names, runs, strict=True)]
     return Comparison("\n".join([title, *lines, *notes]), [comparison_section(differences, request.difference), *flips])
@@ -123,32 +119,3 @@ def _flips(
             title = f"Flipped between {first} and {second}: {len(rows):,}"
             sections.append(Section(title, header, rows[:limit], tuple(more)))
     return sections
-
-
-def compare_runs(arguments: Sequence[str]) -> int:
-    """`kgqa compare`."""
-    from kgqa.terminal.console import Terminal
-    from kgqa.terminal.sections import print_sections
-
-    given = parse(arguments, USAGE, ("--common", "--all"))
-    refuse_other_keys(given.overrides, KEYS, USAGE)
-    if not 2 <= len(given.places) <= len(ascii_uppercase):
-        raise ConfigError(f"kgqa compare {' '.join(arguments)}: name two runs or more; {USAGE}")
-    profile, seed, difference = _settings(given.overrides)
-    request = ComparisonRequest(
-        given.places, profile, seed, difference, common="--common" in given.flags, every_flip="--all" in given.flags
-    )
-    comparison = compare_answers(request)
-    print_sections(Terminal(), comparison.heading, comparison.sections)
-    return 0
-
-
-def _settings(overrides: Sequence[str]) -> tuple[str | None, int, float]:
-    values = dict(override.split("=", 1) for override in overrides)
-    try:
-        seed, difference = int(values.get("seed", "0")), float(values.get("difference", "2"))
-    except ValueError as error:
-        raise ConfigError(f"{' '.join(overrides)}: seed and difference must be numbers ({error})") from error
-    if seed < 0 or not 0 < difference <= 100:
-        raise ConfigError(f"seed={seed} difference={difference}: seed from 0, difference above 0 and up to 100 points")
-    return values.get("profile"), seed, difference

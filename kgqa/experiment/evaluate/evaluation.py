@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.arguments import parse, refuse_other_keys
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_predictions, open_run
 from kgqa.experiment.run.judging import Judged, judge_answers
 from kgqa.experiment.session.experiment import Experiment
@@ -16,13 +15,10 @@ from kgqa.report.content import Section
 from kgqa.report.evaluation import evaluation_sections
 from kgqa.report.markdown import document
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import IDENTITY, VERDICTS, json_text, jsonl_text, replace_file, storing
+from kgqa.runtime.folder import IDENTITY, VERDICTS
 from kgqa.scoring.summary import summarise
+from kgqa.storage import OUT_ELSEWHERE, json_text, jsonl_text, replace_file, storing
 from kgqa.types import Json
-
-USAGE = "kgqa evaluate RUN [profile=…] [judge=…], or kgqa evaluate --predictions FILE dataset=NAME [--subset]"
-OF_SCORES = ("profile", "judge", "model", "engine", "roles", "seed", "width", "out")
-OF_QUESTIONS = ("dataset", "limit", "ids")
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,7 @@ class Evaluation:
         """Into the folder, with the verdicts; gives evaluation.json."""
         if self.folder is None:
             return None
-        with storing(self.folder):
+        with storing(self.folder, OUT_ELSEWHERE):
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.judged:
             replace_file(self.folder / VERDICTS, jsonl_text(self.judged.lines))
@@ -111,25 +107,3 @@ def _notes(answered: AnsweredQuestions) -> list[str]:
     said = sum(answered.predictions[question.id].passages_of(question) is not None for question in answered.questions)
     counts = f"{len(answered.questions):,} questions scored, {len(answered.predictions):,} predictions in the file"
     return [f"{counts}; {said:,} of those scored say which passages they rest on."]
-
-
-def evaluate(arguments: Sequence[str]) -> int:
-    """Nothing is written before everything is scored, and only into the run's folder or `out=`."""
-    from kgqa.terminal.console import Terminal
-    from kgqa.terminal.sections import print_sections
-
-    given = parse(arguments, USAGE, ("--predictions", "--subset"))
-    foreign, subset = "--predictions" in given.flags, "--subset" in given.flags
-    if len(given.places) != 1 or (subset and not foreign):
-        raise ConfigError(f"kgqa evaluate {' '.join(arguments)}: expected {USAGE}")
-    refuse_other_keys(given.overrides, (*OF_SCORES, *OF_QUESTIONS) if foreign else OF_SCORES, USAGE)
-    (source,) = given.places
-    terminal = Terminal(width=120)
-    if foreign:
-        evaluation = evaluate_predictions(source, given.overrides, terminal, subset=subset)
-    else:
-        evaluation = evaluate_run(source, given.overrides, terminal)
-    print_sections(terminal, evaluation.name, evaluation.sections())
-    if written := evaluation.write():
-        terminal.line(f"evaluation: {written}")
-    return 0

@@ -12,8 +12,8 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose, conf_folder, groups
 from kgqa.experiment.config.overrides import override_key, override_values
-from kgqa.experiment.machine.hardware import missing_libraries
 from kgqa.experiment.machine.presets import Preset, presets, verdict
+from kgqa.extras import missing_libraries
 from kgqa.protocols import Need
 
 ENCODERS = ("ranker", "retriever", "reranker")
@@ -113,7 +113,7 @@ def _encoders(named: Mapping[str, str]) -> Iterator[str]:
 @cache
 def _absence(model: str) -> str:
     """Why an encoder's model cannot be loaded from this machine; "" where it can."""
-    from kgqa.retrieval import hub
+    from kgqa import hub
 
     try:
         return "" if hub.on_disk(model) else f"weights are not here (hub: {model})"

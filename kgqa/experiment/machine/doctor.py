@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.metadata import PackageNotFoundError, metadata, version
 from importlib.util import find_spec
 from itertools import islice
@@ -16,12 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from kgqa.engines.weights import cache_folder as home_folder
+from kgqa import http
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import cache_folder, conf_folder, groups, output_root
-from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory, missing_libraries
+from kgqa.experiment.config.composing import conf_folder, groups
+from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory
+from kgqa.extras import missing_libraries
 from kgqa.retrieval.faiss_search import checked
+from kgqa.storage import call_cache, home, outputs
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,8 +44,8 @@ class Finding:
     remedy: str = ""
 
 
-def examine(arguments: Sequence[str]) -> int:
-    """Print everything, or what the arguments name (an engine, an extra, a data set, …).
+def examine(named: Sequence[str]) -> int:
+    """Print everything, or what is named (an engine, an extra, a data set, …).
 
     A gap is no error by itself, most of what is here is optional: the exit code is 0. It is 2 when something that was
     asked for by name has one.
@@ -53,7 +54,7 @@ def examine(arguments: Sequence[str]) -> int:
 
     console = Console(width=None if sys.stdout.isatty() else 160)
     findings = list(_findings())
-    wanted = [argument.partition("=")[2] or argument for argument in arguments]
+    wanted = [argument.partition("=")[2] or argument for argument in named]
     known = {finding.name for finding in findings}
     for name in wanted:
         if name not in known:
@@ -170,14 +171,9 @@ def _server(name: str, url: str, path: str, remedy: str) -> Finding:
     shown = f"{parts.scheme}://{parts.hostname}"  # without the credentials that an address may hold
     try:
         shown += f":{parts.port}" if parts.port else ""
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=SECONDS)
-        try:
-            connection.request("GET", f"{parts.path.rstrip('/')}{path}" or "/")
-            status = connection.getresponse().status
-        finally:
-            connection.close()
-    except (OSError, HTTPException, ValueError) as error:
+        with http.in_words(), http.client(SECONDS, redirected=False) as client:
+            status = client.get(f"{shown}{parts.path.rstrip('/')}{path}").status_code
+    except (http.Unanswered, ValueError) as error:  # ValueError: the port is none
         return Finding("servers", name, "gap", f"{shown} does not answer ({error!s:.100})", remedy)
     return Finding("servers", name, "ok", f"{shown} answers (HTTP {status})")
 
@@ -197,7 +193,7 @@ def _datasets() -> Iterator[Finding]:
 
 
 def _folders() -> Iterator[Finding]:
-    places = {"outputs": output_root(), "call-cache": cache_folder(), "models-cache": home_folder()}
+    places = {"outputs": outputs(), "call-cache": call_cache(), "models-cache": home()}
     hints = {"outputs": "give out=DIR", "call-cache": "set KGQA_CACHE", "models-cache": "set KGQA_HOME"}
     for name, folder in places.items():
         existing = folder

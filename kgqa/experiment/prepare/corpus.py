@@ -6,12 +6,8 @@ shard that is finished. A shard is what is lost by a kill, apart from the calls,
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import json
-import os
 import shutil
-import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -24,8 +20,9 @@ from kgqa.experiment.session.session import Session
 from kgqa.kg.parsing import Extraction
 from kgqa.kg.statistics import too_many_failed
 from kgqa.kg.store import TripleStore, extraction_line, read_extractions
-from kgqa.retrieval.passages import StoredPassages, store, storing
+from kgqa.retrieval.passages import StoredPassages, store
 from kgqa.runtime.display import Display
+from kgqa.storage import digest, locked, replacing, storing
 from kgqa.types import Json, Passage
 
 MOST_SHARDS = 64  # of a small corpus: enough for workers to end at about the same time
@@ -73,12 +70,8 @@ class CorpusBuild:
 
     def keep(self, shard: range, extractions: Iterable[Extraction]) -> None:
         """Write a shard; it is there as a whole or not at all."""
-        file = self._file(shard)
-        unfinished = file.with_name(f"{file.name}.{socket.gethostname()}.{os.getpid()}")
-        with storing(file):
-            with unfinished.open("wb") as lines:
-                lines.writelines(map(extraction_line, extractions))
-            unfinished.replace(file)
+        with replacing(self._file(shard)) as fresh, fresh.open("wb") as lines:
+            lines.writelines(map(extraction_line, extractions))
 
     def begin_attempt(self, shard: range) -> int:
         """Count an attempt, the first is 1; on disk, since its process may be killed."""
@@ -113,19 +106,13 @@ class CorpusBuild:
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Nobody else builds here meanwhile; a folder that holds nothing does not stay."""
-        with storing(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = (self.folder / ".lock").open("a+")
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigError(
-                    f"{self.folder}: another kgqa process is building this corpus; wait for it"
-                ) from error
+        with locked(self.folder / ".lock", self._refuse):
             yield
             if not self.prepared:
                 shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _refuse(self) -> None:
+        raise ConfigError(f"{self.folder}: another kgqa process is building this corpus; wait for it")
 
     @property
     def _manifest(self) -> Path:
@@ -176,5 +163,4 @@ def _corpus(session: Session) -> Iterator[Passage]:
 def _folder(session: Session, kept: TripleStore) -> Path:
     """Another limit is another build, so that neither finds the other's passages."""
     experiment = session.experiment
-    made_from = json.dumps([experiment.dataset.corpus_identity(), experiment.settings.limit], sort_keys=True)
-    return kept.folder / f"build-{hashlib.sha256(made_from.encode()).hexdigest()[:8]}"
+    return kept.folder / f"build-{digest([experiment.dataset.corpus_identity(), experiment.settings.limit], 8)}"

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from kgqa.calls import Search
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.composing import output_root
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
@@ -19,7 +18,7 @@ from kgqa.methods.steps.structure import ordinary
 from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import replace_file
+from kgqa.storage import outputs, replace_file
 
 Value = int | float | str
 # what makes each graph denser, and the values tried where none are given
@@ -142,7 +141,7 @@ def write_quality(curve: QualityCurve) -> list[Path]:
             Series("precision", [Point(point.neighbours, point.precision) for point in points], 1),
         ],
     )
-    folder = output_root() / "graph_quality"
+    folder = outputs() / "graph_quality"
     folder.mkdir(parents=True, exist_ok=True)
     written = ((folder / f"{name}.csv", table.getvalue()), (folder / f"{name}.svg", svg(plot) + "\n"))
     return [replace_file(file, text) for file, text in written]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -11,13 +9,13 @@ from dataclasses import fields, is_dataclass
 from itertools import islice
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.composing import output_root
 from kgqa.experiment.session.session import Session
 from kgqa.protocols import Index
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.display import Display
+from kgqa.storage import digest, outputs
 from kgqa.types import Json
 
 SMALL = 50_000  # passages that a run indexes by itself: seconds for BM25
@@ -28,13 +26,12 @@ def index_folder(session: Session) -> IndexFolder:
     """Where the index of this dataset's corpus under this retriever lies, or will."""
     experiment, retriever = session.experiment, session.retriever
     made_from = experiment.dataset.corpus_identity()
-    canonical = json.dumps([made_from, retriever.identity()], sort_keys=True, ensure_ascii=False)
-    digest = hashlib.sha256(canonical.encode()).hexdigest()[:12]
+    address = digest([made_from, retriever.identity()], 12, ensure_ascii=False)
     names = [experiment.name("dataset"), experiment.name("retriever")]
     shaping = r"[+~]*(dataset\.|collection[.=]|retriever\.|\w+@retriever)"
     own = [override for override in experiment.overrides if re.match(shaping, override)]
     command = " ".join(["kgqa index build", f"dataset={names[0]}", f"retriever={names[1]}", *own])
-    return IndexFolder(output_root().joinpath("index", *names, digest), retriever, made_from, command)
+    return IndexFolder(outputs().joinpath("index", *names, address), retriever, made_from, command)
 
 
 def build_index(session: Session, display: Display) -> Mapping[str, Json]:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.composing import output_root
 from kgqa.experiment.session.session import Session
 from kgqa.methods.steps.structure import ordinary
 from kgqa.retrieval.graphs.store import Built, GraphStore, averages
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
+from kgqa.storage import outputs
 from kgqa.types import Json, Passage, Question
 
 LARGEST = 50_000  # passages of a corpus that is linked as a whole: all are held in memory
@@ -24,7 +24,7 @@ class PassageGraphs:
         self._experiment = session.experiment
         self._corpus: tuple[Passage, ...] | None = None
         name = session.experiment.name("graph")
-        self.store = GraphStore(output_root() / "graphs", name, session.linker, self.corpus)
+        self.store = GraphStore(outputs() / "graphs", name, session.linker, self.corpus)
 
     def corpus(self) -> tuple[Passage, ...]:
         """The ordinary passages of the data set's corpus; read when a call has no pool.

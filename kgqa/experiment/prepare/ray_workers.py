@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.errors import ConfigError, EngineDied, KgqaError, UsageError
-from kgqa.experiment.config.composing import Config, cache_folder
+from kgqa.experiment.config.composing import Config
 from kgqa.experiment.prepare.corpus import CorpusBuild, Extract
 from kgqa.experiment.prepare.triples import TripleBuilder
 from kgqa.experiment.session.experiment import Experiment
@@ -19,6 +19,7 @@ from kgqa.experiment.session.session import Session
 from kgqa.kg.parsing import Extraction
 from kgqa.runtime.costs import Cost, Ledger, total
 from kgqa.runtime.display import Display
+from kgqa.storage import call_cache
 
 ATTEMPTS = 3  # at a shard whose worker or engine dies
 OBJECT_STORE = 100_000_000  # bytes, Ray's least is 75 MB; places of shards and costs are all that passes through it
@@ -42,7 +43,7 @@ def extract_by_workers(workers: int, gpus: int) -> Extract:
             if not shards:
                 return
             overrides, config = session.experiment.overrides, session.experiment.config
-            order = Order(overrides, config, builder.store.folder, Path.cwd(), cache_folder().resolve(), build)
+            order = Order(overrides, config, builder.store.folder, Path.cwd(), call_cache().resolve(), build)
             build.forget_attempts()
             with _cluster(workers, gpus):
                 for outcome in _outcomes(order, shards, workers, gpus):

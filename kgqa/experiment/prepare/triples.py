@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kgqa.calls import Program
 from kgqa.errors import DataError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import output_root
 from kgqa.experiment.session.runner import Runner
 from kgqa.experiment.session.session import Session
 from kgqa.kg.extraction import ROLE, TripleExtractor
@@ -19,6 +17,7 @@ from kgqa.kg.store import TripleStore, store_folder
 from kgqa.prompting import template_hash
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
+from kgqa.storage import outputs, text_digest
 from kgqa.types import Json, Passage, Question
 
 TEMPLATE = "trace/extract"
@@ -35,14 +34,13 @@ class TripleBuilder:
         dataset, model = session.experiment.name("dataset"), session.experiment.name("model")
         self._command = f"kgqa kg build dataset={dataset} model={model}"
         built_with = self._built_with(node)
-        self.store = TripleStore(store_folder(output_root() / "kg", dataset, built_with), built_with)
+        self.store = TripleStore(store_folder(outputs() / "kg", dataset, built_with), built_with)
 
     def _built_with(self, node: Mapping[str, Any]) -> dict[str, Json]:
-        shown = repr(self.extractor.demonstrations_from).encode()
         adaptive = self.extractor.demonstrations == "adaptive"
         return {
             "template": template_hash(TEMPLATE),
-            "demonstrations": hashlib.sha256(shown).hexdigest()[:16],
+            "demonstrations": text_digest(repr(self.extractor.demonstrations_from), 16),
             "decoding": {key: value for key, value in node.items() if key not in ("_target_", "demonstrations_from")},
             "engine": dict(self._session.engines(ROLE).identity()),
             "ranker": dict(self._session.ranker("ranker").identity()) if adaptive else None,

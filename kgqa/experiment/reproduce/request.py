@@ -13,15 +13,6 @@ from kgqa.experiment.reproduce.reading import load_table
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.launching import check_launcher
 
-USAGE = "kgqa reproduce --list [PAPER], or kgqa reproduce ID [only=…] [dry_run=true] [budget=…] [name=…] [key=value …]"
-HELP = """
-  only=     rows and columns by name, a part of it or a pattern, e.g. only=TRACE-Triple,MuSiQue
-  dry_run=  true: what would be asked, and what cannot run here; nothing is
-  budget=   what may be paid for, e.g. 2.50usd or 500000tokens; the rest is left, the same command goes on
-  name=     of the report's folder in outputs/reproduce/ID/; else a hash of its cells
-  hydra/launcher=   joblib, submitit_slurm …: several cells at once, see docs/SWEEPS.md
-Any other key is one of kgqa run and replaces what the table says, for every cell: limit=3 model=… ranker=… engine=…
-See docs/REPRODUCE.md."""
 OWN = ("only", "budget", "name", "dry_run")
 
 
@@ -37,13 +28,9 @@ class ReproduceRequest:
     command: tuple[str, ...]
 
     @classmethod
-    def of(cls, arguments: Sequence[str]) -> ReproduceRequest:
+    def of(cls, table_id: str, given: Sequence[str]) -> ReproduceRequest:
         """Raises ConfigError: an unknown table, key or value."""
-        ids = [each for each in arguments if "=" not in each and not each.startswith("-")]
-        if len(ids) != 1 or any(each.startswith("-") for each in arguments):
-            raise ConfigError(f"kgqa reproduce {' '.join(arguments)}: expected {USAGE}")
-        table = load_table(ids[0])
-        given = [each for each in arguments if each != ids[0]]
+        table = load_table(table_id)
         own = {override_key(each): each.partition("=")[2] for each in given if override_key(each) in OWN}
         hydra = tuple(each for each in given if each.startswith(("hydra/", "hydra.")))
         overrides = tuple(each for each in given if override_key(each) not in OWN and each not in hydra)
@@ -62,5 +49,5 @@ class ReproduceRequest:
                 )
         check_launcher(hydra, budget)
         dry_run = own.get("dry_run", "false").lower() == "true"
-        command = ("kgqa", "reproduce", *arguments)
+        command = ("kgqa", "reproduce", table_id, *given)
         return cls(table, overrides, hydra, own.get("only"), own.get("name"), budget, dry_run, command)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.composing import compose, output_root
+from kgqa.experiment.config.composing import compose
 from kgqa.experiment.reproduce.cells import PlannedCell, counted, planned_cells
 from kgqa.experiment.reproduce.comparison import compared
 from kgqa.experiment.reproduce.reading import load_table, table_ids
-from kgqa.experiment.reproduce.request import HELP, USAGE, ReproduceRequest
+from kgqa.experiment.reproduce.request import ReproduceRequest
 from kgqa.experiment.sweep.cells import Cell, CellResult, frozen_cells, listed_cell
 from kgqa.experiment.sweep.launching import run_all
 from kgqa.experiment.sweep.running import frozen_texts
@@ -19,6 +19,7 @@ from kgqa.report.reproduction import Reproduction
 from kgqa.report.reproduction_writing import write_reproduction
 from kgqa.runtime.display import Display
 from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
+from kgqa.storage import outputs
 from kgqa.types import Json
 
 
@@ -81,7 +82,7 @@ def run_table(plan: Plan, request: ReproduceRequest, display: Display) -> Reprod
     """
     cells, frozen = plan.cells, frozen_texts(plan.cells)
     name = request.name or sweep_name([*frozen, request.only or ""])
-    path = output_root() / "reproduce" / request.table.id / name
+    path = outputs() / "reproduce" / request.table.id / name
     listed = [listed_cell(cell, None) for cell in cells]
     results: dict[tuple[str, ...], CellResult] = {}
 
@@ -123,28 +124,3 @@ def table_lines(beginning: str) -> list[str]:
         kinds = ", ".join(f"{count} {state}" for state, count in counted(states))
         lines.append(f"{table_id:<17}  {table.title} ({kinds})")
     return lines
-
-
-def reproduce(arguments: Sequence[str]) -> int:
-    """`kgqa reproduce`: the report's folder is the last line. Gives 2 if a cell failed or was left."""
-    from kgqa.terminal.console import Terminal
-    from kgqa.terminal.estimates import show_estimates
-    from kgqa.terminal.reproduction import show_reproduction
-
-    terminal = Terminal()
-    if arguments[:1] in (["--help"], ["-h"]):
-        terminal.line(f"{USAGE}\n{HELP}")
-        return 0
-    if arguments[:1] == ["--list"]:
-        if len(arguments) > 2:
-            raise ConfigError(f"kgqa reproduce {' '.join(arguments)}: expected {USAGE}")
-        for line in table_lines("".join(arguments[1:])):
-            terminal.line(line)
-        return 0
-    request = ReproduceRequest.of(arguments)
-    plan = Plan.of(request)
-    for line in plan.lines(request.table.id):
-        terminal.line(line)
-    if request.dry_run:
-        return show_estimates(terminal, plan.cells, request.budget) if plan.cells else 0
-    return show_reproduction(terminal, run_table(plan, request, terminal))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kgqa.experiment.config.composing import output_root
 from kgqa.experiment.run.planning import Planned
+from kgqa.storage import outputs
 
 _FIT = 3  # runs that it takes to tell the cost of reading from that of writing
 
@@ -88,7 +88,7 @@ def estimate_roles(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estim
 def measured_rates() -> dict[str, Rate]:
     """By `model@engine`, from the metrics of the finished runs in outputs/; what cannot be read is left out."""
     found: dict[str, Rate] = {}
-    for file in sorted(output_root().glob("*/*/*/*/metrics.json")):
+    for file in sorted(outputs().glob("*/*/*/*/metrics.json")):
         try:
             metrics: Any = json.loads(file.read_text(encoding="utf-8"))
             engines, paid = metrics["throughput"]["engines"], metrics["cost"]["paid"]

@@ -23,7 +23,8 @@ from kgqa.protocols import Index
 from kgqa.report.content import SETTINGS, used_settings
 from kgqa.report.writing import write_report
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import VERDICTS, RunFolder, jsonl_text, prediction_json
+from kgqa.runtime.folder import VERDICTS, RunFolder, prediction_json
+from kgqa.storage import jsonl_text
 from kgqa.types import Json, Passage
 
 

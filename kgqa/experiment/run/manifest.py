@@ -9,12 +9,11 @@ import subprocess
 import sys
 from functools import cache
 from importlib.metadata import distributions, version
-from pathlib import Path
 
-import kgqa
 from kgqa.experiment.session.session import Session
 from kgqa.prompting import template_hash
 from kgqa.protocols import Index
+from kgqa.storage import package
 from kgqa.types import Json
 
 PACKAGES = (
@@ -55,7 +54,7 @@ def manifest(session: Session, index: Index | None) -> dict[str, Json]:
 @cache
 def code_hash() -> str:
     """12 hex digits of what the package's files say that decide answers and scores: all but its reports."""
-    folder, digest = Path(kgqa.__file__).parent, hashlib.sha256()
+    folder, digest = package(), hashlib.sha256()
     files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
     for file in files:
         if file.parts[0] not in ("conf", "report") and "__pycache__" not in file.parts:  # conf/ is in the identity
@@ -64,7 +63,7 @@ def code_hash() -> str:
 
 
 def _templates() -> list[str]:
-    folder = Path(kgqa.__file__).parent / "prompts"
+    folder = package() / "prompts"
     return sorted(str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.j2"))
 
 
@@ -75,7 +74,7 @@ def _versions() -> dict[str, str]:
 
 def _git() -> dict[str, Json]:
     """Commit of the checkout that kgqa runs from, and whether it has changes; nothing for an installed package."""
-    folder = Path(kgqa.__file__).parent
+    folder = package()
     if not (folder.parent / ".git").exists():
         return {}
     commands = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kgqa.experiment.config.composing import output_root
 from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
 from kgqa.experiment.session.session import Session
 from kgqa.runtime.folder import run_name
+from kgqa.storage import outputs
 from kgqa.types import Json
 
 
@@ -48,4 +48,4 @@ def run_folder(session: Session) -> Path:
         return Path(settings.out)
     answering = "model" if experiment.asks_models else "retriever"
     parts = (experiment.name(group) for group in ("dataset", "method", answering))
-    return output_root().joinpath(*parts, settings.name or run_name(run_identity(session)))
+    return outputs().joinpath(*parts, settings.name or run_name(run_identity(session)))

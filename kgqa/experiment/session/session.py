@@ -10,7 +10,7 @@ from typing import Any
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import cache_folder, groups
+from kgqa.experiment.config.composing import groups
 from kgqa.experiment.session.engines import Engines, Pool, RoleNodes, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import UNPREPARED, Prepared, Runner
@@ -18,6 +18,7 @@ from kgqa.protocols import Ranker, Retriever
 from kgqa.retrieval.graphs.links import PassageGraph
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import NOTHING, Spent
+from kgqa.storage import call_cache
 
 
 class Session:
@@ -49,7 +50,7 @@ class Session:
 
     @cached_property
     def cache(self) -> CallCache:
-        cache = CallCache(cache_folder())
+        cache = CallCache(call_cache())
         self._opened.callback(cache.close)
         return cache
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgqa.experiment.config.axes import axes, grid
@@ -49,20 +48,3 @@ def run_sweep(planned: Grid, request: SweepRequest, display: Display) -> Swept:
             results = run_all(cells, folder, request.hydra, budget=request.budget)
         write_reports(folder.path)
     return Swept(folder.path, results)
-
-
-def sweep(arguments: Sequence[str]) -> int:
-    """`kgqa run -m`. Gives 2 if a cell failed or was not run."""
-    from kgqa.terminal.console import Terminal
-    from kgqa.terminal.estimates import show_estimates
-    from kgqa.terminal.sweep import show_sweep
-
-    request, terminal = SweepRequest.of(arguments), Terminal()
-    if request.sweeper == "optuna":
-        from kgqa.experiment.sweep.search import run_search
-
-        return show_sweep(terminal, run_search(request, terminal))
-    planned = Grid.of(request)
-    if planned.dry_run:
-        return show_estimates(terminal, planned.cells, request.budget)
-    return show_sweep(terminal, run_sweep(planned, request, terminal))

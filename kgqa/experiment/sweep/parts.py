@@ -12,7 +12,6 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.metric import refuse_unknown_metric
 from kgqa.types import Json, Question
 
-USAGE = "kgqa tune method=ircot dataset=musique method.passages_per_step=2,4,6,8 tune.metric=f1 tune.dev=100"
 KEYS = ("metric", "dev", "test", "dev_ids", "dev_path", "seed", "sets", "name")
 
 

@@ -9,7 +9,6 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.launching import check_launcher
 
-FLAGS = ("-m", "--multirun")
 OWN = ("sweep.name", "sweep.metric", "budget")
 SWEEPERS = ("basic", "optuna")  # every combination, or a search
 
@@ -36,10 +35,10 @@ class SweepRequest:
                 own[key] = value
             elif key.startswith(("hydra/", "hydra.")):
                 hydra.append(argument)
-            elif argument not in FLAGS:
+            else:
                 overrides.append(argument)
         budget = SweepBudget.of(own["budget"]) if "budget" in own else None
-        names, command = (own.get("sweep.name"), own.get("sweep.metric")), ("kgqa", "run", *arguments)
+        names, command = (own.get("sweep.name"), own.get("sweep.metric")), ("kgqa", "run", "-m", *arguments)
         request = cls(tuple(overrides), tuple(hydra), *names, budget, command)
         if request.sweeper not in SWEEPERS:
             raise ConfigError(f"hydra/sweeper={request.sweeper}: no such sweeper; {nearest(request.sweeper, SWEEPERS)}")

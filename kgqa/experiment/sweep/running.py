@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError
-from kgqa.experiment.config.composing import output_root, yaml_text
+from kgqa.experiment.config.composing import yaml_text
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.executing import execute
 from kgqa.experiment.run.finished import finished, too_many_questions_failed
@@ -25,8 +25,8 @@ from kgqa.experiment.sweep.cells import Cell, CellResult, Status, adjacent, list
 from kgqa.report.sweep_writing import write_sweep_report
 from kgqa.runtime.costs import NOTHING
 from kgqa.runtime.display import PlainLines, log_lines
-from kgqa.runtime.folder import storing
 from kgqa.runtime.sweep_folder import SweepFolder, cell_file, keep_result, questions_asked, read_result, sweep_name
+from kgqa.storage import OUT_ELSEWHERE, outputs, storing
 from kgqa.types import Json
 
 Ended = Callable[[CellResult], None]
@@ -59,7 +59,7 @@ def open_sweep(
     if name is not None and (not name or Path(name).name != name or name.startswith(".")):
         raise ConfigError(f"sweep.name={name}: must be a plain folder name, without slashes or a leading dot")
     plan, frozen = listed_plan(cells, command, axes), frozen_texts(cells)
-    return SweepFolder(output_root() / "sweeps" / (name or sweep_name(frozen)), plan, frozen, search=search)
+    return SweepFolder(outputs() / "sweeps" / (name or sweep_name(frozen)), plan, frozen, search=search)
 
 
 def frozen_texts(cells: Sequence[Cell]) -> list[str]:
@@ -190,5 +190,5 @@ def _display(log: Path) -> Iterator[PlainLines]:
 
 
 def _opened(log: Path) -> TextIO:
-    with storing(log):
+    with storing(log, OUT_ELSEWHERE):
         return log.open("a", encoding="utf-8", errors="backslashreplace")

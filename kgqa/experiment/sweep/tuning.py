@@ -6,24 +6,22 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from statistics import fmean, stdev
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import Axis, axes, grid
-from kgqa.experiment.config.composing import output_root
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, folder_of, frozen_cells
 from kgqa.experiment.sweep.metric import score_of
-from kgqa.experiment.sweep.parts import USAGE, Part, Tuning, parts
+from kgqa.experiment.sweep.parts import Part, Tuning, parts
 from kgqa.experiment.sweep.running import frozen_texts, open_sweep, run_cells, write_reports
 from kgqa.report.markdown import document
 from kgqa.report.tuning import tuning_sections
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import json_text, replace_file
 from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
+from kgqa.storage import json_text, outputs, replace_file, text_digest
 from kgqa.types import Json
 
 
@@ -145,7 +143,7 @@ class _Sweeps:
             raise ConfigError(str(error).replace("sweep.name=", "tune.name=")) from error
 
     def keep(self, record: Mapping[str, Json]) -> Path:
-        folder = output_root() / "sweeps" / self.name
+        folder = outputs() / "sweeps" / self.name
         if "result" in record:
             replace_file(folder / "tune.md", document("What was tuned", tuning_sections(record)))
         return replace_file(folder / "tune.json", json_text(record))
@@ -157,7 +155,7 @@ def on_part(cell: Cell, part: Part, name: str) -> Cell:
     moved = {**frozen["dataset"], **({"path": part.path} if part.path else {})}
     config = {**frozen, "dataset": moved, "limit": None}
     overrides = cell.experiment.overrides
-    digest = sha256(" ".join(part.ids).encode()).hexdigest()[:8]
+    digest = text_digest(" ".join(part.ids), 8)
     run = f"{folder_of(Experiment.of(overrides, config)).name}-{name}-{digest}"
     path = [f"dataset.path='{part.path}'"] if part.path else []
     given = (*overrides, *path, "limit=null", f"name={run}", f"ids=[{','.join(part.ids)}]")
@@ -167,7 +165,7 @@ def on_part(cell: Cell, part: Part, name: str) -> Cell:
 def _refuse_no_hyperparameters(given: Sequence[Axis]) -> None:
     swept = [axis.key for axis in given if axis.swept]
     if not swept:
-        raise ConfigError(f"nothing to choose from: give a key several values; e.g. {USAGE}")
+        raise ConfigError("nothing to choose from: give a key several values, e.g. method.passages_per_step=2,4,6,8")
     for key in swept:
         scoring = ("dataset", "collection", "judge", "limit", "ids", "seed", "profile", "roles.judge")
         if key in scoring or key.partition(".")[0] in ("dataset", "collection", "judge"):
@@ -186,7 +184,7 @@ def _refuse_unheeded(experiment: Experiment, tuning: Tuning) -> None:
 
 def _refuse_another(name: str, tuning: Tuning, test: Part) -> None:
     """Raises ConfigError: the folder holds the record of another choice. That dev is the same, `open_sweep` sees."""
-    file = output_root() / "sweeps" / name / "tune.json"
+    file = outputs() / "sweeps" / name / "tune.json"
     if not file.is_file():
         return
     try:
@@ -226,20 +224,3 @@ def _summary(ended: Sequence[CellResult], metric: str) -> dict[str, Json]:
         "mean": fmean(means) if len(means) == len(runs) else None,
         "std": stdev(means) if len(means) == len(runs) > 1 else None,
     }
-
-
-def tune(arguments: Sequence[str]) -> int:
-    """`kgqa tune`: `tune.json` is the last line. Gives 2 if a cell failed or was not run, of dev or of test."""
-    from kgqa.terminal.console import Terminal
-    from kgqa.terminal.estimates import show_estimates
-    from kgqa.terminal.sections import print_sections
-
-    request, terminal = TuneRequest.of(arguments), Terminal()
-    candidates = Candidates.of(request)
-    if candidates.dry_run:
-        return show_estimates(terminal, candidates.on_dev, request.budget)
-    tuned = run_tuning(candidates, request, terminal)
-    heading = f"{request.tuning.metric} chosen on dev, measured on test"
-    print_sections(terminal, heading, tuning_sections(tuned.record))
-    terminal.result(tuned.file)
-    return 0 if tuned.whole else 2

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kgqa.errors import ConfigError
-from kgqa.retrieval import hub
+from kgqa.extras import installed
 from kgqa.retrieval.graphs.keywords import STOP_WORDS, bare_title, words_of
 from kgqa.retrieval.graphs.links import Links, linked
 from kgqa.types import Json, Passage
@@ -53,7 +53,7 @@ class Entities:
     def __post_init__(self) -> None:
         if not 0 < self.most_common <= 1:
             raise ConfigError(f"graph.most_common={self.most_common}: must be above 0 and at most 1")
-        hub.installed("graphs", "ahocorasick-rs")
+        installed("graphs", "ahocorasick-rs")
 
     def identity(self) -> Mapping[str, Json]:
         return {"graph": "entities", "version": 2, "most_common": self.most_common}

@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -17,11 +14,10 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
-from kgqa import hashing
 from kgqa.calls import Neighbours
 from kgqa.errors import DataError
 from kgqa.retrieval.graphs.links import Links, PassageGraph
-from kgqa.retrieval.passages import storing
+from kgqa.storage import digest, ids_digest, replacing
 from kgqa.types import Passage
 
 KEPT = 256  # opened graphs, above the questions a run has at once
@@ -57,8 +53,7 @@ class GraphStore:
 
     def __init__(self, root: Path, name: str, graph: PassageGraph, corpus: Callable[[], tuple[Passage, ...]]) -> None:
         self._graph, self._corpus = graph, corpus
-        settings = json.dumps(dict(graph.identity()), sort_keys=True, ensure_ascii=False)
-        self.folder = root / name / hashlib.sha256(settings.encode()).hexdigest()[:12]
+        self.folder = root / name / digest(dict(graph.identity()), 12, ensure_ascii=False)
         self._opened: OrderedDict[str, Built] = OrderedDict()
         self._keys: OrderedDict[int, tuple[tuple[Passage, ...], str]] = OrderedDict()
 
@@ -74,20 +69,15 @@ class GraphStore:
         links = self._graph.links(distinct)
         seconds = time.perf_counter() - started
         built = Built(distinct, links, links.edges(), seconds)
-        file = self._file(pool)
-        with storing(file):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            fresh = file.with_name(f".{file.name}.{os.getpid()}")
-            with fresh.open("wb") as target:
-                np.savez(
-                    target,
-                    indptr=links.holds.indptr,
-                    indices=links.holds.indices,
-                    shape=np.array(links.holds.shape),
-                    edges=np.array(built.edges),
-                    seconds=np.array(seconds),
-                )
-            fresh.replace(file)  # whole or not at all; two processes write the same
+        with replacing(self._file(pool)) as fresh, fresh.open("wb") as target:
+            np.savez(
+                target,
+                indptr=links.holds.indptr,
+                indices=links.holds.indices,
+                shape=np.array(links.holds.shape),
+                edges=np.array(built.edges),
+                seconds=np.array(seconds),
+            )
         return built
 
     def open(self, pool: tuple[Passage, ...]) -> Built:
@@ -128,7 +118,7 @@ class GraphStore:
         """Remembered for pools in use: the same tuple is asked for again and again."""
         known = self._keys.get(id(pool))
         if known is None or known[0] is not pool:
-            known = self._keys[id(pool)] = (pool, hashing.of_ids(passage.id for passage in pool))
+            known = self._keys[id(pool)] = (pool, ids_digest(passage.id for passage in pool))
             while len(self._keys) > KEPT:
                 self._keys.popitem(last=False)
         return known[1]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode, urlsplit
-from urllib.request import Request, urlopen
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from kgqa import http
 from kgqa.errors import ConfigError, DataError
 from kgqa.retrieval.graphs.links import Links, linked
 from kgqa.types import Json, Passage
+
+if TYPE_CHECKING:
+    import httpx2
 
 AT_ONCE = 4  # requests; the service is slow and shared: hours for 12 articles (KGP supplement 8.5)
 OFFLINE = "or choose graph=entities, which asks nobody"
@@ -46,22 +48,22 @@ class Tagme:
         """Raises ConfigError without a key, DataError where the service does not answer."""
         if not os.environ.get(self.token_env):
             raise ConfigError(f"graph=tagme: no key in the environment variable {self.token_env}; set it, {OFFLINE}")
-        with ThreadPoolExecutor(AT_ONCE) as workers:
-            return linked(list(workers.map(self._entities, passages)))
+        with http.client(self.timeout) as client, ThreadPoolExecutor(AT_ONCE) as workers:
+            return linked(list(workers.map(partial(self._entities, client), passages)))
 
-    def _entities(self, passage: Passage) -> list[int]:
+    def _entities(self, client: httpx2.Client, passage: Passage) -> list[int]:
         if not passage.text.strip():
             return []
         form = {"gcube-token": os.environ[self.token_env], "text": passage.text, "lang": self.language}
-        request = Request(self.url, urlencode(form).encode())  # noqa: S310 - the scheme is checked above
         try:
-            with urlopen(request, timeout=self.timeout) as answer:  # noqa: S310
-                found: Any = json.load(answer)
-            kept = [note for note in found["annotations"] if note["rho"] >= self.threshold]
-            return sorted({int(note["id"]) for note in kept})
-        except HTTPError as error:
-            raise DataError(f"TAGME at {self.url}: HTTP {error.code}; check {self.token_env}, {OFFLINE}") from None
-        except (URLError, OSError) as error:
+            with http.in_words():
+                answer = client.post(self.url, data=form)
+        except http.Unanswered as error:
             raise DataError(f"TAGME at {self.url} cannot be reached ({error}); try again, {OFFLINE}") from None
+        if answer.is_error:
+            raise DataError(f"TAGME at {self.url}: HTTP {answer.status_code}; check {self.token_env}, {OFFLINE}")
+        try:
+            kept = [note for note in answer.json()["annotations"] if note["rho"] >= self.threshold]
+            return sorted({int(note["id"]) for note in kept})
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"TAGME at {self.url}: no annotations in its answer ({error!r}); {OFFLINE}") from None

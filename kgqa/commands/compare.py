@@ -1,0 +1,46 @@
+"""`kgqa compare`: who wins where."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from kgqa.commands.parsing import Parser, refuse_other_keys
+from kgqa.errors import ConfigError
+
+NAME = "compare"
+SUMMARY = "runs on the same questions: paired tests of EM, F1 and verdicts, and the questions that flipped"
+KEYS = ("profile", "seed", "difference")
+SHOWN = 10  # flipped questions of a pair, without --all
+
+
+def arguments(parser: Parser) -> None:
+    parser.takes_places("RUN", "folders that kgqa run printed", least=2, most=26)
+    parser.takes_keys("profile= of EM and F1; seed=0 of intervals; difference=2 points that matter")
+    parser.add_argument("--common", action="store_true", help="only the questions that all of them have")
+    parser.add_argument("--all", action="store_true", help=f"every flipped question, not {SHOWN} of a pair")
+    parser.examples = (
+        "kgqa compare outputs/demo/trace/smollm2_135m/beeb5e9d outputs/demo/golden/smollm2_135m/4fe01c2a --common",
+    )
+
+
+def run(given: Namespace) -> int:
+    from kgqa.experiment.config.overrides import override_values
+    from kgqa.experiment.evaluate.comparison import ComparisonRequest, compare_answers
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.sections import show_sections
+
+    refuse_other_keys(given.overrides, KEYS, given.parser)
+    values = override_values(given.overrides)
+    try:
+        seed, difference = int(values.get("seed", "0")), float(values.get("difference", "2"))
+    except ValueError as error:
+        raise ConfigError(f"{' '.join(given.overrides)}: seed and difference must be numbers ({error})") from error
+    if seed < 0 or not 0 < difference <= 100:
+        raise ConfigError(f"seed={seed} difference={difference}: seed from 0, difference above 0 and up to 100 points")
+    runs, flips = tuple(map(Path, given.places)), None if given.all else SHOWN
+    comparison = compare_answers(
+        ComparisonRequest(runs, values.get("profile"), seed, difference, in_all=given.common, flips=flips)
+    )
+    show_sections(comparison.heading, comparison.sections, Terminal())
+    return 0

@@ -1,0 +1,21 @@
+"""`kgqa doctor`: what is here and what is not."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from kgqa.commands.parsing import Parser
+
+NAME = "doctor"
+SUMMARY = "what is installed, reachable and on disk, and what to do about each gap"
+
+
+def arguments(parser: Parser) -> None:
+    parser.takes_places("NAME", "only these: an engine, an extra, a data set, …; a gap then gives code 2", 0, 99)
+    parser.examples = ("kgqa doctor", "kgqa doctor vllm dataset=musique")
+
+
+def run(given: Namespace) -> int:
+    from kgqa.experiment.machine.doctor import examine
+
+    return examine(given.places)

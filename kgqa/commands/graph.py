@@ -1,0 +1,85 @@
+"""`kgqa graph`: KGP's graphs of passages."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+
+from kgqa.commands.parsing import Parser
+from kgqa.errors import ConfigError, nearest
+
+NAME = "graph"
+SUMMARY = "build: link the passages of each question ahead of a run (KGP); stats; quality: SF-EM by density"
+SEEDS = 10  # KGP supplement 8.2
+
+
+def arguments(parser: Parser) -> None:
+    build = parser.command("build", "link the collections of a dataset's questions ahead of a run")
+    stats = parser.command("stats", "passages, edges, density and build time of what is linked (KGP, Table 3)")
+    quality = parser.command("quality", "do neighbours of the seeds hold the supporting passages (KGP, Figs. 5, 9)")
+    for each in (build, stats, quality):
+        each.takes_keys("graph=NAME, and others as for kgqa run")
+        each.examples = (f"{each.prog} graph=tfidf dataset=demo",)
+    parser.examples = build.examples
+    quality.add_argument(
+        "--values",
+        metavar="LIST",
+        help="of the key that makes the graph denser, e.g. 1,2,5,10",
+    )
+    quality.add_argument("--seeds", metavar="N", type=int, default=SEEDS, help=f"found by TF-IDF; {SEEDS} unless given")
+
+
+def run(given: Namespace) -> int:
+    return {"build": build, "stats": stats, "quality": quality}[given.action](given)
+
+
+def build(given: Namespace) -> int:
+    return show_linked(given.overrides, build=True)
+
+
+def stats(given: Namespace) -> int:
+    return show_linked(given.overrides, build=False)
+
+
+def show_linked(overrides: Sequence[str], *, build: bool) -> int:
+    """The figures of KGP's Table 3 over the collections of a dataset's questions, which are linked first if wanted."""
+    from kgqa.experiment.config.composing import groups
+    from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+    from kgqa.experiment.session.experiment import Experiment
+    from kgqa.experiment.session.session import Session
+    from kgqa.runtime.display import log_lines
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.figures import show_collections
+
+    terminal, experiment = Terminal(width=120), Experiment.of(overrides)
+    if not experiment.config["choices"]["graph"]:
+        raise ConfigError(f"kgqa graph needs a graph=; {nearest('', groups()['graph'])}")
+    dataset, questions = experiment.name("dataset"), experiment.questions
+    with log_lines(terminal), Session(experiment) as session:
+        collections = PassageGraphs(session)
+        if build:
+            terminal.line(f"{collections.build(questions, terminal)} built, the others were there")
+        if missing := collections.missing(questions):
+            own = " ".join(overrides)
+            raise ConfigError(f"{len(missing)} collections are not linked yet; run: kgqa graph build {own}".rstrip())
+        title = f"dataset={dataset} graph={experiment.name('graph')}, {len(questions)} questions: means of a collection"
+        show_collections(collections.statistics(questions), dataset, title, terminal)
+    return 0
+
+
+def quality(given: Namespace) -> int:
+    """A table, also written as CSV, with a picture."""
+    from kgqa.experiment.prepare.graph_quality import quality_curve, write_quality
+    from kgqa.runtime.display import log_lines
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.figures import show_quality
+
+    if given.seeds < 1:
+        raise ConfigError(f"--seeds={given.seeds}: must be at least 1")
+    terminal, values = Terminal(width=120), given.values.split(",") if given.values else None
+    with log_lines(terminal):
+        curve = quality_curve(given.overrides, values, given.seeds, terminal)
+    show_quality(curve, terminal)
+    for file in write_quality(curve):
+        terminal.line(str(file))
+    return 0

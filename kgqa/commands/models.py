@@ -1,0 +1,20 @@
+"""`kgqa models`: the presets of model=."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from kgqa.commands.parsing import Parser
+
+NAME = "models"
+SUMMARY = "the model presets: size, licence, and whether they can run here"
+
+
+def arguments(parser: Parser) -> None:
+    parser.examples = ("kgqa models",)
+
+
+def run(given: Namespace) -> int:  # noqa: ARG001 - takes nothing
+    from kgqa.experiment.machine.presets import show_presets
+
+    return show_presets()

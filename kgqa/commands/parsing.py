@@ -1,0 +1,172 @@
+"""The shape of a command line: options, places (runs, files, ids) and key=value, in any order, as one argparse tree."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import textwrap
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from kgqa.errors import ConfigError, nearest
+
+
+@dataclass(frozen=True)
+class Place:
+    """A word that is no key=value: a run, a file, a question's id."""
+
+    name: str
+    meaning: str
+    least: int
+    most: int
+
+    def usage(self) -> str:
+        shown = f"{self.name} …" if self.most > max(self.least, 1) else self.name
+        return " ".join([self.name] * (self.least - 1) + [shown]) if self.least else f"[{shown}]"
+
+
+class HelpWanted(Exception):
+    """Help is to be shown: asked for (code 0), or in place of a long run that nobody may have meant to start (2)."""
+
+    def __init__(self, parser: Parser, code: int = 0) -> None:
+        super().__init__(parser.prog)
+        self.parser, self.code = parser, code
+
+
+class Parser(argparse.ArgumentParser):
+    """A command, or a group of them. What is wrong is one line; help says what is taken and ends in examples."""
+
+    def __init__(self, prog: str, summary: str = "") -> None:
+        super().__init__(
+            prog=prog, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, add_help=False
+        )
+        self.summary = summary
+        self.examples: tuple[str, ...] = ()
+        self.places: list[Place] = []
+        self.keys: str | None = None  # what its key=value words are; None: it takes none
+        self.notes = ""  # below the options
+        self.explain: Callable[[Sequence[str]], str] | None = None  # notes that depend on the words given
+        self.commands: dict[str, Parser] = {}
+        self._group: Any = None  # argparse has no public name for what add_subparsers gives
+        self.add_argument("-h", "--help", action=_Help, nargs=0, help="show this help")
+        self.set_defaults(parser=self)
+
+    def command(self, name: str, summary: str) -> Parser:
+        """A command of this group; its name will be `given.command`, or `given.action` inside another group."""
+        if self._group is None:
+            dest = "action" if " " in self.prog else "command"
+            self._group = self.add_subparsers(dest=dest, prog=self.prog, help=argparse.SUPPRESS)
+        parser: Parser = self._group.add_parser(name, summary=summary)
+        self.commands[name] = parser
+        return parser
+
+    def takes_places(self, name: str, meaning: str, least: int = 1, most: int = 1) -> None:
+        """They will be `given.places`."""
+        self.places.append(Place(name, meaning, least, most))
+        self._takes_words()
+
+    def takes_keys(self, meaning: str = "as for kgqa run") -> None:
+        """They will be `given.overrides`. A command that takes nothing else shows its help when it is given nothing."""
+        self.keys = meaning
+        self._takes_words()
+
+    def _takes_words(self) -> None:
+        if not any(action.dest == "words" for action in self._actions):
+            self.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+
+    def help_text(self, words: Sequence[str]) -> str:
+        """`words`: the command line, which may narrow what is explained, e.g. to one method."""
+        taken = [(place.usage(), place.meaning) for place in self.places]
+        taken += [("[key=value …]" if self.places else "key=value …", self.keys)] if self.keys else []
+        shown = [name for name, _ in taken] + (["COMMAND"] if self.commands else [])
+        self.usage = " ".join([self.prog, *shown, "[options]"])
+        taken += [(name, command.summary) for name, command in self.commands.items()]
+        self.description = f"{self.summary}\n\n{rows(taken)}".rstrip()
+        examples = "\n".join(["examples:" if len(self.examples) > 1 else "example:", *self.examples])
+        notes = self.explain(words) if self.explain else self.notes
+        self.epilog = "\n\n".join(filter(None, [notes, examples.replace("\n", "\n  ")]))
+        return self.format_help()
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+    def missing(self, what: str) -> ConfigError:
+        return ConfigError(f"{what} is missing; e.g. {self.examples[0]}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            asked = action.option_strings or self.prog.split()[1:]
+            what = "value" if action.option_strings else "command"
+            hint = nearest(str(value), map(str, action.choices))
+            raise ConfigError(f"{' '.join([*asked, str(value)])}: no such {what}; {hint}")
+
+
+class _Help(argparse.Action):
+    """Raised rather than printed: what is explained depends on all words, and here only some are known."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        assert isinstance(parser, Parser)
+        raise HelpWanted(parser)
+
+
+def rows(pairs: Iterable[tuple[str, str]], indent: int = 2) -> str:
+    """Names and what they mean, in two columns of the terminal's width."""
+    width = shutil.get_terminal_size().columns - 2
+    listed = list(pairs)
+    column = max((len(name) for name, _ in listed), default=0) + indent + 2
+    return "\n".join(
+        textwrap.fill(meaning, max(width, 60), initial_indent=f"{'':{indent}}{name}".ljust(column),
+                      subsequent_indent=" " * column, break_on_hyphens=False, break_long_words=False)
+        for name, meaning in listed
+    )  # fmt: skip
+
+
+def parse(tree: Parser, arguments: Sequence[str]) -> Namespace:
+    """`given.parser` is the command's own; words stand where they like among the options.
+
+    Raises:
+        ConfigError: an unknown command or option, or a word that is missing or one too many.
+        HelpWanted: help was asked for, or nothing at all was given to what does nothing without.
+    """
+    given, left = tree.parse_known_args(arguments)
+    parser: Parser = given.parser
+    for each in left:
+        if each.startswith("-"):
+            options = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
+            raise ConfigError(f"{each}: no such option of {parser.prog}; {nearest(each, options)}")
+    words = [*getattr(given, "words", ()), *left]
+    nothing = list(arguments) == parser.prog.split()[1:]
+    if parser.commands or (nothing and parser.keys and not parser.places):
+        raise HelpWanted(parser, code=2)
+    keys = {each for each in words if parser.keys and (_is_key(each) or not parser.places)}
+    given.overrides = [each for each in words if each in keys]
+    given.places = [each for each in words if each not in keys]
+    _check_places(parser, given.places)
+    return given
+
+
+def _is_key(word: str) -> bool:
+    """What is on disk is a place, whatever its name."""
+    return "=" in word and not Path(word).exists()
+
+
+def _check_places(parser: Parser, places: Sequence[str]) -> None:
+    if len(places) > sum(place.most for place in parser.places):
+        raise ConfigError(f"{places[-1]}: one word too many for {parser.prog}; e.g. {parser.examples[0]}")
+    left = len(places)
+    for place in parser.places:
+        if left < place.least:
+            raise parser.missing(f"another {place.name}" if left else place.name)
+        left -= min(left, place.most)
+
+
+def refuse_other_keys(overrides: Iterable[str], keys: Sequence[str], parser: Parser) -> None:
+    """Raises ConfigError for a key that would change nothing here."""
+    from kgqa.experiment.config.overrides import override_group
+
+    for override in overrides:
+        if (key := override_group(override)) not in keys:
+            raise ConfigError(f"{override}: not a key of {parser.prog}; {nearest(key, keys)}")

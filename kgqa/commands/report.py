@@ -1,0 +1,42 @@
+"""`kgqa report`: the report of a finished run or sweep, again or in another form."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from kgqa.commands.parsing import Parser
+from kgqa.errors import ConfigError
+
+NAME = "report"
+SUMMARY = "a run's or sweep's tables, questions and traces as one file, beside another run's answers if wanted"
+
+
+def arguments(parser: Parser) -> None:
+    parser.takes_places("RUN", "the folder that kgqa run printed; with -m it is a sweep")
+    parser.add_argument(
+        "--format", choices=("html", "md", "csv", "latex"), default="html",
+        help="html (the default): tables and trace explorer; md, latex: the tables; csv: one line a question",
+    )  # fmt: skip
+    parser.add_argument(
+        "--against", metavar="RUN", type=Path,
+        help="html: another run on the same questions; its answers stand beside, those that flipped are a filter",
+    )  # fmt: skip
+    parser.add_argument("--out", metavar="FILE", type=Path, help="instead of report.html (.md, .csv, .tex) in RUN")
+    parser.examples = ("kgqa report outputs/demo/trace/smollm2_135m/beeb5e9d --format latex",)
+
+
+def run(given: Namespace) -> int:
+    from kgqa.report.sweep_writing import write_sweep_report
+    from kgqa.report.writing import write_report
+    from kgqa.runtime.sweep_folder import SWEEP
+
+    folder = Path(given.places[0])
+    sweep = (folder / SWEEP).is_file()
+    if given.against and (given.format != "html" or sweep):
+        raise ConfigError("--against: only a run's HTML report stands against another run; leave --format away")
+    if sweep:
+        print(write_sweep_report(folder, given.format, given.out))
+    else:
+        print(write_report(folder, given.format, given.out, given.against))
+    return 0

@@ -1,0 +1,51 @@
+"""`kgqa reproduce`: a paper's table or figure, the published values beside ours."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from kgqa.commands.parsing import Parser
+from kgqa.errors import ConfigError
+
+NAME = "reproduce"
+SUMMARY = "the papers' tables and figures: --list them, or run one again with the published values beside ours"
+NOTES = """Keys of its own (docs/REPRODUCE.md):
+  only=            rows and columns by name, a part of it or a pattern, e.g. only=TRACE-Triple,MuSiQue
+  dry_run=true     what would be asked, and what cannot run here; nothing is
+  budget=          what may be paid for, e.g. 2.50usd or 500000tokens; the rest is left, the same command goes on
+  name=            of the report's folder in outputs/reproduce/ID/; else a hash of its cells
+  hydra/launcher=  joblib, submitit_slurm …: several cells at once, see docs/SWEEPS.md
+Any other key is one of kgqa run and replaces what the table says, for every cell: limit=3 model=… ranker=… engine=…"""
+
+
+def arguments(parser: Parser) -> None:
+    parser.takes_places("ID", "of a table or figure, e.g. trace/table1; with --list the beginning of some", least=0)
+    parser.takes_keys("see below")
+    parser.add_argument("--list", action="store_true", help="every id, what it shows, and what of it can run here")
+    parser.notes = NOTES
+    parser.examples = ("kgqa reproduce trace/table1 limit=5 dry_run=true", "kgqa reproduce --list safe")
+
+
+def run(given: Namespace) -> int:
+    from kgqa.experiment.reproduce.request import ReproduceRequest
+    from kgqa.experiment.reproduce.running import Plan, run_table, table_lines
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.estimates import show_estimates
+    from kgqa.terminal.reproduction import show_reproduction
+
+    terminal = Terminal()
+    if given.list:
+        if given.overrides:
+            raise ConfigError(f"{given.overrides[0]}: kgqa reproduce --list takes no keys; leave it out")
+        for line in table_lines(given.places[0] if given.places else ""):
+            terminal.line(line)
+        return 0
+    if not given.places:
+        raise given.parser.missing("ID")
+    request = ReproduceRequest.of(given.places[0], given.overrides)
+    plan = Plan.of(request)
+    for line in plan.lines(request.table.id):
+        terminal.line(line)
+    if request.dry_run:
+        return show_estimates(plan.cells, terminal, request.budget) if plan.cells else 0
+    return show_reproduction(run_table(plan, request, terminal), terminal)

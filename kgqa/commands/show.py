@@ -1,0 +1,42 @@
+"""`kgqa show`: what led to a run's answers."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from kgqa.commands.parsing import Parser
+from kgqa.errors import ConfigError
+
+NAME = "show"
+SUMMARY = "a run's questions; one question's passages, triples, chains, prompts and answer"
+
+
+def arguments(parser: Parser) -> None:
+    parser.takes_places("RUN", "the folder that kgqa run printed")
+    parser.takes_places("QUESTION", "the id of one question", least=0)
+    parser.add_argument(
+        "--svg",
+        metavar="FILE",
+        type=Path,
+        help="a picture of its walk through the passage graph (KGP)",
+    )
+    parser.examples = (
+        "kgqa show outputs/demo/trace/smollm2_135m/beeb5e9d",
+        "kgqa show outputs/demo/trace/smollm2_135m/beeb5e9d 2hop__demo_01",
+    )
+
+
+def run(given: Namespace) -> int:
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.question import show_question, show_questions
+
+    folder, *question = given.places
+    if given.svg and not question:
+        raise ConfigError("--svg: draws one question's walk; name it: kgqa show RUN QUESTION --svg FILE")
+    terminal = Terminal(width=None)
+    if question:
+        show_question(Path(folder), question[0], given.svg, terminal)
+    else:
+        show_questions(Path(folder), terminal)
+    return 0

@@ -1,0 +1,86 @@
+"""HTTP by httpx2: clients with our timeouts, and what goes wrong with a server in words.
+
+Unanswered            no answer, or not all of it; another attempt may get it
+├── Silent            nothing came for as long as the client waits
+└── NoServer          nobody was reached at the address
+    └── Absent        nobody listens there, or the name leads nowhere: another attempt ends the same
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import httpx2
+
+CONNECT = 10.0  # seconds to reach a server that many calls wait for
+
+
+class Unanswered(Exception):
+    """No answer, or not all of it; another attempt may get it."""
+
+
+class Silent(Unanswered):
+    """Nothing came for as long as the client waits."""
+
+
+class NoServer(Unanswered):
+    """Nobody was reached at the address."""
+
+
+class Absent(NoServer):
+    """Nobody listens there, or the name leads nowhere."""
+
+
+def client(silence: float, headers: Mapping[str, str] | None = None, *, redirected: bool = True) -> httpx2.Client:
+    """For threads, to be closed. silence: seconds without a byte after which a connection counts as cut."""
+    import httpx2
+
+    return httpx2.Client(
+        timeout=silence, headers={"User-Agent": "kgqa", **(headers or {})}, follow_redirects=redirected
+    )
+
+
+def async_client(headers: Mapping[str, str], kept: int) -> httpx2.AsyncClient:
+    """For one event loop, to be closed: any number of requests, each timed by its caller; `kept` connections stay."""
+    import httpx2
+
+    return httpx2.AsyncClient(
+        headers=headers,
+        timeout=httpx2.Timeout(None, connect=CONNECT),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=kept),
+    )
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """Raises Unanswered for what httpx2 raises; a status that says no is an answer."""
+    import httpx2
+
+    try:
+        yield
+    except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+        kind = Absent if _caused_by(error, (ConnectionRefusedError, socket.gaierror)) else NoServer
+        raise kind(str(error) or type(error).__name__) from error
+    except httpx2.TimeoutException as error:
+        raise Silent(str(error) or type(error).__name__) from error
+    except httpx2.InvalidURL as error:
+        raise Absent(str(error)) from error
+    except httpx2.RequestError as error:
+        raise Unanswered(f"the connection broke ({type(error).__name__})") from error
+
+
+def status_line(response: httpx2.Response) -> str:
+    """E.g. HTTP 404 Not Found."""
+    return f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+
+
+def _caused_by(error: BaseException | None, kinds: tuple[type[BaseException], ...]) -> bool:
+    while error is not None:
+        if isinstance(error, kinds):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

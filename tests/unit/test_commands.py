@@ -1,0 +1,84 @@
+"""The tree of commands: help of each with an example, and one line for what cannot be understood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kgqa.cli import main
+from kgqa.commands import tree
+from kgqa.commands.parsing import Parser, parse
+
+
+def parsers(parser: Parser) -> Iterator[Parser]:
+    yield parser
+    for command in parser.commands.values():
+        yield from parsers(command)
+
+
+EVERY = list(parsers(tree()))
+
+
+@pytest.mark.parametrize("parser", EVERY, ids=lambda parser: parser.prog)
+def test_help_of_every_command_ends_in_an_example(parser: Parser, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*parser.prog.split()[1:], "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: {parser.prog} ")
+    ending = shown.partition("\nexample")[2].splitlines()[1:]
+    assert ending
+    assert all(line.startswith(f"  {parser.prog} ") or line == f"  {parser.prog}" for line in ending)
+
+
+@pytest.mark.parametrize("parser", EVERY, ids=lambda parser: parser.prog)
+def test_every_example_is_understood(parser: Parser) -> None:
+    for example in parser.examples:
+        assert parse(tree(), [word for word in example.split()[1:] if word != "--help"]).run
+
+
+STARTS_NOTHING = ["run", "tune", "kg", "kg build", "index build", "graph build", "data prepare", "kgp"]
+
+
+@pytest.mark.parametrize("command", STARTS_NOTHING)
+def test_without_a_word_what_would_be_long_shows_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(command.split()) == 2
+    assert capsys.readouterr().err.startswith(f"usage: kgqa {command} ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["kg build a=1 --corpus b=2 --workers 3 c=3", "kg build --corpus a=1 b=2 --workers=3 c=3"],
+)
+def test_words_stand_where_they_like_among_options(line: str) -> None:
+    given = parse(tree(), line.split())
+    assert (given.overrides, given.corpus, given.workers) == (["a=1", "b=2", "c=3"], True, 3)
+
+
+def test_what_is_on_disk_is_a_place_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("seed=1").mkdir()
+    given = parse(tree(), ["evaluate", "seed=1", "seed=2", "--subset"])
+    assert (given.places, given.overrides) == (["seed=1"], ["seed=2"])
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("ruN", "ruN: no such command; did you mean run?"),
+        ("kg biuld", "kg biuld: no such command; did you mean build?"),
+        ("kg build --corpse", "--corpse: no such option of kgqa kg build; did you mean --corpus"),
+        ("run --multi", "--multi: no such option of kgqa run; did you mean --multirun"),
+        ("show", "RUN is missing; e.g. kgqa show outputs/"),
+        ("show a b c", "c: one word too many for kgqa show; e.g. kgqa show outputs/"),
+        ("show a --svg b", "--svg: draws one question's walk; name it: kgqa show RUN QUESTION --svg FILE"),
+        ("compare a", "another RUN is missing; e.g. kgqa compare outputs/"),
+        ("models all", "all: one word too many for kgqa models"),
+        ("reproduce --list safe limit=3", "limit=3: kgqa reproduce --list takes no keys"),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_remedy(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(line.split()) == 2
+    message = capsys.readouterr().err
+    assert said in message
+    assert message.count("\n") == 1

@@ -1,0 +1,75 @@
+"""What goes wrong with a server, in words, against real sockets of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kgqa import http
+from tests.file_server import Behaviour, serving
+
+
+@pytest.fixture
+def server() -> Iterator[Behaviour]:
+    with serving(Behaviour(content=b"content")) as behaviour:
+        yield behaviour
+
+
+def failure(url: str, silence: float = 5.0) -> http.Unanswered:
+    with pytest.raises(http.Unanswered) as raised, http.client(silence) as client, http.in_words():
+        client.get(url)
+    return raised.value
+
+
+def test_an_answer_arrives_also_where_the_server_sends_one_elsewhere(server: Behaviour) -> None:
+    with http.client(5.0) as client, http.in_words():
+        assert client.get(server.url).content == b"content"
+        assert client.get(server.url.replace("/file", "/moved")).content == b"content"
+    with http.client(5.0, redirected=False) as client:
+        assert client.get(server.url.replace("/file", "/moved")).status_code == 302
+
+
+def test_a_status_that_says_no_is_an_answer(server: Behaviour) -> None:
+    with http.client(5.0) as client, http.in_words():
+        assert http.status_line(client.get(f"{server.url}s")) == "HTTP 404 Not Found"
+
+
+def test_nobody_at_the_address_is_told_from_a_connection_that_breaks(server: Behaviour) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        absent = failure(f"http://127.0.0.1:{unused.getsockname()[1]}/")
+    assert isinstance(absent, http.Absent)
+    assert "refused" in str(absent)
+    assert isinstance(failure("http://no-such-host.invalid/"), http.Absent)
+    server.cut_after = [3]
+    broken = failure(server.url)
+    assert not isinstance(broken, http.NoServer)
+    assert str(broken) == "the connection broke (RemoteProtocolError)"
+
+
+def test_a_server_that_falls_silent_is_given_up(server: Behaviour) -> None:
+    server.silence, server.cut_after = threading.Event(), [3]
+    silent = failure(server.url, 0.1)
+    server.silence.set()
+    assert isinstance(silent, http.Silent)
+    assert str(silent) == "timed out"
+
+
+def test_an_address_that_is_none_is_said_in_words() -> None:
+    assert "port" in str(failure("http://127.0.0.1:port/"))
+
+
+def test_many_requests_share_an_event_loops_client(server: Behaviour) -> None:
+    async def ask() -> list[bytes]:
+        client = http.async_client({"Authorization": "Bearer key"}, kept=2)
+        try:
+            with http.in_words():
+                return [answer.content for answer in await asyncio.gather(*(client.get(server.url) for _ in range(9)))]
+        finally:
+            await client.aclose()
+
+    assert asyncio.run(ask()) == [b"content"] * 9

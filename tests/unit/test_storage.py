@@ -1,0 +1,170 @@
+"""What lies on disk is written whole, locked by one process at a time, and hashed as it always was."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kgqa import storage
+from kgqa.errors import ConfigError, StorageError
+
+HASH = "0fe09ff55fd9b43815b2339907d83d7cad91f8320ac5677102f0088817ddab64"
+HOLD = """
+import sys
+from pathlib import Path
+from kgqa.storage import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def holding(file: Path) -> subprocess.Popen[str]:
+    """Another process that holds the lock until its input ends."""
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    return other
+
+
+def refuse() -> None:
+    raise ConfigError("taken")
+
+
+def test_a_lock_that_another_process_holds_is_refused_and_free_once_that_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "below" / ".lock"
+    with holding(file) as other:
+        assert storage.in_use(file)
+        with pytest.raises(ConfigError, match="taken"), storage.locked(file, refuse):
+            pytest.fail("held twice")
+        other.kill()
+        other.wait()
+    assert not storage.in_use(file)
+    with storage.locked(file, refuse):
+        assert storage.in_use(file)
+
+
+def test_who_does_not_refuse_a_taken_lock_waits_for_it(tmp_path: Path) -> None:
+    file, asked = tmp_path / ".lock", []
+    with holding(file) as other:
+        assert other.stdin is not None
+        started, closing = time.monotonic(), other.stdin
+
+        def taken() -> None:
+            asked.append(True)
+            closing.close()
+
+        with storage.locked(file, taken):
+            assert asked == [True]
+        assert time.monotonic() - started < 5
+        other.wait()
+
+
+def test_a_lock_is_let_go_when_the_block_fails_and_none_is_in_use_where_there_is_no_file(tmp_path: Path) -> None:
+    file = tmp_path / ".lock"
+    assert not storage.in_use(file)
+    assert not file.exists()
+    with pytest.raises(ValueError, match="no"), storage.locked(file):
+        raise ValueError("no")
+    assert not storage.in_use(file)
+
+
+def test_a_lock_in_a_folder_that_cannot_be_made_is_the_disks_refusal(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(StorageError, match=r"file: File exists; elsewhere$"),
+        storage.locked(tmp_path / "file" / ".lock", remedy="elsewhere"),
+    ):
+        pytest.fail("held")
+
+
+def test_a_file_is_replaced_as_a_whole_and_its_folder_made(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "file.txt"
+    assert storage.replace_file(file, "old") == file
+    with storage.replacing(file) as fresh:
+        fresh.write_text("new")
+        assert file.read_text() == "old"
+    assert file.read_text() == "new"
+    assert os.listdir(file.parent) == ["file.txt"]
+
+
+@pytest.mark.parametrize("error", [ValueError("broken"), KeyboardInterrupt()])
+def test_what_fails_while_a_file_is_replaced_leaves_it_as_it_was_and_nothing_beside_it(
+    tmp_path: Path, error: BaseException
+) -> None:
+    file = storage.replace_file(tmp_path / "file.txt", "old")
+
+    def fail() -> None:
+        with storage.replacing(file) as fresh:
+            fresh.write_text("half")
+            raise error
+
+    with pytest.raises(type(error)):
+        fail()
+    assert file.read_text() == "old"
+    assert os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_the_disks_refusal_names_the_file_and_what_to_do(tmp_path: Path) -> None:
+    def fill() -> None:
+        with storage.replacing(tmp_path / "file") as fresh:
+            fresh.symlink_to("/dev/full")
+            fresh.write_text("more than there is room for")
+
+    with pytest.raises(StorageError, match=r"file: No space left on device; make room, then run the same command"):
+        fill()
+    assert not os.listdir(tmp_path)
+    with pytest.raises(StorageError, match=r"^F: it refused; elsewhere$"), storage.storing(Path("F"), "elsewhere"):
+        raise OSError("it refused")
+    with pytest.raises(StorageError, match=r"^F: Read-only file system; "), storage.storing(Path("F")):
+        raise OSError(errno.EROFS, "a long story")
+
+
+def test_digests_are_what_they_always_were(tmp_path: Path) -> None:
+    """They name folders and keys of the cache: another one would make everything anew."""
+    value = {"b": [1, None, 2.5], "a": "Zürich"}
+    assert storage.digest(value, 12) == "1e38a7aed236"
+    assert storage.digest(value, 12, ensure_ascii=False) == "03edd21a5e5c"
+    assert storage.text_digest("Zürich", 16) == "4251685e06cab635"
+    assert storage.ids_digest(["a", "b"]) == "7e18f737311b2dc3"
+    file = storage.replace_file(tmp_path / "file", "a\udc80")
+    assert file.read_bytes() == b"a\\udc80"
+    assert storage.sha256(file) == storage.remembered_sha256(file) == HASH
+
+
+def test_a_hash_of_weights_is_noted_below_the_home_and_made_anew_once_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
+    file = storage.replace_file(tmp_path / "weights", "one")
+    first = storage.noted_sha256(file)
+    assert first == storage.sha256(file)
+    storage.replace_file(file, "another")
+    assert storage.noted_sha256(file) == storage.sha256(file) != first
+    assert len(list((tmp_path / "home/hashes").iterdir())) == 2
+
+
+def test_a_home_that_cannot_be_written_costs_time_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = storage.replace_file(tmp_path / "weights", "one")
+    monkeypatch.setenv("KGQA_HOME", str(file))
+    assert storage.noted_sha256(file) == storage.sha256(file)
+
+
+def test_the_places_of_what_kgqa_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KGQA_HOME", raising=False)
+    monkeypatch.delenv("KGQA_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert storage.call_cache() == Path("outputs/.cache")
+    assert storage.home() == Path("/caches/kgqa")
+    monkeypatch.setenv("KGQA_CACHE", "/calls")
+    monkeypatch.setenv("KGQA_HOME", "/weights")
+    assert (storage.call_cache(), storage.home()) == (Path("/calls"), Path("/weights"))
+    assert (storage.package() / "prompts").is_dir()
