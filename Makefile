@@ -39,20 +39,20 @@ demo: $(DONE)-core $(DONE)-$(MODEL) ## set up and run a small TRACE on three que
 	@echo "→ running: kgqa run method=trace dataset=demo experiment=quick limit=$(LIMIT) model=$(MODEL)"
 	@$(BIN)/kgqa run method=trace dataset=demo experiment=quick limit=$(LIMIT) model=$(MODEL)
 
-# whoever stops at the first failure sees neither what else fails nor what was skipped: every part runs
+# every part runs, whatever failed before it: what else fails and what was skipped is told too
 test: $(DONE)-test ## set up and pass the tests that need no torch
 	@rm -f $(PASSED); status=0; \
 	echo "→ testing what loads no language model, in parallel"; \
-	$(BIN)/python -m pytest $(PARALLEL) -m "not weights" --passed-to $(PASSED) --durations=10 || status=1; \
+	$(BIN)/python -m pytest $(PARALLEL) -m "not weights" --passed-to=$(PASSED) --durations=10 || status=1; \
 	echo "→ testing with weights"; \
-	$(BIN)/python -m pytest -m weights --passed-to $(PASSED) --durations=10 || status=1; \
+	$(BIN)/python -m pytest -m weights --passed-to=$(PASSED) --durations=10 || status=1; \
 	echo "→ what needs torch, a tracker or vLLM is tested by make test-engines"; \
 	exit $$status
 
 test-engines: $(ENGINES)/.done $(VLLM)/.done ## set up torch, trackers and vLLM; pass the tests that `make test` left out
 	@status=0; \
 	echo "→ testing with torch what make test did not pass"; \
-	$(ENGINES)/bin/python -m pytest --but $(PASSED) --durations=10 || status=1; \
+	$(ENGINES)/bin/python -m pytest --but=$(PASSED) --durations=10 || status=1; \
 	if [ -x $(VLLM)/bin/pytest ]; then \
 		echo "→ testing vLLM"; \
 		$(VLLM)/bin/python -m pytest $(VLLM_TESTS) -k vllm --durations=5 || status=1; \

@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 import kgqa
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose, conf_folder, groups
+from kgqa.experiment.config.listing import about
 
 PACKAGE = Path(kgqa.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -151,8 +152,7 @@ for name in {names!r}:
 
 HELP = """
 import sys
-from time import perf_counter
-started = perf_counter()
+from time import process_time
 from kgqa.cli import main
 from kgqa.commands import tree
 def every(parser):
@@ -160,7 +160,7 @@ def every(parser):
     for command in parser.commands.values():
         every(command)
 assert main(["run", "--help"]) == 0
-first = perf_counter() - started
+first = process_time()
 every(tree())
 assert not {"hydra", "omegaconf", "rich", "numpy", "pydantic", "jinja2"} & set(sys.modules)
 print(first, file=sys.stderr)
@@ -168,9 +168,9 @@ print(first, file=sys.stderr)
 
 
 def test_help_of_every_command_is_there_at_once() -> None:
-    """The longest in 0.3 s beside what Python takes to start; of several tries, for a busy machine."""
-    ran = [subprocess.run([sys.executable, "-c", HELP], check=True, capture_output=True, text=True) for _ in range(3)]
-    assert min(float(each.stderr) for each in ran) < 0.3
+    """The longest within 0.3 s, in time of the processor: the machine may be busy."""
+    ran = subprocess.run([sys.executable, "-c", HELP], check=True, capture_output=True, text=True)
+    assert float(ran.stderr) < 0.3
 
 
 @pytest.mark.parametrize(("group", "name"), CONFIGS, ids=lambda part: part)
@@ -180,6 +180,14 @@ def test_every_configuration_equals_the_fields_of_its_class(group: str, name: st
     values = {key: value for key, value in node.items() if key != "offline"}
     given = {"model": build(compose([])["model"], "model")} if group == "engine" else {}
     assert build(values, group, **given) is not None
+
+
+@pytest.mark.parametrize("name", groups()["method"])
+def test_the_opening_of_a_method_says_what_it_needs(name: str) -> None:
+    """Its line in `kgqa run --help`."""
+    said = re.search(r" Needs ([\w, ]+)\.", about("method", name))
+    assert said
+    assert set(said[1].split(", ")) == build(compose([f"method={name}"])["method"], "method").uses
 
 
 @pytest.mark.parametrize("name", groups()["experiment"])

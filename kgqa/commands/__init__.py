@@ -24,6 +24,7 @@ from typing import Protocol
 
 from kgqa.commands import (
     compare,
+    completion,
     data,
     doctor,
     evaluate,
@@ -55,6 +56,7 @@ class Command(Protocol):
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
     run, tune, show, report, export, evaluate, compare, judge, kg, graph, kgp, reproduce, index, data, models, doctor,
+    completion,
 )  # fmt: skip
 
 

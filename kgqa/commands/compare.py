@@ -5,18 +5,18 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from kgqa.commands.parsing import Parser, refuse_other_keys
+from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError
 
 NAME = "compare"
-SUMMARY = "runs on the same questions: paired tests of EM, F1 and verdicts, and the questions that flipped"
+SUMMARY = "runs on the same questions: paired tests, what flipped"
 KEYS = ("profile", "seed", "difference")
 SHOWN = 10  # flipped questions of a pair, without --all
 
 
 def arguments(parser: Parser) -> None:
     parser.takes_places("RUN", "folders that kgqa run printed", least=2, most=26)
-    parser.takes_keys("profile= of EM and F1; seed=0 of intervals; difference=2 points that matter")
+    parser.takes_keys("profile= of EM and F1; seed=0 of intervals; difference=2 points that matter", KEYS, only=True)
     parser.add_argument("--common", action="store_true", help="only the questions that all of them have")
     parser.add_argument("--all", action="store_true", help=f"every flipped question, not {SHOWN} of a pair")
     parser.examples = (
@@ -30,7 +30,6 @@ def run(given: Namespace) -> int:
     from kgqa.terminal.console import Terminal
     from kgqa.terminal.sections import show_sections
 
-    refuse_other_keys(given.overrides, KEYS, given.parser)
     values = override_values(given.overrides)
     try:
         seed, difference = int(values.get("seed", "0")), float(values.get("difference", "2"))

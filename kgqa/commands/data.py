@@ -6,10 +6,10 @@ from argparse import Namespace
 from pathlib import Path
 
 from kgqa.commands.parsing import Parser
-from kgqa.errors import ConfigError, nearest
+from kgqa.errors import ConfigError
 
 NAME = "data"
-SUMMARY = "list: data sets and corpora, their licences, what is here; prepare: fetch one; check: read one through"
+SUMMARY = "data sets and corpora: list, prepare, check"
 KEYS = ("dataset", "from", "to")
 
 
@@ -17,7 +17,9 @@ def arguments(parser: Parser) -> None:
     listed = parser.command("list", "every data set and corpus: source, licence, size, checksum, what is here")
     listed.examples = ("kgqa data list",)
     prepare = parser.command("prepare", "fetch a data set or corpus, check and unpack it; goes on where it stopped")
-    prepare.takes_keys("dataset=NAME of kgqa data list; from=hub|FOLDER in Hugging Face's form; to=FOLDER")
+    prepare.takes_keys(
+        "dataset=NAME of kgqa data list; from=hub|FOLDER in Hugging Face's form; to=FOLDER", KEYS, only=True
+    )
     parser.examples = prepare.examples = ("kgqa data prepare dataset=musique",)
     check = parser.command("check", "read a dataset's files through: counts, hashes and what is odd")
     check.takes_keys()
@@ -44,8 +46,8 @@ def prepare(given: Namespace) -> int:
     settings: dict[str, str] = {}
     for word in given.overrides:
         key, _, value = word.partition("=") if "=" in word else ("dataset", "=", word)
-        if key not in KEYS or not value:
-            raise ConfigError(f"{key}={value}: {'expected a value' if key in KEYS else nearest(key, KEYS)}")
+        if not value:
+            raise ConfigError(f"{key}=: expected a value")
         settings[key] = value
     if "dataset" not in settings:
         raise given.parser.missing("dataset=")

@@ -7,7 +7,7 @@ from argparse import Namespace
 from kgqa.commands.parsing import Parser
 
 NAME = "doctor"
-SUMMARY = "what is installed, reachable and on disk, and what to do about each gap"
+SUMMARY = "what is here, what is missing, and what to do about it"
 
 
 def arguments(parser: Parser) -> None:

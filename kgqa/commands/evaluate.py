@@ -5,18 +5,19 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from kgqa.commands.parsing import Parser, refuse_other_keys
+from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError
 
 NAME = "evaluate"
-SUMMARY = "score a run again, or predictions of others: every profile, by hops and type; judge= asks a judge"
+SUMMARY = "score a run again, or predictions of others; ask a judge"
 OF_SCORES = ("profile", "judge", "model", "engine", "roles", "seed", "width", "out")
 OF_QUESTIONS = ("dataset", "limit", "ids")
 
 
 def arguments(parser: Parser) -> None:
     parser.takes_places("RUN|FILE", "a run's folder; with --predictions a file of predictions")
-    parser.takes_keys(f"of {', '.join(OF_SCORES)}; with --predictions also {', '.join(OF_QUESTIONS)}")
+    meaning = f"of {', '.join(OF_SCORES)}; with --predictions also {', '.join(OF_QUESTIONS)}"
+    parser.takes_keys(meaning, own=(*OF_SCORES, *OF_QUESTIONS), only=True)
     parser.add_argument(
         "--predictions", action="store_true",
         help="the place is a file that another program wrote: HotpotQA's, 2Wiki's or MuSiQue's form, or JSON lines",
@@ -29,6 +30,7 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
+    from kgqa.experiment.config.overrides import override_group
     from kgqa.experiment.evaluate.evaluation import evaluate_predictions, evaluate_run
     from kgqa.runtime.display import log_lines
     from kgqa.terminal.console import Terminal
@@ -36,15 +38,16 @@ def run(given: Namespace) -> int:
 
     if given.subset and not given.predictions:
         raise ConfigError("--subset: goes with --predictions; a run is scored on all of its questions")
-    keys = (*OF_SCORES, *OF_QUESTIONS) if given.predictions else OF_SCORES
-    refuse_other_keys(given.overrides, keys, given.parser)
+    of_questions = [override for override in given.overrides if override_group(override) in OF_QUESTIONS]
+    if of_questions and not given.predictions:
+        raise ConfigError(f"{of_questions[0]}: goes with --predictions; a run says itself which questions it answered")
     source, terminal = Path(given.places[0]), Terminal(width=120)
     with log_lines(terminal):
         if given.predictions:
-            evaluation = evaluate_predictions(source, given.overrides, terminal, subset=given.subset)
+            evaluated = evaluate_predictions(source, given.overrides, terminal, subset=given.subset)
         else:
-            evaluation = evaluate_run(source, given.overrides, terminal)
-    show_sections(evaluation.name, evaluation.sections(), terminal)
-    if written := evaluation.write():
+            evaluated = evaluate_run(source, given.overrides, terminal)
+    show_sections(evaluated.name, evaluated.sections(), terminal)
+    if written := evaluated.write():
         terminal.line(f"evaluation: {written}")
     return 0

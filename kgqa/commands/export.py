@@ -8,16 +8,11 @@ from pathlib import Path
 from kgqa.commands.parsing import Parser
 
 NAME = "export"
-SUMMARY = "a run's predictions and calls for other programs"
+SUMMARY = "a run's predictions and calls for other programs, a row a line (JSONL)"
 
 
 def arguments(parser: Parser) -> None:
     parser.takes_places("RUN", "the folder that kgqa run printed")
-    parser.add_argument(
-        "--format", choices=("jsonl", "parquet", "datasets"), default="jsonl",
-        help="jsonl (the default); parquet (extra parquet); datasets: folders for datasets.load_from_disk "
-        "(extra datasets)",
-    )  # fmt: skip
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="a folder that is empty or not there")
     parser.examples = ("kgqa export outputs/demo/trace/smollm2_135m/beeb5e9d --out exported",)
 
@@ -25,6 +20,6 @@ def arguments(parser: Parser) -> None:
 def run(given: Namespace) -> int:
     from kgqa.report.exporting import write_export
 
-    for place in write_export(Path(given.places[0]), given.format, given.out):
+    for place in write_export(Path(given.places[0]), given.out):
         print(place)
     return 0

@@ -9,7 +9,7 @@ from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError, nearest
 
 NAME = "graph"
-SUMMARY = "build: link the passages of each question ahead of a run (KGP); stats; quality: SF-EM by density"
+SUMMARY = "KGP's graphs of passages: build, stats, quality"
 SEEDS = 10  # KGP supplement 8.2
 
 

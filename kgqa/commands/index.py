@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kgqa.terminal.console import Terminal
 
 NAME = "index"
-SUMMARY = "build: index a dataset's corpus ahead of a run, which builds a small one itself; check: is it whole"
+SUMMARY = "what a run searches: build it ahead of a run, check it"
 
 
 def arguments(parser: Parser) -> None:

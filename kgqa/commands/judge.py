@@ -5,11 +5,11 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from kgqa.commands.parsing import Parser, refuse_other_keys
+from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError
 
 NAME = "judge"
-SUMMARY = "calibrate: how far a judge agrees with exact match, with another judge and with people"
+SUMMARY = "calibrate a judge: against EM, another judge, people"
 OWN = ("human", "other")
 OF_SECOND_JUDGE = ("judge", "model", "engine", "roles", "seed", "width")
 
@@ -17,7 +17,10 @@ OF_SECOND_JUDGE = ("judge", "model", "engine", "roles", "seed", "width")
 def arguments(parser: Parser) -> None:
     calibrate = parser.command("calibrate", "agreement of a judged run's verdicts: percent, kappa, confusion")
     calibrate.takes_places("RUN", "the folder of a run that was judged")
-    calibrate.takes_keys("human=FILE.csv with question_id, correct; other=RUN|JUDGE; then judge.model=… of that judge")
+    calibrate.takes_keys(
+        "human=FILE.csv with question_id, correct; other=RUN|JUDGE; then judge.model=… of that judge",
+        own=(*OWN, *OF_SECOND_JUDGE), only=True,
+    )  # fmt: skip
     parser.examples = calibrate.examples = (
         "kgqa judge calibrate outputs/demo/trace/smollm2_135m/beeb5e9d human=labels.csv other=kgp",
     )
@@ -30,7 +33,6 @@ def run(given: Namespace) -> int:
     from kgqa.terminal.console import Terminal
     from kgqa.terminal.sections import show_sections
 
-    refuse_other_keys(given.overrides, (*OWN, *OF_SECOND_JUDGE), given.parser)
     own = {key: value for key, _, value in (each.partition("=") for each in given.overrides) if key in OWN}
     others = [override for override in given.overrides if override_group(override) not in OWN]
     if others and "other" not in own:

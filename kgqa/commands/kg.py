@@ -9,7 +9,7 @@ from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError
 
 NAME = "kg"
-SUMMARY = "build: extract the triples of passages ahead of a run; stats: entities, triples and density"
+SUMMARY = "triples of passages: build them ahead of a run, their stats"
 
 
 def arguments(parser: Parser) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from kgqa.commands.parsing import Parser
 
 NAME = "kgp"
-SUMMARY = "export-instructions: training texts for KGP's agent, as JSON lines"
+SUMMARY = "export-instructions: training texts for KGP's agent"
 
 
 def arguments(parser: Parser) -> None:

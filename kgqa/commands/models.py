@@ -7,7 +7,7 @@ from argparse import Namespace
 from kgqa.commands.parsing import Parser
 
 NAME = "models"
-SUMMARY = "the model presets: size, licence, and whether they can run here"
+SUMMARY = "the model presets: size, licence, can they run here"
 
 
 def arguments(parser: Parser) -> None:

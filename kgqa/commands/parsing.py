@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 
 from kgqa.errors import ConfigError, nearest
 
+WIDEST = 32  # of a column of names
+
 
 @dataclass(frozen=True)
 class Place:
@@ -47,6 +49,8 @@ class Parser(argparse.ArgumentParser):
         self.examples: tuple[str, ...] = ()
         self.places: list[Place] = []
         self.keys: str | None = None  # what its key=value words are; None: it takes none
+        self.own_keys: tuple[str, ...] = ()
+        self.runs_keys = True  # takes those of kgqa run, too
         self.notes = ""  # below the options
         self.explain: Callable[[Sequence[str]], str] | None = None  # notes that depend on the words given
         self.commands: dict[str, Parser] = {}
@@ -68,9 +72,12 @@ class Parser(argparse.ArgumentParser):
         self.places.append(Place(name, meaning, least, most))
         self._takes_words()
 
-    def takes_keys(self, meaning: str = "as for kgqa run") -> None:
-        """They will be `given.overrides`. A command that takes nothing else shows its help when it is given nothing."""
-        self.keys = meaning
+    def takes_keys(self, meaning: str = "as for kgqa run", own: Sequence[str] = (), *, only: bool = False) -> None:
+        """They will be `given.overrides`. A command that takes nothing else shows its help when it is given nothing.
+
+        own: keys that kgqa run does not have. only: no others, so that one that would change nothing is refused.
+        """
+        self.keys, self.own_keys, self.runs_keys = meaning, tuple(own), not only
         self._takes_words()
 
     def _takes_words(self) -> None:
@@ -112,16 +119,19 @@ class _Help(argparse.Action):
         raise HelpWanted(parser)
 
 
-def rows(pairs: Iterable[tuple[str, str]], indent: int = 2) -> str:
-    """Names and what they mean, in two columns of the terminal's width."""
-    width = shutil.get_terminal_size().columns - 2
+def rows(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and what they mean, in two columns of the terminal's width; a long name has a line of its own."""
     listed = list(pairs)
-    column = max((len(name) for name, _ in listed), default=0) + indent + 2
-    return "\n".join(
-        textwrap.fill(meaning, max(width, 60), initial_indent=f"{'':{indent}}{name}".ljust(column),
-                      subsequent_indent=" " * column, break_on_hyphens=False, break_long_words=False)
-        for name, meaning in listed
-    )  # fmt: skip
+    longest = max((len(name) for name, _ in listed), default=0)
+    column = 2 + (min(longest, WIDEST) + 2 if longest else 0)
+    width = max(shutil.get_terminal_size().columns - 2, 60) - column
+    lines = []
+    for name, meaning in listed:
+        text = textwrap.wrap(meaning, width, break_on_hyphens=False, break_long_words=False)
+        beside = text[:1] if len(name) <= WIDEST else []
+        lines.append(f"  {name}".ljust(column) + "".join(beside))
+        lines += [" " * column + line for line in text[len(beside) :]]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def parse(tree: Parser, arguments: Sequence[str]) -> Namespace:
@@ -145,6 +155,7 @@ def parse(tree: Parser, arguments: Sequence[str]) -> Namespace:
     given.overrides = [each for each in words if each in keys]
     given.places = [each for each in words if each not in keys]
     _check_places(parser, given.places)
+    _check_keys(parser, given.overrides)
     return given
 
 
@@ -163,10 +174,9 @@ def _check_places(parser: Parser, places: Sequence[str]) -> None:
         left -= min(left, place.most)
 
 
-def refuse_other_keys(overrides: Iterable[str], keys: Sequence[str], parser: Parser) -> None:
-    """Raises ConfigError for a key that would change nothing here."""
+def _check_keys(parser: Parser, overrides: Sequence[str]) -> None:
     from kgqa.experiment.config.overrides import override_group
 
-    for override in overrides:
-        if (key := override_group(override)) not in keys:
-            raise ConfigError(f"{override}: not a key of {parser.prog}; {nearest(key, keys)}")
+    for override in overrides if not parser.runs_keys else ():
+        if "=" in override and (key := override_group(override)) not in parser.own_keys:
+            raise ConfigError(f"{override}: not a key of {parser.prog}; {nearest(key, parser.own_keys)}")

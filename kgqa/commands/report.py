@@ -9,7 +9,7 @@ from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError
 
 NAME = "report"
-SUMMARY = "a run's or sweep's tables, questions and traces as one file, beside another run's answers if wanted"
+SUMMARY = "a run's or sweep's report as HTML, Markdown, CSV or LaTeX"
 
 
 def arguments(parser: Parser) -> None:
@@ -27,9 +27,9 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
+    from kgqa.artefacts.sweep import SWEEP
     from kgqa.report.sweep_writing import write_sweep_report
     from kgqa.report.writing import write_report
-    from kgqa.runtime.sweep_folder import SWEEP
 
     folder = Path(given.places[0])
     sweep = (folder / SWEEP).is_file()

@@ -8,7 +8,7 @@ from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError
 
 NAME = "reproduce"
-SUMMARY = "the papers' tables and figures: --list them, or run one again with the published values beside ours"
+SUMMARY = "a paper's table or figure again, its values beside ours"
 NOTES = """Keys of its own (docs/REPRODUCE.md):
   only=            rows and columns by name, a part of it or a pattern, e.g. only=TRACE-Triple,MuSiQue
   dry_run=true     what would be asked, and what cannot run here; nothing is
@@ -20,7 +20,7 @@ Any other key is one of kgqa run and replaces what the table says, for every cel
 
 def arguments(parser: Parser) -> None:
     parser.takes_places("ID", "of a table or figure, e.g. trace/table1; with --list the beginning of some", least=0)
-    parser.takes_keys("see below")
+    parser.takes_keys("see below", own=("only", "budget", "hydra/launcher"))
     parser.add_argument("--list", action="store_true", help="every id, what it shows, and what of it can run here")
     parser.notes = NOTES
     parser.examples = ("kgqa reproduce trace/table1 limit=5 dry_run=true", "kgqa reproduce --list safe")

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from kgqa.commands.parsing import Parser
 
 NAME = "run"
-SUMMARY = "answer a dataset's questions with a method and score them; -m: for every combination of values"
+SUMMARY = "answer a dataset's questions with a method, and score them"
+OF_SWEEP = ("sweep.name", "sweep.metric", "budget", "hydra/launcher", "hydra/sweeper")
 SWEEP = """With -m, as a sweep (docs/SWEEPS.md), comma lists, choice(…), range(…) and glob(…) are swept:
   sweep.name=      its folder in outputs/sweeps; else a hash of its cells
   budget=          what the sweep may pay for, e.g. 2.50usd or 500000tokens
@@ -23,7 +24,7 @@ Exit codes: 0 done, 2 something to mend in the command or its files, 3 an engine
 
 
 def arguments(parser: Parser) -> None:
-    parser.takes_keys("groups and keys of the experiment, see below")
+    parser.takes_keys("groups and keys of the experiment, see below", own=OF_SWEEP)
     parser.add_argument(
         "-m", "--multirun", action="store_true",
         help="a sweep: models stay loaded, finished cells are skipped",
@@ -101,19 +102,7 @@ def tell_where_ctrl_c_is_off() -> None:
         print(f"kgqa: started in the background, where Ctrl-C is switched off; {stop}", file=sys.stderr)
 
 
-def explain(words: Sequence[str]) -> str:  # noqa: ARG001
-    return "\n\n".join([f"Groups, as group=name:\n{_group_lines()}", f"Keys:\n{_key_lines()}", SWEEP, ENDING])
+def explain(words: Sequence[str]) -> str:
+    from kgqa.commands.configuration import chosen_help, overview
 
-
-def _group_lines() -> str:
-    from kgqa.experiment.config.composing import groups
-
-    return "\n".join(f"  {group:<11} {', '.join(names)}" for group, names in groups().items())
-
-
-def _key_lines() -> str:
-    """The comments of conf/config.yaml, key by key."""
-    from kgqa.experiment.config.composing import conf_folder
-
-    text = (conf_folder() / "config.yaml").read_text(encoding="utf-8").split("\n\n", 1)[1]
-    return "\n".join(f"  {line}" for line in text.strip().splitlines())
+    return chosen_help(words) or "\n\n".join([overview(), SWEEP, ENDING])

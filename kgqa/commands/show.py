@@ -9,12 +9,12 @@ from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError
 
 NAME = "show"
-SUMMARY = "a run's questions; one question's passages, triples, chains, prompts and answer"
+SUMMARY = "a run's questions; one question's way to its answer"
 
 
 def arguments(parser: Parser) -> None:
     parser.takes_places("RUN", "the folder that kgqa run printed")
-    parser.takes_places("QUESTION", "the id of one question", least=0)
+    parser.takes_places("QUESTION", "the id of one: its passages, triples, chains, prompts and answer", least=0)
     parser.add_argument(
         "--svg",
         metavar="FILE",

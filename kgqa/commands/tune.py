@@ -7,7 +7,11 @@ from argparse import Namespace
 from kgqa.commands.parsing import Parser
 
 NAME = "tune"
-SUMMARY = "choose among values on dev questions by a metric, then measure the choice on other questions"
+SUMMARY = "choose values on dev questions, measure the choice on others"
+OWN = (
+    *(f"tune.{key}" for key in ("metric", "dev", "test", "dev_ids", "dev_path", "seed", "sets", "name")),
+    "budget",
+)
 NOTES = """Keys of its own (docs/SWEEPS.md):
   tune.metric=    em, f1, support_recall, support_precision, support_f1, judge or recall@K
   tune.dev=N      dev questions, chosen by tune.seed=0; or which: tune.dev_ids=FILE, tune.dev_path=FILE
@@ -18,7 +22,7 @@ NOTES = """Keys of its own (docs/SWEEPS.md):
 
 
 def arguments(parser: Parser) -> None:
-    parser.takes_keys("as for kgqa run -m; at least one key has several values")
+    parser.takes_keys("as for kgqa run -m; at least one key has several values", OWN)
     parser.notes = NOTES
     parser.examples = (
         "kgqa tune method=ircot dataset=musique method.passages_per_step=2,4,6,8 tune.metric=f1 tune.dev=100",

@@ -17,7 +17,7 @@ ROLE = "judge"
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JudgedAnswer:
     """What is judged: an answer beside the gold answer and its aliases."""
 
     question: str
@@ -36,7 +36,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a case came to; None: unscored, which is neither right nor wrong."""
+    """What an answer came to; None: unscored, which is neither right nor wrong."""
 
     label: Label | None
     votes: tuple[Vote, ...] = ()  # none: an exact match that was not sent
@@ -51,7 +51,7 @@ class AnyJudge(Protocol):
     @property
     def templates(self) -> tuple[str, ...]: ...
 
-    async def judge(self, case: Case) -> Verdict: ...
+    async def judge(self, judged: JudgedAnswer) -> Verdict: ...
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ class Judge:
     def templates(self) -> tuple[str, ...]:
         return (FORMS[self.form].template,)
 
-    async def judge(self, case: Case) -> Verdict:
-        if self.skip_exact and _is_exact(case):
+    async def judge(self, judged: JudgedAnswer) -> Verdict:
+        if self.skip_exact and _is_exact(judged):
             return Verdict("correct")
-        vote = await _vote(FORMS[self.form], case, ROLE, self.max_tokens)
+        vote = await _vote(FORMS[self.form], judged, ROLE, self.max_tokens)
         return Verdict(vote.label, (vote,))
 
 
@@ -113,10 +113,10 @@ class Panel:
     def _forms(self) -> tuple[Form, ...]:
         return tuple(FORMS[member.partition(":")[0]] for member in self.members)
 
-    async def judge(self, case: Case) -> Verdict:
-        if self.skip_exact and _is_exact(case):
+    async def judge(self, judged: JudgedAnswer) -> Verdict:
+        if self.skip_exact and _is_exact(judged):
             return Verdict("correct")
-        asked = [_vote(form, case, role, self.max_tokens) for form, role in zip(self._forms, self.roles, strict=True)]
+        asked = [_vote(form, judged, role, self.max_tokens) for form, role in zip(self._forms, self.roles, strict=True)]
         votes = tuple(
             Vote(None, (), f"{type(vote).__name__}: {vote}") if isinstance(vote, Exception) else vote
             for vote in await settle(*asked)
@@ -126,10 +126,10 @@ class Panel:
         return Verdict(label if 2 * count > len(votes) else None, votes)
 
 
-async def _vote(form: Form, case: Case, role: str, max_tokens: int) -> Vote:
+async def _vote(form: Form, judged: JudgedAnswer, role: str, max_tokens: int) -> Vote:
     replies: list[str] = []
     for again in (False, True):
-        prompt = render(form.template, question=case.question, golds=case.golds, answer=case.answer, again=again)
+        prompt = render(form.template, question=judged.question, golds=judged.golds, answer=judged.answer, again=again)
         reply = await Generate(prompt, max_tokens, schema=form.schema, role=role)
         replies.append(reply.text)
         if label := form.read(reply.text):
@@ -137,8 +137,8 @@ async def _vote(form: Form, case: Case, role: str, max_tokens: int) -> Vote:
     return Vote(None, tuple(replies))
 
 
-def _is_exact(case: Case) -> bool:
-    return any(exact_match(case.answer, gold) for gold in case.golds)
+def _is_exact(judged: JudgedAnswer) -> bool:
+    return any(exact_match(judged.answer, gold) for gold in judged.golds)
 
 
 def _at_least_one(max_tokens: int) -> None:

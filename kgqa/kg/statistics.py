@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from kgqa.artefacts.predictions import Prediction
 from kgqa.errors import EngineError
 from kgqa.kg.parsing import Extraction
-from kgqa.types import Answer, Question, Triple
+from kgqa.types import Question, Triple
 
 MAX_FAILED = 0.05  # more failed passages than this, and the graph is no basis for an experiment
 
@@ -55,14 +56,14 @@ def triple_figures(graphs: Iterable[Sequence[Triple]]) -> GraphStatistics:
     )
 
 
-def chain_statistics(answered: Iterable[tuple[Question, Answer]]) -> ChainStatistics:
+def chain_statistics(answered: Iterable[tuple[Question, Prediction]]) -> ChainStatistics:
     """From the answers of `method=trace`, whose notes hold the chains that were read."""
     pairs = list(answered)
     lengths = [len(chain["triples"]) for _, answer in pairs for chain in answer.notes.get("chains", ())]
     return ChainStatistics(
         len(pairs),
         _mean(length for length in lengths if length),
-        _mean(len(answer.evidence) for _, answer in pairs),
+        _mean(len(answer.evidence or ()) for _, answer in pairs),
         _mean(
             100 * sum(passage not in question.support for passage in answer.evidence) / len(answer.evidence)
             for question, answer in pairs

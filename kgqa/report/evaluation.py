@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from kgqa.artefacts.evaluation import Evaluation
 from kgqa.report.content import Section, breakdown_sections, figure, judge_sections
-from kgqa.report.summary import score_rows
+from kgqa.report.summary import answer_rows
 from kgqa.scoring.comparison import Difference, questions_needed
-from kgqa.types import Json
 
 
-def evaluation_sections(evaluation: Mapping[str, Json]) -> list[Section]:
-    rows = score_rows(evaluation)
-    if evaluation["context_tokens"] is not None:
-        rows.append(("context tokens", f"{evaluation['context_tokens']:,.0f} per question"))
-    if evaluation["flags"]:
-        rows.append(("flags", ", ".join(f"{flag} {count}" for flag, count in evaluation["flags"].items())))
+def evaluation_sections(evaluation: Evaluation) -> list[Section]:
     text = (
-        f"Scored by the `{evaluation['profile']}` profile, in percent; brackets: 95 % bootstrap intervals.",
+        f"Scored by the `{evaluation.scores.profile}` profile, in percent; brackets: 95 % bootstrap intervals.",
         "Failed questions count as wrong.",
-        *evaluation["notes"],
+        *evaluation.notes,
     )
     found = [
-        Section("Scores", (), rows, text),
-        *judge_sections(evaluation.get("judge")),
-        *breakdown_sections(evaluation),
+        Section("Scores", (), answer_rows(evaluation.scores, evaluation.judge), text),
+        *judge_sections(evaluation.judge),
+        *breakdown_sections(evaluation.scores),
     ]
     return [section for section in found if section.rows]
 

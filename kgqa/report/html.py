@@ -13,9 +13,12 @@ from dataclasses import asdict
 from itertools import repeat
 from math import isfinite
 
-from kgqa.report.content import FinishedRun, estimates, sections
+from kgqa.artefacts.predictions import question_ids
+from kgqa.artefacts.run import FinishedRun
+from kgqa.artefacts.trace import TracedCall
+from kgqa.report.content import estimates, sections
 from kgqa.report.page import page
-from kgqa.report.questions import question_ids, same_questions, scored_questions
+from kgqa.report.questions import ReportedQuestion, reported_questions, same_questions
 from kgqa.types import Json
 
 _SHARABLE = 40  # characters; shorter texts are not worth a reference
@@ -52,26 +55,34 @@ def packed_questions(run: FinishedRun, against: FinishedRun | None = None) -> tu
     """
     others = same_questions(run, against) if against else {}
     packing, packed = Packing(), {}
-    for row, traced in scored_questions(run):
-        calls = [abridged(call) for call in traced["calls"]]
-        other = others.get(row.id)
+    for reported in reported_questions(run):
+        row, other = reported.row, others.get(reported.row.id)
         beside = other and {"answer": other.answer, "error": other.error, "em": other.em, "f1": other.f1}
-        packed[row.id] = ({**asdict(row), "other": beside}, packing.pack({**traced, "calls": calls}))
-    ordered = [packed[question_id] for question_id in question_ids(run)]
+        packed[row.id] = ({**asdict(row), "other": beside}, packing.pack(_trace(reported)))
+    ordered = [packed[question_id] for question_id in question_ids(run.folder)]
     return _line([row for row, _ in ordered]), "\n".join([_line(packing.shared), *(trace for _, trace in ordered)])
 
 
-def abridged(call: dict[str, Json]) -> dict[str, Json]:
+def _trace(reported: ReportedQuestion) -> dict[str, Json]:
+    """The trace's line with the judge's: what the page shows of a question."""
+    judgement = reported.judgement
+    judged = {**judgement.json(), "verdict": judgement.shown} if judgement else None
+    calls = [abridged(call) for call in reported.traced.calls]
+    return {**reported.traced.json(), "calls": calls, "judgement": judged}
+
+
+def abridged(call: TracedCall) -> dict[str, Json]:
     """The call as the page shows it: of a ranking only the best texts, best first, and how many there were (`of`).
 
     A chain's every step ranks the whole graph again, which would be most of the file.
     """
-    if call["call"] != "rank" or not isinstance(call["reply"], list):
-        return call
-    best = sorted(zip(call["reply"], call["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
+    shown = call.json()
+    if call.kind != "rank" or call.items is None:
+        return shown
+    best = sorted(zip(call.items, call.asked["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
     return {
-        **call,
-        "of": len(call["texts"]),
+        **shown,
+        "of": len(call.asked["texts"]),
         "texts": [text for _, text in best],
         "reply": [score for score, _ in best],
     }

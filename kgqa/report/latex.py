@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from kgqa.report.content import FinishedRun, estimates, sections
+from kgqa.artefacts.run import FinishedRun
+from kgqa.report.content import estimates, sections
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--",
@@ -17,10 +18,10 @@ _SPECIAL = {
 def latex(run: FinishedRun) -> str:
     """The scores with their intervals, then every other table that has named columns, except the settings."""
     scores = [
-        (each.label, f"{each.mean:.1f}", f"[{each.low:.1f}, {each.high:.1f}]", str(each.questions))
-        for each in estimates(run)
+        (label, f"{score.mean:.1f}", f"[{score.low:.1f}, {score.high:.1f}]", str(score.n))
+        for label, score in estimates(run)
     ]
-    caption = f"{run.title}, scored by the {run.metrics['profile']} profile, in percent"
+    caption = f"{run.title}, scored by the {run.metrics.profile} profile, in percent"
     tables = [table(caption, ("score", "mean", "95 % interval", "questions"), scores)]
     tables += [
         table(f"{section.title}: {run.title}", section.header, section.rows)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kgqa.report.content import FinishedRun, Section, sections
+from kgqa.artefacts.run import FinishedRun
+from kgqa.report.content import Section, sections
 
 
 def markdown(run: FinishedRun) -> str:

@@ -7,10 +7,9 @@ import hashlib
 import re
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
 
 
-def page(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: Any) -> str:
+def page(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: object) -> str:
     """Render a template of assets/ with some of its files.
 
     It sees `style` and `script`, and `style_hash` and `script_hash` for a content security policy: nothing else runs,

@@ -8,13 +8,12 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 
+from kgqa.artefacts.predictions import question_ids
+from kgqa.artefacts.run import FinishedRun
+from kgqa.artefacts.trace import TracedQuestion, read_trace
+from kgqa.artefacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
-from kgqa.report.content import FinishedRun
-from kgqa.report.verdicts import Judgements
-from kgqa.runtime.folder import read_trace
-from kgqa.scoring.metrics import score
-from kgqa.scoring.support import support
-from kgqa.types import Json
+from kgqa.scoring.questions import score_question
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,39 +38,46 @@ class QuestionRow:
     verdict: str | None  # the judge's, or "unscored"; None: not judged, or another answer was
 
 
-def scored_questions(run: FinishedRun) -> Iterator[tuple[QuestionRow, dict[str, Json]]]:
-    """Each question's row and trace, in the order in which they ended; `judgement` in the trace is the judge's line."""
+@dataclass(frozen=True, slots=True)
+class ReportedQuestion:
+    """A question's row beside its trace and what the judge said of its answer, if it was judged."""
+
+    row: QuestionRow
+    traced: TracedQuestion
+    judgement: Judgement | None
+
+
+def reported_questions(run: FinishedRun) -> Iterator[ReportedQuestion]:
+    """In the order in which they ended."""
     judgements = Judgements(run.folder)
-    profile, answers = run.metrics["profile"], run.metrics["scores"]["em"]["n"] > 0
     for traced in read_trace(run.folder):
-        question, error = traced["question"], traced["error"]
-        scores: Mapping[str, float | None] = {"em": None, "f1": None}
-        if answers:
-            scores = score(None if error else traced["answer"], question["answers"], profile)
-        replies = [call["reply"] for call in traced["calls"]]
-        traced["judgement"] = judged = judgements.of(traced)
-        usages = [reply["usage"] for reply in replies if isinstance(reply, Mapping) and "usage" in reply]
-        yield (
-            QuestionRow(
-                id=question["id"],
-                question=question["text"],
-                answer=None if error else traced["answer"],
-                gold=tuple(question["answers"]),
-                em=scores["em"],
-                f1=scores["f1"],
-                support_recall=support(() if error else traced["evidence"], question["support"], ()).recall,
-                hops=question["hops"],
-                type=question["type"],
-                flags=traced.get("flags") or {},
-                error=error,
-                context_tokens=traced.get("context_tokens"),
-                calls=len(traced["calls"]),
-                prompt_tokens=sum(prompt for prompt, *_ in usages),
-                output_tokens=sum(output for _, _, output, _ in usages),
-                verdict=judged["verdict"] if judged else None,
-            ),
-            traced,
-        )
+        judgement = judgements.of(traced.prediction)
+        yield ReportedQuestion(_row(run, traced, judgement), traced, judgement)
+
+
+def _row(run: FinishedRun, traced: TracedQuestion, judgement: Judgement | None) -> QuestionRow:
+    question, prediction = traced.question, traced.prediction
+    scored = score_question(question, prediction, run.metrics.profile)
+    answers = run.metrics.scores.em.n > 0
+    usages = [usage for call in traced.calls if (usage := call.usage)]
+    return QuestionRow(
+        id=question.id,
+        question=question.text,
+        answer=scored.answer,
+        gold=question.answers,
+        em=scored.em if answers else None,
+        f1=scored.f1 if answers else None,
+        support_recall=scored.support_recall,
+        hops=question.hops,
+        type=question.type,
+        flags=prediction.flags,
+        error=prediction.error,
+        context_tokens=prediction.context_tokens,
+        calls=len(traced.calls),
+        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+        output_tokens=sum(usage.output_tokens for usage in usages),
+        verdict=judgement.shown if judgement else None,
+    )
 
 
 def same_questions(run: FinishedRun, other: FinishedRun) -> dict[str, QuestionRow]:
@@ -80,11 +86,11 @@ def same_questions(run: FinishedRun, other: FinishedRun) -> dict[str, QuestionRo
     Raises:
         DataError: they differ; the message says in what.
     """
-    mine, theirs = run.metrics["profile"], other.metrics["profile"]
+    mine, theirs = run.metrics.profile, other.metrics.profile
     if mine != theirs:
         raise DataError(f"{other.folder}: scored by {theirs}, {run.folder} by {mine}; run both with one profile=")
-    rows = {row.id: row for row, _ in scored_questions(other)}
-    asked = set(question_ids(run))
+    rows = {each.row.id: each.row for each in reported_questions(other)}
+    asked = set(question_ids(run.folder))
     if unlike := sorted(asked ^ rows.keys()):
         only = run.folder if unlike[0] in asked else other.folder
         raise DataError(
@@ -94,26 +100,13 @@ def same_questions(run: FinishedRun, other: FinishedRun) -> dict[str, QuestionRo
     return rows
 
 
-def question_ids(run: FinishedRun) -> list[str]:
-    """In the order of the data file.
-
-    Raises:
-        DataError: the run has not ended.
-    """
-    path = run.folder / "predictions.jsonl"
-    try:
-        return [json.loads(line)["question_id"] for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{path}: not readable ({error!r}); run the same command again to rewrite it") from error
-
-
 def questions_csv(run: FinishedRun) -> str:
     """One line a question, in the data file's order; golds and flags as JSON, nothing for what is not known."""
-    rows = {row.id: row for row, _ in scored_questions(run)}
+    rows = {each.row.id: each.row for each in reported_questions(run)}
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, [field.name for field in fields(QuestionRow)], lineterminator="\n")
     writer.writeheader()
-    for question_id in question_ids(run):
+    for question_id in question_ids(run.folder):
         cells = asdict(rows[question_id])
         writer.writerow(
             {k: json.dumps(v, ensure_ascii=False) if k in ("gold", "flags") else v for k, v in cells.items()}

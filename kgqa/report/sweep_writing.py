@@ -8,8 +8,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from kgqa.errors import DataError
-from kgqa.report.content import figure
 from kgqa.report.latex import escaped, styled_table
 from kgqa.report.markdown import table as markdown_table
 from kgqa.report.page import page
@@ -57,7 +55,7 @@ def sweep_csv(report: SweepReport, out: Path) -> str:  # noqa: ARG001
         values = [each.value if each else None for each in figures.values()]
         bounds = [getattr(figures[column.label], end, None) for column in scores for end in ("low", "high")]
         axes = [cell.overrides.get(axis) for axis in report.axes]
-        asked = metrics["questions"] if metrics else None
+        asked = metrics.questions if metrics else None
         run = str(cell.run.folder) if cell.run else None
         writer.writerow([cell.number, cell.name, *axes, cell.status, asked, *values, *bounds, run])
     return text.getvalue()
@@ -92,16 +90,12 @@ def write_sweep_report(path: Path, form: str, out: Path | None = None) -> Path:
     """Write one of `SWEEP_WRITERS`, by default into the sweep's folder; gives the file.
 
     Raises:
-        DataError: not a sweep's folder, or a run in it was written by another version.
+        DataError: not a sweep's folder, or a run in it is damaged.
         StorageError: the file cannot be written.
     """
     name, write = SWEEP_WRITERS[form]
     target = out or path / name
-    try:
-        text = write(SweepReport.read(path), target)
-    except KeyError as missing:
-        raise DataError(f"{path}: a run of it has no {missing}; run the sweep's command again") from missing
-    return replace_file(target, text)
+    return replace_file(target, write(SweepReport.read(path), target))
 
 
 def _markdown_table(table: SweepTable, out: Path) -> str:
@@ -132,8 +126,7 @@ def _latex_entry(entry: Entry) -> str:
 
 def _differing(report: SweepReport) -> list[tuple[str, str]]:
     return [
-        (key, "; ".join(f"{figure(value)} ({_numbers(cells)})" for value, cells in values))
-        for key, values in report.differing
+        (key, "; ".join(f"{value} ({_numbers(cells)})" for value, cells in values)) for key, values in report.differing
     ]
 
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from kgqa.artefacts.metrics import Estimate, Metrics
+from kgqa.artefacts.predictions import question_ids, run_predictions
+from kgqa.artefacts.run import FinishedRun
+from kgqa.artefacts.sweep import CellState, ListedCell, SweepPlan, in_use, questions_asked
+from kgqa.artefacts.trace import read_questions
+from kgqa.artefacts.verdicts import read_verdicts
 from kgqa.errors import DataError
-from kgqa.report.content import FinishedRun
 from kgqa.report.plots import Plot, Point, Series
-from kgqa.report.questions import question_ids
-from kgqa.runtime.folder import PREDICTIONS, read_questions
-from kgqa.runtime.sweep_folder import SweepFolder, questions_asked, read_plan, read_result
 from kgqa.scoring.comparison import ALPHA, compare, holm
-from kgqa.scoring.metrics import score
-from kgqa.scoring.support import support
-from kgqa.scoring.verdicts import JudgedQuestion
+from kgqa.scoring.questions import score_question
 from kgqa.types import Json
 
 Shares = Mapping[str, float | None]  # by question
@@ -69,7 +68,7 @@ class SweepTable:
 class SweepReport:
     path: Path
     command: Sequence[str]
-    axes: Mapping[str, Sequence[str]]
+    axes: Mapping[str, Sequence[Json]]
     cells: Sequence[CellRun]
     differing: Sequence[tuple[str, Sequence[tuple[str, Sequence[int]]]]]  # a key, its values, the cells with each
 
@@ -79,11 +78,11 @@ class SweepReport:
         Raises:
             DataError: not a sweep's folder, one of another version, or one with a damaged run.
         """
-        plan = read_plan(path)
-        if plan["command"][1:2] == ["reproduce"]:
+        plan = SweepPlan.read(path)
+        if plan.command[1:2] == ("reproduce",):
             raise DataError(f"{path}: of kgqa reproduce; the same command writes its report.html again")
-        cells = [_cell(path, listed) for listed in plan["cells"]]
-        return cls(path, plan["command"], plan["axes"], cells, _by_value(plan.get("differing", {})))
+        cells = [_cell(path, listed) for listed in plan.cells]
+        return cls(path, plan.command, plan.axes, cells, _by_value(plan.differing or {}))
 
     @property
     def title(self) -> str:
@@ -98,7 +97,7 @@ class SweepReport:
 @dataclass(frozen=True)
 class _Column:
     label: str
-    of: Callable[[Mapping[str, Json]], Measured | None]
+    of: Callable[[Metrics], Measured | None]
     shares: str | None  # what of a question it is the mean of; None for a cost
 
 
@@ -107,12 +106,12 @@ def tables(report: SweepReport) -> list[SweepTable]:
     groups: dict[tuple[str, ...], list[CellRun]] = {}
     for cell in report.cells:
         if cell.run is not None:
-            key = (cell.run.choices["dataset"], cell.run.metrics["profile"], *question_ids(cell.run))
+            key = (cell.run.choices["dataset"], cell.run.metrics.profile, *question_ids(cell.run.folder))
             groups.setdefault(key, []).append(cell)
     return [_table(key, cells, report.axes) for key, cells in groups.items()]
 
 
-def _table(key: tuple[str, ...], cells: Sequence[CellRun], axes: Mapping[str, Sequence[str]]) -> SweepTable:
+def _table(key: tuple[str, ...], cells: Sequence[CellRun], axes: Mapping[str, Sequence[Json]]) -> SweepTable:
     dataset, profile, *questions = key
     shown = [axis for axis in axes if len({c.overrides.get(axis) for c in cells}) > 1]
     named = [_texts([cell.overrides.get(axis, "") for axis in shown] or [cell.name]) for cell in cells]
@@ -122,14 +121,14 @@ def _table(key: tuple[str, ...], cells: Sequence[CellRun], axes: Mapping[str, Se
         figures = [column.of(_metrics(cell)) for cell in cells]
         if any(figure is not None for figure in figures):
             columns.append(column.label)
-            entries.append(_marked(figures, [each.get(column.shares or "") for each in shares]))
+            entries.append(marked(figures, [each.get(column.shares or "") for each in shares]))
     rows = [(cell, [*named[n], *(entry[n] for entry in entries)]) for n, cell in enumerate(cells)]
     title = f"{dataset}, {len(questions):,} question{'s' if len(questions) != 1 else ''}, {profile} profile"
     header = ("cell", *(shown or ["settings"]), *columns)
     return SweepTable(title, header, rows, _plot(title, cells))
 
 
-def _marked(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> list[Entry]:
+def marked(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> list[Entry]:
     """Best and second best of the scores; `worse` by the paired test against the best, after Holm's correction."""
     is_score = any(figure is not None and figure.low is not None for figure in figures)
     ranked = sorted({_rounded(figure) for figure in figures if figure is not None}, reverse=True)
@@ -162,19 +161,15 @@ def _worse(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) 
 def _shares(cell: CellRun) -> dict[str, Shares]:
     """What each question's part in the cell's scores is."""
     assert cell.run is not None
-    folder, profile = cell.run.folder, cell.run.metrics["profile"]
-    predictions = {line["question_id"]: line for line in _lines(folder / PREDICTIONS)}
-    found: dict[str, dict[str, float | None]] = {"em": {}, "f1": {}, "support_recall": {}, "judge": {}}
+    folder, metrics = cell.run.folder, cell.run.metrics
     asked = {question.id: question for question in read_questions(folder)}
-    for key, line in predictions.items():
-        question = asked[key]
-        each = score(None if line["error"] else line["answer"], question.answers, profile)
-        found["em"][key], found["f1"][key] = each["em"], each["f1"]
-        evidence = () if line["error"] else line["evidence"]
-        found["support_recall"][key] = support(evidence, question.support, ()).recall
-    if "judge" in cell.run.metrics:
-        for line in _lines(folder / "verdicts.jsonl"):
-            found["judge"][line["question_id"]] = JudgedQuestion(line["verdict"], line["fate"], exact=False).share
+    found: dict[str, dict[str, float | None]] = {"em": {}, "f1": {}, "support_recall": {}, "judge": {}}
+    for prediction in run_predictions(folder):
+        scored = score_question(asked[prediction.question_id], prediction, metrics.profile)
+        found["em"][scored.id], found["f1"][scored.id] = scored.em, scored.f1
+        found["support_recall"][scored.id] = scored.support_recall
+    if metrics.judge:
+        found["judge"] = {key: judgement.share for key, judgement in read_verdicts(folder).items()}
     return {name: shares for name, shares in found.items() if shares}
 
 
@@ -184,19 +179,19 @@ def _plot(title: str, cells: Sequence[CellRun]) -> Plot | None:
     scored = next((c for c in COLUMNS if c.shares and all(c.of(metrics) for metrics in measured)), None)
     if scored is None or len(cells) < 2:
         return None
-    priced = all(metrics["cost"]["method"]["usd"] is not None for metrics in measured)
+    priced = all(metrics.cost.method.usd is not None for metrics in measured)
     label, cost = ("USD per question", _usd) if priced else ("tokens per question", _tokens)
     points = []
     for cell, metrics in zip(cells, measured, strict=True):
         spent, reached = cost(metrics), scored.of(metrics)
         if spent is not None and reached is not None:
             points.append(Point(spent.value, reached.value, reached.low, reached.high, str(cell.number)))
-    best = [replace(point, low=None, high=None, label="") for point in _frontier(points)]
+    best = [replace(point, low=None, high=None, label="") for point in frontier(points)]
     series = [Series("cells, by number", points, 0, line=False), Series("no cell is both better and cheaper", best, 1)]
     return Plot(f"{scored.label} against cost: {title}", label, scored.label, series)
 
 
-def _frontier(points: Sequence[Point]) -> list[Point]:
+def frontier(points: Sequence[Point]) -> list[Point]:
     """Those that cost less than every better one, cheapest first."""
     found: list[Point] = []
     for point in sorted(points, key=lambda point: (point.x, -point.y)):
@@ -205,17 +200,22 @@ def _frontier(points: Sequence[Point]) -> list[Point]:
     return found
 
 
-def _cell(path: Path, listed: Mapping[str, Any]) -> CellRun:
-    ended = read_result(path, listed["number"]) or {"status": "waiting", "error": None, "run": None}
-    status, error = ended["status"], ended["error"]
-    if status == "running" and not SweepFolder.in_use(path):
+def _cell(path: Path, listed: ListedCell) -> CellRun:
+    given = (override.lstrip("+~").partition("=") for override in listed.overrides)
+    overrides = {key: value for key, _, value in given}
+    state = CellState.read(path, listed.number)
+    if state is None:
+        return CellRun(listed.number, listed.name, overrides, "waiting", None, None)
+    status: str = state.status
+    error, run = state.error, None
+    if status == "running" and not in_use(path):
         status, error = "interrupted", "no command works on this sweep now; the sweep's command goes on"
-    run = FinishedRun.read(Path(ended["run"])) if status == "done" else None
-    if run and ended.get("asked") not in (None, questions_asked(run.folder)):
-        status, run = "changed", None
-        error = "another command has asked its run other questions since; run the sweep's command again"
-    given = (override.lstrip("+~").partition("=") for override in listed["overrides"])
-    return CellRun(listed["number"], listed["name"], {key: value for key, _, value in given}, status, error, run)
+    if status == "done" and state.run is not None:
+        run = FinishedRun.read(Path(state.run))
+        if state.asked not in (None, questions_asked(run.folder)):
+            status, run = "changed", None
+            error = "another command has asked its run other questions since; run the sweep's command again"
+    return CellRun(listed.number, listed.name, overrides, status, error, run)
 
 
 def _by_value(differing: Mapping[str, Sequence[Json]]) -> list[tuple[str, list[tuple[str, list[int]]]]]:
@@ -228,50 +228,41 @@ def _by_value(differing: Mapping[str, Sequence[Json]]) -> list[tuple[str, list[t
     return found
 
 
-def _score(name: str) -> Callable[[Mapping[str, Json]], Measured | None]:
-    return lambda metrics: _estimate(metrics["scores"][name])
+def _estimate(score: Estimate) -> Measured | None:
+    return None if score.mean is None else Measured(score.mean, score.low, score.high)
 
 
-def _judged(metrics: Mapping[str, Json]) -> Measured | None:
-    return _estimate(metrics["judge"]["accuracy"]) if "judge" in metrics else None
+def _tokens(metrics: Metrics) -> Measured | None:
+    return _each(metrics, metrics.cost.method.prompt_tokens + metrics.cost.method.output_tokens)
 
 
-def _estimate(measured: Mapping[str, Json]) -> Measured | None:
-    return None if measured["mean"] is None else Measured(measured["mean"], measured["low"], measured["high"])
+def _usd(metrics: Metrics) -> Measured | None:
+    return _each(metrics, metrics.cost.method.usd)
 
 
-def _tokens(metrics: Mapping[str, Json]) -> Measured | None:
-    cost = metrics["cost"]["method"]
-    return _each(metrics, cost["prompt_tokens"] + cost["output_tokens"])
+def _each(metrics: Metrics, total: float | None) -> Measured | None:
+    return None if total is None else Measured(total / metrics.questions, None, None)
 
 
-def _usd(metrics: Mapping[str, Json]) -> Measured | None:
-    return _each(metrics, metrics["cost"]["method"]["usd"])
-
-
-def _each(metrics: Mapping[str, Json], total: float | None) -> Measured | None:
-    return None if total is None else Measured(total / metrics["questions"], None, None)
-
-
-def _failed(metrics: Mapping[str, Json]) -> Measured | None:
-    return Measured(metrics["failed"], None, None) if metrics["failed"] else None
+def _failed(metrics: Metrics) -> Measured | None:
+    return Measured(metrics.failed, None, None) if metrics.failed else None
 
 
 # costs as if nothing had been cached, so that the order in which cells ran changes none
 COLUMNS = (
-    _Column("EM", _score("em"), "em"),
-    _Column("F1", _score("f1"), "f1"),
-    _Column("judge", _judged, "judge"),
-    _Column("support recall", _score("support_recall"), "support_recall"),
+    _Column("EM", lambda metrics: _estimate(metrics.scores.em), "em"),
+    _Column("F1", lambda metrics: _estimate(metrics.scores.f1), "f1"),
+    _Column("judge", lambda metrics: _estimate(metrics.judge.accuracy) if metrics.judge else None, "judge"),
+    _Column("support recall", lambda metrics: _estimate(metrics.scores.support_recall), "support_recall"),
     _Column("failed questions", _failed, None),  # there where a cell has some: they count as wrong
-    _Column("calls / question", lambda metrics: _each(metrics, metrics["cost"]["method"]["calls"]), None),
+    _Column("calls / question", lambda metrics: _each(metrics, metrics.cost.method.calls), None),
     _Column("tokens / question", _tokens, None),
-    _Column("model s / question", lambda metrics: _each(metrics, metrics["cost"]["method"]["seconds"]), None),
+    _Column("model s / question", lambda metrics: _each(metrics, metrics.cost.method.seconds), None),
     _Column("USD / question", _usd, None),
 )
 
 
-def _metrics(cell: CellRun) -> Mapping[str, Json]:
+def _metrics(cell: CellRun) -> Metrics:
     assert cell.run is not None
     return cell.run.metrics
 
@@ -288,10 +279,3 @@ def _figure(figure: Measured) -> str:
     if figure.low is not None and figure.high is not None:
         return f"{figure.value:.1f} [{figure.low:.1f}, {figure.high:.1f}]"
     return f"{figure.value:,.0f}" if figure.value >= 100 else f"{figure.value:.4g}"
-
-
-def _lines(file: Path) -> list[dict[str, Any]]:
-    try:
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError) as error:
-        raise DataError(f"{file}: not readable ({error}); run the sweep's command again") from error

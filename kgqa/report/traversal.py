@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from kgqa.types import Json
+from kgqa.artefacts.trace import TracedQuestion
 
-Traced = Mapping[str, Json]
 SHOWN = 110  # characters of a passage in a line
 ASIDE = 20  # neighbours drawn that were never chosen; of more the ones with the most links
 BOX, ROW, GAP = 190, 34, 130  # pixels: a node's width, the distance between rows, and between columns
@@ -17,9 +16,9 @@ STYLE = 'font-family="system-ui, sans-serif" font-size="11" fill="currentColor"'
 SEED, CHOSEN, OTHER = "#2f7fb5", "#3f9461", "#7f8b8c"  # legible on white and on black
 
 
-def traversal_lines(traced: Traced) -> Iterator[str]:
+def traversal_lines(traced: TracedQuestion) -> Iterator[str]:
     """Seeds in their order; below each step what was looked for and what was chosen. A star marks gold passages."""
-    walked, texts, gold = traced["notes"]["traversal"], _texts(traced), set(traced["question"]["support"])
+    walked, texts, gold = traced.notes["traversal"], _texts(traced), traced.question.support
 
     def named(passage_id: str) -> str:
         return f"{'*' if passage_id in gold else ' '} {texts.get(passage_id, passage_id)[:SHOWN]}"
@@ -55,12 +54,12 @@ class Node:
         return 60 + self.row * ROW
 
 
-def traversal_svg(traced: Traced) -> str:
+def traversal_svg(traced: TracedQuestion) -> str:
     """A column of seeds, one for each hop, and one of neighbours that were never visited; lines are edges.
 
     A passage stands once in each column that reached it. Gold passages have a star and a thick frame.
     """
-    walked, texts, gold = traced["notes"]["traversal"], _texts(traced), set(traced["question"]["support"])
+    walked, texts, gold = traced.notes["traversal"], _texts(traced), traced.question.support
     around = _around(traced)
     visits = {
         ((len(step["path"]) - 1, step["path"][-1]), (len(step["path"]), chosen))
@@ -76,7 +75,7 @@ def traversal_svg(traced: Traced) -> str:
     hidden = len({other for others in around.values() for other in others} - {passage for _, passage in nodes})
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" {STYLE}>',
-        f'<text x="20" y="24" font-size="14">{_xml(traced["question"]["text"])}</text>',
+        f'<text x="20" y="24" font-size="14">{_xml(traced.question.text)}</text>',
         f'<text x="20" y="44">{escape(_legend(walked["agent"], hidden))}</text>',
     ]
     parts += [_line(nodes[start], nodes[end], OTHER, 0.6) for start, end in passed_over]
@@ -104,10 +103,10 @@ def _placed(places: Sequence[Place]) -> dict[Place, Node]:
     return nodes
 
 
-def _around(traced: Traced) -> dict[str, Sequence[str]]:
+def _around(traced: TracedQuestion) -> dict[str, Sequence[str]]:
     """The neighbours of the passages that were asked about."""
-    asked = (call for call in traced["calls"] if call["call"] == "neighbours" and isinstance(call["reply"], list))
-    return {call["passage_id"]: call["reply"] for call in asked}
+    asked = (call for call in traced.calls if call.kind == "neighbours" and call.items is not None)
+    return {call.asked["passage_id"]: call.items or () for call in asked}
 
 
 def _legend(agent: str, hidden: int) -> str:
@@ -137,8 +136,9 @@ def _xml(text: str) -> str:
     return escape("".join(letter if letter.isprintable() else " " for letter in text))
 
 
-def _texts(traced: Traced) -> dict[str, str]:
+def _texts(traced: TracedQuestion) -> dict[str, str]:
     """ "Title: text" by passage id; of passages found elsewhere than in the question's own, what the trace says."""
-    found = {passage["id"]: f"{passage['title']}: {passage['text']}" for passage in traced["question"]["passages"]}
-    titles = dict(zip(traced["evidence"], traced.get("evidence_titles", ()), strict=False))
+    found = {passage.id: f"{passage.title}: {passage.text}" for passage in traced.question.passages}
+    prediction = traced.prediction
+    titles = dict(zip(prediction.evidence or (), prediction.evidence_titles, strict=False))
     return {passage_id: title for passage_id, title in titles.items() if title} | found

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from kgqa.artefacts.tuning import OnTest, Outcome, TuneRecord
 from kgqa.report.content import Section
 from kgqa.report.summary import interval_text
-from kgqa.types import Json
 
 
-def tuning_sections(record: Mapping[str, Json]) -> list[Section]:
-    """`record`: what `tune.json` says."""
+def tuning_sections(record: TuneRecord) -> list[Section]:
+    """Of a record that has come to its end, also what test says."""
+    counts = f"{record.dev.questions:,} dev and {record.test.questions:,} test questions, none in both"
+    chosen = record.chosen.cell if record.chosen else None
     tried = [
-        (f"{'→ ' if each['cell'] == record['chosen']['cell'] else ''}{each['settings']}", _shown(each))
-        for each in record["tried"]
+        (f"{'→ ' if outcome.cell == chosen else ''}{outcome.settings}", _outcome_text(outcome))
+        for outcome in record.tried
     ]
-    counts = f"{record['dev']['questions']:,} dev and {record['test']['questions']:,} test questions, none in both"
-    measured = record["result"]
-    ended = [(each["settings"], _shown(each)) for each in measured["runs"]]
-    if measured["mean"] is not None and measured["std"] is not None:
-        ended.append(("mean ± standard deviation", f"{measured['mean']:.1f} ± {measured['std']:.1f}"))
-    return [
-        Section("Tried on dev", ("settings", record["metric"]), tried, (f"{counts}; their ids are in tune.json.",)),
-        Section("On test, with the choice", ("settings", record["metric"]), ended),
-    ]
+    header = ("settings", record.metric)
+    sections = [Section("Tried on dev", header, tried, (f"{counts}; their ids are in tune.json.",))]
+    if record.result:
+        sections.append(Section("On test, with the choice", header, _test_rows(record.result)))
+    return sections
 
 
-def _shown(outcome: Mapping[str, Json]) -> str:
-    return interval_text(outcome["score"]) if outcome["score"] else f"{outcome['status']}: {outcome['error']}"
+def _test_rows(found: OnTest) -> list[tuple[str, str]]:
+    rows = [(outcome.settings, _outcome_text(outcome)) for outcome in found.runs]
+    if found.mean is not None and found.std is not None:
+        rows.append(("mean ± standard deviation", f"{found.mean:.1f} ± {found.std:.1f}"))
+    return rows
+
+
+def _outcome_text(outcome: Outcome) -> str:
+    return interval_text(outcome.score) if outcome.score else f"{outcome.status}: {outcome.error}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kgqa.errors import DataError
-from kgqa.report.content import FinishedRun
+from kgqa.artefacts.run import FinishedRun
 from kgqa.report.html import html
 from kgqa.report.latex import latex
 from kgqa.report.markdown import markdown
@@ -34,10 +33,4 @@ def write_report(folder: Path, form: str, out: Path | None = None, against: Path
     run, other = FinishedRun.read(folder), FinishedRun.read(against) if against else None
     if other:
         name = f"against-{other.folder.resolve().name}.html"
-    try:
-        text = html(run, other) if other else write(run)
-    except KeyError as missing:
-        raise DataError(
-            f"{folder}: written by another version of kgqa ({missing} is missing); run the same command again"
-        ) from missing
-    return replace_file(out or folder / name, text)
+    return replace_file(out or folder / name, html(run, other) if other else write(run))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from kgqa.artefacts.form import extended
+from kgqa.artefacts.metrics import Cost, Costs, Flagged, RoleCost
 from kgqa.calls import Choose, Generate
 from kgqa.engines.weights import Prices
 from kgqa.runtime.scheduler import Record
-from kgqa.types import Json
 
 PriceOf = Callable[[str], Prices | None]  # by role; None: not known
 
 
 @dataclass
-class Cost:
+class Tally:
     """Sums over model calls; a cached reply counts with the tokens and seconds of the call that made it."""
 
     calls: int = 0
@@ -36,17 +37,19 @@ class Cost:
             if record.reply.flags:
                 self.flags.update(set(record.reply.flags))
 
-    def json(self, usd: float | None) -> dict[str, Json]:
-        flags = {flag: {"calls": n, "share": round(n / self.calls, 4)} for flag, n in sorted(self.flags.items())}
-        return {
-            "calls": self.calls,
-            "prompt_tokens": self.prompt_tokens,
-            "cached_tokens": self.cached_tokens,
-            "output_tokens": self.output_tokens,
-            "seconds": round(self.seconds, 3),
-            "usd": None if usd is None else round(usd, 6),
-            "flags": flags,
+    def cost(self, usd: float | None) -> RoleCost:
+        flags = {
+            flag: Flagged(calls=count, share=round(count / self.calls, 4)) for flag, count in sorted(self.flags.items())
         }
+        return RoleCost(
+            calls=self.calls,
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            output_tokens=self.output_tokens,
+            seconds=round(self.seconds, 3),
+            usd=None if usd is None else round(usd, 6),
+            flags=flags,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,8 @@ NOTHING = Spent()
 class Ledger:
     """Costs by role, and the counts a progress line shows."""
 
-    method: dict[str, Cost] = field(default_factory=dict)  # as if nothing had been cached: the paper's cost
-    paid: dict[str, Cost] = field(default_factory=dict)
+    method: dict[str, Tally] = field(default_factory=dict)  # as if nothing had been cached: the paper's cost
+    paid: dict[str, Tally] = field(default_factory=dict)
     queue_seconds: float = 0.0  # that paid calls waited for their engines, all together
     answered: Counter[str] = field(default_factory=Counter)  # every kind of call
     hits: Counter[str] = field(default_factory=Counter)
@@ -81,49 +84,49 @@ class Ledger:
         if record.seconds:
             self.seconds[kind] = self.seconds.get(kind, 0.0) + record.seconds
         if isinstance(record.call, Generate | Choose):
-            self.method.setdefault(record.call.role, Cost()).add(record)
+            self.method.setdefault(record.call.role, Tally()).add(record)
             if not record.cached:
-                self.paid.setdefault(record.call.role, Cost()).add(record)
+                self.paid.setdefault(record.call.role, Tally()).add(record)
                 self.queue_seconds += record.queued
 
     def spent(self, price: PriceOf) -> Spent:
         paid = total(self.paid.values())
-        dollars = (_dollars(cost, price(role)) or 0.0 for role, cost in self.paid.items())
+        dollars = (_dollars(tally, price(role)) or 0.0 for role, tally in self.paid.items())
         return Spent(paid.prompt_tokens + paid.output_tokens, sum(dollars))
 
-    def json(self, questions: int, price: PriceOf) -> dict[str, Json]:
+    def costs(self, questions: int, price: PriceOf) -> Costs:
         """US dollars are None where a role's prices are not known."""
         prices = {role: price(role) for role in self.method}
-        paid = _with_total(self.paid, questions, prices)
-        return {
-            "method": _with_total(self.method, questions, prices),
-            "paid": {**paid, "queue_seconds": round(self.queue_seconds, 3)},
-        }
+        return Costs(
+            method=_with_total(self.method, questions, prices),
+            paid=replace(_with_total(self.paid, questions, prices), queue_seconds=round(self.queue_seconds, 3)),
+        )
 
 
-def total(costs: Iterable[Cost]) -> Cost:
-    everything = Cost()
-    for cost in costs:
-        everything.calls += cost.calls
-        everything.prompt_tokens += cost.prompt_tokens
-        everything.cached_tokens += cost.cached_tokens
-        everything.output_tokens += cost.output_tokens
-        everything.seconds += cost.seconds
-        everything.flags += cost.flags
+def total(tallies: Iterable[Tally]) -> Tally:
+    everything = Tally()
+    for tally in tallies:
+        everything.calls += tally.calls
+        everything.prompt_tokens += tally.prompt_tokens
+        everything.cached_tokens += tally.cached_tokens
+        everything.output_tokens += tally.output_tokens
+        everything.seconds += tally.seconds
+        everything.flags += tally.flags
     return everything
 
 
-def _with_total(costs: dict[str, Cost], questions: int, prices: Mapping[str, Prices | None]) -> dict[str, Json]:
-    whole = total(costs.values())
-    dollars = {role: _dollars(cost, prices[role]) for role, cost in costs.items()}
+def _with_total(tallies: Mapping[str, Tally], questions: int, prices: Mapping[str, Prices | None]) -> Cost:
+    whole = total(tallies.values())
+    dollars = {role: _dollars(tally, prices[role]) for role, tally in tallies.items()}
     known = [usd for usd in dollars.values() if usd is not None]
     priced = bool(prices) and None not in prices.values()  # no calls at a known price cost nothing; at none, who knows
-    return {
-        **whole.json(sum(known) if priced else None),
-        "calls_per_question": round(whole.calls / questions, 2) if questions else None,
-        "by_role": {role: cost.json(dollars[role]) for role, cost in sorted(costs.items())},
-    }
+    return extended(
+        Cost,
+        whole.cost(sum(known) if priced else None),
+        calls_per_question=round(whole.calls / questions, 2) if questions else None,
+        by_role={role: tally.cost(dollars[role]) for role, tally in sorted(tallies.items())},
+    )
 
 
-def _dollars(cost: Cost, prices: Prices | None) -> float | None:
-    return prices.dollars(cost.prompt_tokens, cost.cached_tokens, cost.output_tokens) if prices else None
+def _dollars(tally: Tally, prices: Prices | None) -> float | None:
+    return prices.dollars(tally.prompt_tokens, tally.cached_tokens, tally.output_tokens) if prices else None

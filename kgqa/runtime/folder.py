@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
+from kgqa.artefacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Prediction
+from kgqa.artefacts.run import IDENTITY
+from kgqa.artefacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestion
 from kgqa.errors import ConfigError, DataError
 from kgqa.runtime.codec import call_json, traced_reply_json
 from kgqa.runtime.scheduler import Record
 from kgqa.storage import OUT_ELSEWHERE, digest, json_text, jsonl_text, locked, replace_file, storing
-from kgqa.types import Answer, Json, Passage, Question
-
-IDENTITY = "identity.json"
-PREDICTIONS = "predictions.jsonl"
-TRACE = "trace.jsonl.zst"
-VERDICTS = "verdicts.jsonl"
-_QUESTION = '{"question": '  # how a trace's line begins
+from kgqa.types import Json, Question
 
 
 class RunFolder:
@@ -35,9 +30,9 @@ class RunFolder:
         with storing(path, OUT_ELSEWHERE), ExitStack() as opened:
             opened.enter_context(locked(path / ".lock", self._refuse, OUT_ELSEWHERE))
             self._claim(identity)
-            self._trace = opened.enter_context((path / "trace.partial.jsonl.zst").open("wb"))
+            self._trace = opened.enter_context((path / PARTIAL_TRACE).open("wb"))
             self._partial = opened.enter_context(
-                (path / "predictions.partial.jsonl").open(
+                (path / PARTIAL_PREDICTIONS).open(
                     "w",
                     encoding="utf-8",
                     errors="backslashreplace",  # a lone surrogate becomes JSON's own escape
@@ -45,12 +40,13 @@ class RunFolder:
             )
             self._opened = opened.pop_all()
 
-    def record(self, question: Question, answer: Answer | Exception, records: Iterable[Record]) -> None:
+    def record(self, question: Question, prediction: Prediction, records: Iterable[Record]) -> None:
         """Keep one finished question: its prediction, and every call it made as a zstd frame of its own."""
         import zstandard
 
-        line = json.dumps(prediction_json(question, answer), ensure_ascii=False)
-        traced = json.dumps(_trace_json(question, answer, records), ensure_ascii=False)
+        line = json.dumps(prediction.json(), ensure_ascii=False)
+        traced_question = TracedQuestion(question, prediction, tuple(map(_traced, records)))
+        traced = json.dumps(traced_question.json(), ensure_ascii=False)
         frame = zstandard.ZstdCompressor(level=3).compress(f"{traced}\n".encode("utf-8", "backslashreplace"))
         with storing(self.path, OUT_ELSEWHERE):
             self._partial.write(f"{line}\n")
@@ -65,12 +61,12 @@ class RunFolder:
     def write_json(self, name: str, value: Json) -> Path:
         return self.write(name, json_text(value))
 
-    def finish(self, predictions: Iterable[Mapping[str, Json]]) -> None:
+    def finish(self, predictions: Iterable[Prediction]) -> None:
         """Write `predictions.jsonl` in the order given; only now the files of an earlier run give way."""
-        self.write(PREDICTIONS, jsonl_text(predictions))
+        self.write(PREDICTIONS, jsonl_text(prediction.json() for prediction in predictions))
         with storing(self.path, OUT_ELSEWHERE):
-            (self.path / "trace.partial.jsonl.zst").replace(self.path / TRACE)
-            (self.path / "predictions.partial.jsonl").unlink(missing_ok=True)
+            (self.path / PARTIAL_TRACE).replace(self.path / TRACE)
+            (self.path / PARTIAL_PREDICTIONS).unlink(missing_ok=True)
 
     def close(self) -> None:
         self._opened.close()
@@ -96,97 +92,16 @@ def run_name(identity: Mapping[str, Json]) -> str:
     return digest(identity, 8)
 
 
-def prediction_json(question: Question, answer: Answer | Exception) -> dict[str, Json]:
-    """A line of `predictions.jsonl`. It holds no times, so that equal runs give equal bytes."""
-    if isinstance(answer, Exception):
-        error = f"{type(answer).__name__}: {answer}"
-        return {"question_id": question.id, "answer": None, "error": error, "evidence": []}
-    return {
-        "question_id": question.id,
-        "answer": answer.text,
-        "error": None,
-        "evidence": list(answer.evidence),
-        "evidence_titles": list(answer.evidence_titles),
-        "context_tokens": answer.context_tokens,
-        "flags": dict(answer.flags),
-        "figures": dict(answer.figures),
-    }
-
-
-def read_trace(folder: Path) -> Iterator[dict[str, Json]]:
-    """The questions of a run's trace, in the order they finished.
-
-    Raises:
-        DataError: there is no trace, or it is damaged. A last frame cut short by an interruption is left out.
-    """
-    return _trace_lines(folder, json.loads)
-
-
-def read_questions(folder: Path) -> Iterator[Question]:
-    """The same without what was asked for them, which is most of a trace; `support_titles` and more are not in it."""
-    decoder = json.JSONDecoder()
-    for kept in _trace_lines(folder, lambda line: decoder.raw_decode(line, len(_QUESTION))[0]):
-        passages = tuple(Passage(each["id"], each["title"], each["text"]) for each in kept["passages"])
-        yield Question(
-            kept["id"],
-            kept["text"],
-            tuple(kept["answers"]),
-            passages,
-            frozenset(kept["support"]),
-            kept["hops"],
-            kept["type"],
-        )
-
-
-def _trace_lines(folder: Path, parsed: Callable[[str], Any]) -> Iterator[Any]:
-    import zstandard
-
-    whole, partial = folder / TRACE, folder / "trace.partial.jsonl.zst"
-    path = whole if whole.is_file() else partial
-    if not path.is_file():
-        raise DataError(
-            f"{folder}: not the folder of a run (no trace.jsonl.zst); give the folder that kgqa run printed"
-        )
-    with path.open("rb") as file:
-        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        lines = io.TextIOWrapper(reader, encoding="utf-8")
-        try:
-            for line in lines:
-                if line.endswith("\n"):
-                    yield parsed(line)
-        except (zstandard.ZstdError, ValueError) as error:
-            raise DataError(f"{path}: damaged trace ({error}); run the same command again to rewrite it") from error
-
-
-def _trace_json(question: Question, answer: Answer | Exception, records: Iterable[Record]) -> dict[str, Json]:
-    return {
-        "question": {
-            "id": question.id,
-            "text": question.text,
-            "answers": list(question.answers),
-            "hops": question.hops,
-            "type": question.type,
-            "support": sorted(question.support),
-            "passages": [{"id": p.id, "title": p.title, "text": p.text} for p in question.passages],
-        },
-        **prediction_json(question, answer),
-        "notes": {} if isinstance(answer, Exception) else dict(answer.notes),
-        "calls": [
-            {
-                "path": list(r.path),
-                **call_json(r.call),
-                "reply": traced_reply_json(r.call, r.reply),
-                "cached": r.cached,
-                "queued": round(r.queued, 6),
-            }
-            for r in records
-        ],
-    }
+def _traced(record: Record) -> TracedCall:
+    asked = call_json(record.call)
+    kind = asked.pop("call")
+    reply = traced_reply_json(record.call, record.reply)
+    return TracedCall(record.path, kind, asked, reply, record.cached, round(record.queued, 6))
 
 
 def _read_identity(path: Path) -> Mapping[str, Json]:
     try:
-        value: Any = json.loads(path.read_text(encoding="utf-8"))
+        value: Json = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"{path}: not readable ({error}); remove the folder or give another name=") from error
     return value if isinstance(value, dict) else {}

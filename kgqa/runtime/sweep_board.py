@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from kgqa.runtime.sweep_folder import read_plan, read_result
-from kgqa.types import Json
+from kgqa.artefacts.predictions import PARTIAL_PREDICTIONS
+from kgqa.artefacts.sweep import CellState, SweepPlan
 
 REFRESH = 1.0  # seconds between two looks into the folder
 
 
-class CellState(NamedTuple):
+class CellProgress(NamedTuple):
     number: int
     name: str
     status: str
@@ -26,13 +26,13 @@ class CellState(NamedTuple):
 class SweepBoard:
     path: Path
 
-    def states(self) -> list[CellState]:
+    def states(self) -> list[CellProgress]:
         """In cell order."""
         states = []
-        for cell in read_plan(self.path)["cells"]:  # read anew: a search adds cells
-            result = read_result(self.path, cell["number"])
-            status = result["status"] if result else "waiting"
-            states.append(CellState(cell["number"], cell["name"], status, _detail(result)))
+        for cell in SweepPlan.read(self.path).cells:  # read anew: a search adds cells
+            state = CellState.read(self.path, cell.number)
+            status = state.status if state else "waiting"
+            states.append(CellProgress(cell.number, cell.name, status, _detail(state)))
         return states
 
     @contextmanager
@@ -59,18 +59,18 @@ class SweepBoard:
                 return
 
 
-def _detail(result: Mapping[str, Json] | None) -> str:
-    if result is None:
+def _detail(state: CellState | None) -> str:
+    if state is None:
         return ""
-    if result["status"] == "running":
-        return _so_far(Path(result["run"])) if result["run"] else ""
-    return str(result["error"] or f"{result['seconds']:,.1f} s")
+    if state.status == "running":
+        return _so_far(Path(state.run)) if state.run else ""
+    return state.error or f"{state.seconds:,.1f} s"
 
 
 def _so_far(run: Path) -> str:
     """Questions answered, from the file that a run writes as they end."""
     try:
-        with (run / "predictions.partial.jsonl").open("rb") as lines:
+        with (run / PARTIAL_PREDICTIONS).open("rb") as lines:
             return f"{sum(1 for _ in lines):,} questions"
     except FileNotFoundError:
         return ""

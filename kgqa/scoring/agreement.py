@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
-from kgqa.types import Json
+from kgqa.artefacts.metrics import Agreement
 
 
-def agreement(first: Sequence[str | None], second: Sequence[str | None]) -> dict[str, Json]:
+def agreement(first: Sequence[str | None], second: Sequence[str | None]) -> Agreement:
     """Percent agreement, Cohen's kappa and the confusion table {first: {second: count}}; pairs in order.
 
     A pair with None on either side is left out; `n` pairs are compared. With n = 0 the figures are None.
@@ -18,13 +18,13 @@ def agreement(first: Sequence[str | None], second: Sequence[str | None]) -> dict
     ]
     labels = sorted({label for pair in pairs for label in pair})
     counts = Counter(pairs)
-    return {
-        "n": len(pairs),
-        "left_out": len(first) - len(pairs),
-        "percent": 100 * sum(mine == theirs for mine, theirs in pairs) / len(pairs) if pairs else None,
-        "kappa": cohen_kappa(pairs),
-        "confusion": {mine: {theirs: counts[mine, theirs] for theirs in labels} for mine in labels},
-    }
+    return Agreement(
+        n=len(pairs),
+        left_out=len(first) - len(pairs),
+        percent=100 * sum(mine == theirs for mine, theirs in pairs) / len(pairs) if pairs else None,
+        kappa=cohen_kappa(pairs),
+        confusion={mine: {theirs: counts[mine, theirs] for theirs in labels} for mine in labels},
+    )
 
 
 def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:

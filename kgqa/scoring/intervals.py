@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import fsum
 
-from kgqa.types import Json
+from kgqa.artefacts.metrics import UNDEFINED, Estimate
 
 _CELLS_PER_CHUNK = 2_000_000  # int64 counts held at once: 16 MB
 
@@ -21,11 +21,13 @@ def percent(values: Sequence[float | None]) -> float | None:
     return mean([None if value is None else 100 * value for value in values])
 
 
-def estimate(values: Sequence[float | None], seed: int) -> dict[str, Json]:
+def estimate(values: Sequence[float | None], seed: int) -> Estimate:
     """Of shares, in percent: mean, the ends of its interval, and how many shares are not None."""
     known = [100 * value for value in values if value is not None]
-    low, high = interval(known, seed=seed) if known else (None, None)
-    return {"mean": mean(known), "low": low, "high": high, "n": len(known)}
+    if not known:
+        return UNDEFINED
+    low, high = interval(known, seed=seed)
+    return Estimate(mean=mean(known), low=low, high=high, n=len(known))
 
 
 def interval(

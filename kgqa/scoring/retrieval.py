@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kgqa.artefacts.metrics import Retrieval
 from kgqa.scoring.intervals import estimate, mean, percent
-from kgqa.types import Json, Passage, Question
+from kgqa.types import Passage, Question
 
 BUDGETS = (2, 5, 10, 15)
 BUDGET = 15  # passages every retriever may return: IRCoT §4.1, "fixed-budget optimal recall"
@@ -83,8 +84,8 @@ def reciprocal_rank(places: Sequence[int | None]) -> float | None:
     return max((1 / place for place in places if place), default=0.0) if places else None
 
 
-def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed: int) -> dict[str, Json]:
-    """Means in percent over the questions with known gold passages (`n`), ready for `json.dumps`.
+def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed: int) -> Retrieval:
+    """Means in percent over the questions with known gold passages (`n`).
 
     A question for which nothing was retrieved counts 0. `ranked`: whether the passages are in an order of relevance;
     what several searches collected has none, so that only its recall within the fixed budget has a clear meaning.
@@ -95,19 +96,19 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed
     if not rows:
         raise ValueError("no questions to summarise")
     places = [row.gold_places for row in rows]
-    return {
-        "n": sum(map(bool, places)),
-        "ranked": ranked,
-        "recall": {str(budget): estimate([recall(each, budget) for each in places], seed) for budget in BUDGETS},
-        "all_gold": {str(budget): percent([all_gold(each, budget) for each in places]) for budget in BUDGETS},
-        "fixed_budget_recall": percent([recall(each, BUDGET) for each in places]),
-        "mrr": percent([reciprocal_rank(each) for each in places]) if ranked else None,
-        "passages_per_question": mean([len(row.ids) for row in rows]),
-        "without_passages": sum(not row.ids for row in rows),
-        "by_hops": _breakdown(rows, lambda row: _UNKNOWN if row.hops is None else str(row.hops)),
-        "by_type": _breakdown(rows, lambda row: row.type or _UNKNOWN),
-        "alarm": same_passages_alarm(rows),
-    }
+    return Retrieval(
+        n=sum(map(bool, places)),
+        ranked=ranked,
+        recall={str(budget): estimate([recall(each, budget) for each in places], seed) for budget in BUDGETS},
+        all_gold={str(budget): percent([all_gold(each, budget) for each in places]) for budget in BUDGETS},
+        fixed_budget_recall=percent([recall(each, BUDGET) for each in places]),
+        mrr=percent([reciprocal_rank(each) for each in places]) if ranked else None,
+        passages_per_question=mean([len(row.ids) for row in rows]),
+        without_passages=sum(not row.ids for row in rows),
+        by_hops=_breakdown(rows, lambda row: _UNKNOWN if row.hops is None else str(row.hops)),
+        by_type=_breakdown(rows, lambda row: row.type or _UNKNOWN),
+        alarm=same_passages_alarm(rows),
+    )
 
 
 def same_passages_alarm(rows: Sequence[RetrievedPassages]) -> str | None:
@@ -130,7 +131,7 @@ def _within(places: Sequence[int | None], budget: int) -> list[bool]:
 
 def _breakdown(
     rows: Sequence[RetrievedPassages], group_of: Callable[[RetrievedPassages], str]
-) -> dict[str, dict[str, Json]]:
+) -> dict[str, dict[str, float | None]]:
     """Recall per group, groups by name; {} where the dataset names no group at all."""
     groups: dict[str, list[RetrievedPassages]] = {}
     for row in rows:

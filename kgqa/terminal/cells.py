@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from kgqa.runtime.sweep_board import REFRESH, CellState, SweepBoard
+from kgqa.runtime.sweep_board import REFRESH, CellProgress, SweepBoard
 
 _SHOWN = 30  # cells; of more, those that run or failed and the last that ended
 _STYLES = {"done": "green", "running": "cyan", "failed": "red", "not run": "yellow", "waiting": "dim"}
@@ -46,7 +46,7 @@ def _table(board: SweepBoard, seconds: int) -> Table:
     return table
 
 
-def _most_telling(cells: Sequence[CellState]) -> list[CellState]:
+def _most_telling(cells: Sequence[CellProgress]) -> list[CellProgress]:
     if len(cells) <= _SHOWN:
         return list(cells)
     telling = sorted(cells, key=lambda cell: (_FIRST_SHOWN.get(cell.status, 3), -cell.number))

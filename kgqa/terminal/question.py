@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
 
+from kgqa.artefacts.trace import TracedCall, TracedQuestion, read_trace
+from kgqa.artefacts.verdicts import UNSCORED, Judgement, Judgements
 from kgqa.errors import DataError, nearest
 from kgqa.report.traversal import traversal_lines, traversal_svg
-from kgqa.report.verdicts import UNSCORED, Judgements
-from kgqa.runtime.folder import read_trace
 from kgqa.storage import replace_file
 from kgqa.terminal.console import Terminal
 from kgqa.types import Json
 
-Traced = Mapping[str, Json]
-
 
 def show_questions(folder: Path, terminal: Terminal) -> None:
     """A run's questions. Raises DataError: not a run's folder."""
-    table = Table("question", "text", "answer", "gold", "judge", "calls")
-    for traced in _judged(folder):
-        question = traced["question"]
-        answer = f"failed: {traced['error']}" if traced["error"] else traced["answer"]
-        verdict = traced["judgement"]["verdict"] if traced["judgement"] else ""
-        cells = (question["id"], question["text"], answer, question["answers"][0], verdict, str(len(traced["calls"])))
+    table, judgements = Table("question", "text", "answer", "gold", "judge", "calls"), Judgements(folder)
+    for traced in read_trace(folder):
+        question, prediction = traced.question, traced.prediction
+        judgement = judgements.of(prediction)
+        cells = (
+            question.id,
+            question.text,
+            f"failed: {prediction.error}" if prediction.error else prediction.answer or "",
+            question.answers[0],
+            judgement.shown if judgement else "",
+            str(len(traced.calls)),
+        )
         table.add_row(*(escape(cell) for cell in cells))
     terminal.console.print(table)
 
@@ -41,69 +44,74 @@ def show_question(folder: Path, question_id: str, picture: Path | None, terminal
     Raises:
         DataError: not a run's folder, no such question in it, or nothing to draw.
     """
-    ids = []
-    for traced in _judged(folder):
-        ids.append(traced["question"]["id"])
+    ids, judgements = [], Judgements(folder)
+    for traced in read_trace(folder):
+        ids.append(traced.question.id)
         if ids[-1] == question_id:
-            _question(traced, terminal)
+            _question(traced, judgements.of(traced.prediction), terminal)
             if picture:
                 terminal.line(str(_drawn(traced, picture)))
             return
     raise DataError(f"{folder}: no question {question_id} in this run; {nearest(question_id, islice(ids, 2000))}")
 
 
-def _judged(folder: Path) -> Iterator[Traced]:
-    """Each question with the judge's line as `judgement`, None without one."""
-    judgements = Judgements(folder)
-    yield from ({**traced, "judgement": judgements.of(traced)} for traced in read_trace(folder))
-
-
-def _question(traced: Traced, terminal: Terminal) -> None:
-    question = traced["question"]
-    used = {passage_id: place for place, passage_id in enumerate(traced["evidence"], start=1)}
-    titles = {passage["id"]: passage["title"] for passage in question["passages"]}
+def _question(traced: TracedQuestion, judgement: Judgement | None, terminal: Terminal) -> None:
+    question, notes = traced.question, traced.notes
+    titles = {passage.id: passage.title for passage in question.passages}
     say = _Page(terminal)
-    say.title(f"{question['id']}  {question['text']}")
-    say.title("passages (* gold, #n used as evidence)")
-    for passage in question["passages"]:
-        mark = "*" if passage["id"] in question["support"] else " "
-        place = f"#{used[passage['id']]}" if passage["id"] in used else ""
-        say.line(f"{mark} {passage['id']} {place:3} {passage['title']}: {passage['text']}")
-    extracted = [call for call in traced["calls"] if call["call"] == "triples"]
+    say.title(f"{question.id}  {question.text}")
+    _passages(traced, say)
+    extracted = [call for call in traced.calls if call.kind == "triples"]
     if extracted:
         say.title("triples")
     for call in extracted:
-        say.line(titles.get(call["passage_id"], call["passage_id"]))
-        say.lines(f"    <{'; '.join(triple)}>" for triple in call["reply"])
-    _chains(traced["notes"].get("chains", ()), titles, say)
-    if traced["notes"].get("traversal"):
+        passage_id: str = call.asked["passage_id"]
+        say.line(titles.get(passage_id, passage_id))
+        say.lines(f"    <{'; '.join(triple)}>" for triple in call.items or ())
+    _chains(notes.get("chains", ()), titles, say)
+    if notes.get("traversal"):
         say.title("traversal (* gold)")
         say.lines(traversal_lines(traced))
-    if traced["notes"].get("thoughts"):
+    if notes.get("thoughts"):
         say.title("thoughts")
-        say.lines(traced["notes"]["thoughts"])
+        say.lines(notes["thoughts"])
     say.title("calls")
-    for call in traced["calls"]:
+    for call in traced.calls:
         _call(call, say)
+    _answer(traced, judgement, say)
+
+
+def _passages(traced: TracedQuestion, say: _Page) -> None:
+    question = traced.question
+    used = {passage_id: place for place, passage_id in enumerate(traced.prediction.evidence or (), start=1)}
+    say.title("passages (* gold, #n used as evidence)")
+    for passage in question.passages:
+        mark = "*" if passage.id in question.support else " "
+        place = f"#{used[passage.id]}" if passage.id in used else ""
+        say.line(f"{mark} {passage.id} {place:3} {passage.title}: {passage.text}")
+
+
+def _answer(traced: TracedQuestion, judgement: Judgement | None, say: _Page) -> None:
+    prediction = traced.prediction
     say.title("answer")
-    say.line(f"answer: {traced['answer']!r}" if traced["error"] is None else f"failed: {traced['error']}")
-    say.line(f"gold:   {' | '.join(question['answers'])}")
-    say.line(f"flags:  {traced.get('flags') or 'none'} · context tokens: {traced.get('context_tokens')}")
-    if traced["judgement"]:
-        _judgement(traced["judgement"], say)
+    say.line(f"answer: {prediction.answer!r}" if prediction.error is None else f"failed: {prediction.error}")
+    say.line(f"gold:   {' | '.join(traced.question.answers)}")
+    say.line(f"flags:  {prediction.flags or 'none'} · context tokens: {prediction.context_tokens}")
+    if judgement:
+        _judgement(judgement, say)
 
 
-def _drawn(traced: Traced, picture: Path) -> Path:
-    if not traced["notes"].get("traversal"):
-        raise DataError(f"question {traced['question']['id']}: no traversal in its trace; method=kgp makes one")
+def _drawn(traced: TracedQuestion, picture: Path) -> Path:
+    if not traced.notes.get("traversal"):
+        raise DataError(f"question {traced.question.id}: no traversal in its trace; method=kgp makes one")
     return replace_file(picture, traversal_svg(traced))
 
 
-def _judgement(line: Mapping[str, Json], say: _Page) -> None:
-    say.line(f"judge:  {line['verdict']} ({line['judge']})")
-    for vote in line["votes"]:
-        replies = vote["error"] or " | ".join(repr(reply) for reply in vote["replies"])
-        say.line(f"        {vote['verdict'] or UNSCORED}: {replies}")
+def _judgement(judgement: Judgement, say: _Page) -> None:
+    say.line(f"judge:  {judgement.shown} ({judgement.judge})")
+    for vote in judgement.votes:
+        replies = vote.error or " | ".join(repr(reply) for reply in vote.replies)
+        say.line(f"        {vote.verdict or UNSCORED}: {replies}")
 
 
 def _chains(chains: Sequence[Mapping[str, Json]], titles: Mapping[str, str], say: _Page) -> None:
@@ -116,56 +124,53 @@ def _chains(chains: Sequence[Mapping[str, Json]], titles: Mapping[str, str], say
             say.line(f"         <{'; '.join(parts)}>   from {titles.get(passage_id, passage_id)}")
 
 
-def _call(call: Mapping[str, Any], say: _Page) -> None:
-    place = ".".join(str(step) for step in call["path"])
-    kept = " (cached)" if call["cached"] else ""
-    match call["call"]:
+def _call(call: TracedCall, say: _Page) -> None:
+    place, asked = ".".join(map(str, call.path)), call.asked
+    kept = " (cached)" if call.cached else ""
+    match call.kind:
         case "generate" | "choose":
-            say.rule(f"{place} {call['call']} {call['prompt']['template']} ({call['role']}){kept}")
-            for role, content in call["prompt"]["messages"]:
+            say.rule(f"{place} {call.kind} {call.template} ({call.role}){kept}")
+            for role, content in asked["prompt"]["messages"]:
                 say.line(f"[{role}]\n{content}")
-            if call["prompt"]["prefill"]:
-                say.line(f"[assistant, prefilled]\n{call['prompt']['prefill']}")
+            if asked["prompt"]["prefill"]:
+                say.line(f"[assistant, prefilled]\n{asked['prompt']['prefill']}")
             say.line(f"→ {_reply(call)}")
         case "rank":
-            best = sorted(zip(call["reply"], call["texts"], strict=True), reverse=True)[:5] if _is_list(call) else []
-            say.rule(f"{place} rank {len(call['texts'])} texts{kept}")
-            say.line(f"query: {call['query']}")
+            texts = asked["texts"]
+            best = sorted(zip(call.items, texts, strict=True), reverse=True)[:5] if call.items is not None else []
+            say.rule(f"{place} rank {len(texts)} texts{kept}")
+            say.line(f"query: {asked['query']}")
             say.lines(f"{score:8.4f}  {text[:150]}" for score, text in best)
         case "search":
-            say.rule(f"{place} search{_scope(call)}{kept}")
-            say.line(f"query: {call['query']}")
-            found = call["reply"] if _is_list(call) else []
-            say.lines(f"{number:4} {passage['id']} {passage['title']}" for number, passage in enumerate(found, start=1))
+            say.rule(f"{place} search{_scope(asked)}{kept}")
+            say.line(f"query: {asked['query']}")
+            found = enumerate(call.items or (), start=1)
+            say.lines(f"{number:4} {passage['id']} {passage['title']}" for number, passage in found)
         case "neighbours":
-            count = len(call["reply"]) if _is_list(call) else 0
-            say.rule(f"{place} neighbours of {call['passage_id']}: {count}{kept}")
+            say.rule(f"{place} neighbours of {asked['passage_id']}: {len(call.items or ())}{kept}")
         case "count_tokens":
             say.rule(f"{place} count_tokens{kept}")
-            say.line(f"→ {call['reply']}")
+            say.line(f"→ {call.reply}")
 
 
-def _scope(call: Mapping[str, Any]) -> str:
-    if call["titles"]:
-        return f" in {', '.join(call['titles'])}"
-    return " in the question's own passages" if call["pool"] is not None else ""
+def _scope(asked: Mapping[str, Json]) -> str:
+    if asked["titles"]:
+        return f" in {', '.join(asked['titles'])}"
+    return " in the question's own passages" if asked["pool"] is not None else ""
 
 
-def _reply(call: Mapping[str, Any]) -> str:
-    reply = call["reply"]
-    if "error" in reply:
-        return f"{reply['error']}: {reply['message']}"
+def _reply(call: TracedCall) -> str:
+    reply, usage = call.reply, call.usage
+    if usage is None:
+        return call.error or ""
     flags = "".join(f", {flag}" for flag in reply["flags"])
-    if call["call"] == "generate":
-        return f"{reply['text']!r} ({reply['finish']}, {reply['usage'][0]} + {reply['usage'][2]} tokens{flags})"
-    best = sorted(zip(reply["logprobs"], call["options"], strict=True), reverse=True)[:8]
+    if call.kind == "generate":
+        tokens = f"{usage.prompt_tokens} + {usage.output_tokens} tokens"
+        return f"{call.text!r} ({reply['finish']}, {tokens}{flags})"
+    best = sorted(zip(reply["logprobs"], call.asked["options"], strict=True), reverse=True)[:8]
     shown = "  ".join(f"{label} {logprob:.3f}" for logprob, label in best)
     mass = "" if reply["mass"] is None else f"  (all options together: {reply['mass']:.3f})"
     return f"{shown}{mass}{flags}"
-
-
-def _is_list(call: Mapping[str, Any]) -> bool:
-    return isinstance(call["reply"], list)
 
 
 class _Page:

@@ -6,23 +6,22 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
-from kgqa.report.summary import NAMED, summary_rows
+from kgqa.artefacts.metrics import Metrics
+from kgqa.artefacts.run import NAMED
+from kgqa.report.summary import summary_rows
 from kgqa.terminal.console import Terminal
-from kgqa.types import Json
 
 
-def show_summary(
-    choices: Mapping[str, str], metrics: Mapping[str, Json], errors: Sequence[str], terminal: Terminal
-) -> None:
+def show_summary(choices: Mapping[str, str], metrics: Metrics, errors: Sequence[str], terminal: Terminal) -> None:
     """Scores in percent with 95 % bootstrap intervals, then what it cost."""
     title = " · ".join(choices[group] for group in NAMED if group in choices)
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
     for label, value in summary_rows(metrics):
         table.add_row(label, value)
     terminal.show(table)
-    if alarm := metrics.get("retrieval", {}).get("alarm"):
-        terminal.line(f"alarm: {alarm}", alarm=True)
-    for warning in metrics.get("judge", {}).get("warnings", ()):
+    if metrics.retrieval and metrics.retrieval.alarm:
+        terminal.line(f"alarm: {metrics.retrieval.alarm}", alarm=True)
+    for warning in metrics.judge.warnings if metrics.judge else ():
         terminal.line(f"warning: {warning}", alarm=True)
     for error in errors:
         terminal.line(f"failed: {error}", alarm=True)

@@ -125,7 +125,7 @@ def test_predictions_of_others_are_judged(kgqa: Kgqa) -> None:
         (("evaluate", "a", "b"), "b: one word too many for kgqa evaluate"),
         (("evaluate", "a", "--subset"), "--subset: goes with --predictions"),
         (("evaluate", "a", "--fast"), "--fast: no such option"),
-        (("evaluate", "a", "limit=3"), "limit=3: not a key of kgqa evaluate"),
+        (("evaluate", "a", "limit=3"), "limit=3: goes with --predictions"),
         (("evaluate", "--predictions", "nowhere.jsonl", "dataset=demo"), "nowhere.jsonl: cannot be read"),
         (("compare", "a"), "another RUN is missing; e.g. kgqa compare outputs/"),
         (("compare", "a", "b", "limit=3"), "limit=3: not a key of kgqa compare"),

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kgqa.report.exporting import FORMATS
-from kgqa.report.tables import PREDICTIONS, TRACES
-from kgqa.runtime.folder import read_trace
+from kgqa.artefacts.run import FinishedRun
+from kgqa.artefacts.trace import read_trace
+from kgqa.report.exporting import write_jsonl
+from kgqa.report.tables import call_rows, prediction_rows
 from tests.e2e.conftest import QUICK, Kgqa, Ran
 
 Rows = list[dict[str, Any]]
@@ -23,41 +22,20 @@ def from_lines(folder: Path, table: str) -> Rows:
     return [json.loads(line) for line in (folder / f"{table}.jsonl").read_text("utf-8").splitlines()]
 
 
-def from_parquet(folder: Path, table: str) -> Rows:
-    parquet: Any = pytest.importorskip("pyarrow.parquet", reason="needs the extra parquet")
-    rows: Rows = parquet.read_table(folder / f"{table}.parquet").to_pylist()
-    return rows
-
-
-def from_dataset(folder: Path, table: str) -> Rows:
-    datasets: Any = pytest.importorskip("datasets", reason="needs the extra datasets")
-    rows: Rows = datasets.load_from_disk(str(folder / table)).to_list()
-    return rows
-
-
-READ: dict[str, Callable[[Path, str], Rows]] = {
-    "jsonl": from_lines,
-    "parquet": from_parquet,
-    "datasets": from_dataset,
-}
-
-
 def finished(kgqa: Kgqa) -> Ran:
     ran = kgqa(*RUN)
     assert ran.code == 0, ran.err
     return ran
 
 
-def test_every_form_has_the_same_rows(kgqa: Kgqa, tmp_path: Path) -> None:
+def test_the_rows_are_those_of_the_tables(kgqa: Kgqa, tmp_path: Path) -> None:
     finished(kgqa)
-    for form, read in READ.items():
-        exported = kgqa("export", "one", "--format", form, "--out", f"out/{form}")
-        assert exported.code == 0, exported.err
-        assert all((tmp_path / line).exists() for line in exported.out.splitlines())
-        for table, columns in (("predictions", PREDICTIONS), ("traces", TRACES)):
-            rows = read(tmp_path / "out" / form, table)
-            assert rows == from_lines(tmp_path / "out/jsonl", table), (form, table)
-            assert [list(row) for row in rows] == [list(columns)] * len(rows)
+    exported = kgqa("export", "one", "--out", "out")
+    assert exported.code == 0, exported.err
+    assert all((tmp_path / line).exists() for line in exported.out.splitlines())
+    run = FinishedRun.read(tmp_path / "one")
+    assert from_lines(tmp_path / "out", "predictions") == list(prediction_rows(run))
+    assert from_lines(tmp_path / "out", "traces") == list(call_rows(run))
 
 
 def test_predictions_are_the_runs_and_calls_are_the_traces(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -70,19 +48,17 @@ def test_predictions_are_the_runs_and_calls_are_the_traces(kgqa: Kgqa, tmp_path:
         assert row["evidence"] == prediction["evidence"]
     mean = 100 * sum(row["f1"] for row in predictions) / len(predictions)
     assert mean == pytest.approx(ran.json("metrics.json")["scores"]["f1"]["mean"])
-    traced = [call for question in read_trace(tmp_path / "one") for call in question["calls"]]
+    traced = [call for question in read_trace(tmp_path / "one") for call in question.calls]
     assert len(calls) == len(traced) == sum(row["calls"] for row in predictions)
     for row, call in zip(calls, traced, strict=True):
-        assert json.loads(row["reply"]) == call["reply"]
-        assert json.loads(row["asked"]).get("prompt") == call.get("prompt")
+        assert json.loads(row["reply"]) == call.reply
+        assert json.loads(row["asked"]).get("prompt") == call.asked.get("prompt")
     assert sum(row["output_tokens"] or 0 for row in calls) == sum(row["output_tokens"] for row in predictions)
 
 
-@pytest.mark.parametrize("form", READ)
-def test_half_a_character_of_a_model_is_written_as_an_escape(tmp_path: Path, form: str) -> None:
-    suffix, write = FORMATS[form]
-    write(iter([{"text": "half: \ud800"}]), {"text": "text"}, tmp_path / f"rows{suffix}")
-    assert READ[form](tmp_path, "rows") in ([{"text": "half: \\ud800"}], [{"text": "half: \ud800"}])
+def test_half_a_character_of_a_model_is_written_as_an_escape(tmp_path: Path) -> None:
+    write_jsonl(iter([{"text": "half: \ud800"}]), tmp_path / "rows.jsonl")
+    assert from_lines(tmp_path, "rows") == [{"text": "half: \ud800"}]
 
 
 def test_a_folder_that_holds_something_is_left_alone(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -127,16 +103,4 @@ def test_a_damaged_trace_leaves_no_half_export(kgqa: Kgqa, tmp_path: Path) -> No
     ran = kgqa("export", "one", "--out", "exported")
     assert ran.code == 2
     assert "damaged trace" in ran.err
-    assert not list(tmp_path.glob("exported*"))
-
-
-def test_a_missing_extra_is_named(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finished(kgqa)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    for form in ("parquet", "datasets"):
-        ran = kgqa("export", "one", "--format", form, "--out", "exported")
-        assert ran.code == 2
-        assert f"pip install 'kgqa[{form}]'" in ran.err
     assert not list(tmp_path.glob("exported*"))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from kgqa.artefacts.trace import read_trace
 from kgqa.engines.scripted import Scripted
-from kgqa.runtime.folder import read_trace
 from tests.e2e.conftest import QUICK, Kgqa
 
 PRICES = "model.prices={input: 1.0, cached: 0.5, output: 2.0}"
@@ -44,7 +44,7 @@ def test_a_run_from_the_cache_has_no_rates(kgqa: Kgqa) -> None:
 
 def test_the_trace_holds_the_waiting_time_of_every_call(kgqa: Kgqa) -> None:
     def waited(folder: Any) -> list[float]:
-        return [call["queued"] for question in read_trace(folder) for call in question["calls"]]
+        return [call.queued or 0.0 for traced in read_trace(folder) for call in traced.calls]
 
     first = kgqa("run", "method=no_context", "limit=2", *QUICK)
     assert all(seconds > 0 for seconds in waited(first.folder))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.runtime.folder import read_trace
+from kgqa.artefacts.trace import read_trace
 from tests.e2e.conftest import QUICK, Kgqa
 
 KGP = ("run", "method=kgp", "dataset=demo", "limit=2", *QUICK)
@@ -31,10 +31,10 @@ def test_a_run_builds_its_graphs_walks_and_reports_what_matching_took(kgqa: Kgqa
 
 def test_a_trace_holds_neighbours_by_id_and_no_pool(kgqa: Kgqa) -> None:
     ran = kgqa(*KGP)
-    calls = [call for traced in read_trace(ran.folder) for call in traced["calls"] if call["call"] == "neighbours"]
+    calls = [call for traced in read_trace(ran.folder) for call in traced.calls if call.kind == "neighbours"]
     assert calls
-    assert all(isinstance(each, str) for call in calls for each in call["reply"])
-    assert all(len(call["pool"]) == 16 for call in calls)
+    assert all(isinstance(each, str) for call in calls for each in call.reply)
+    assert all(len(call.asked["pool"]) == 16 for call in calls)
 
 
 def test_show_draws_the_walk_in_the_terminal_and_as_a_picture(kgqa: Kgqa) -> None:

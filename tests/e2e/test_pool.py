@@ -57,7 +57,7 @@ def run(overrides: Sequence[str], pool: Pool | None = None) -> Executed:
 def test_two_runs_with_one_pool_share_one_engine(kgqa: Kgqa, seen: Counter[str]) -> None:
     with closing(Pool()) as pool:
         for seed in (1, 2):
-            assert run([*CELL, f"seed={seed}"], pool).metrics["failed"] == 0
+            assert run([*CELL, f"seed={seed}"], pool).metrics.failed == 0
         assert seen == {"made": 1}
     assert seen == {"made": 1, "closed": 1}
 
@@ -78,9 +78,10 @@ def test_a_run_without_a_pool_closes_its_engine(kgqa: Kgqa, seen: Counter[str]) 
 
 
 def test_extracting_and_answering_are_two_stages_of_one_engine(kgqa: Kgqa, seen: Counter[str]) -> None:
-    executed = run(EXTRACTING)
-    assert executed.metrics["cost"]["extraction_paid"]["calls"] > 0
-    assert executed.metrics["cost"]["paid"]["calls"] > 0
+    cost = run(EXTRACTING).metrics.cost
+    assert cost.extraction_paid is not None
+    assert cost.extraction_paid.calls > 0
+    assert cost.paid.calls > 0
     assert seen == {"made": 1, "closed": 1}
 
 
@@ -120,7 +121,7 @@ def test_an_engine_that_died_is_not_given_to_the_next_run(
             with pytest.raises(EngineDied, match="no memory left"):
                 run(cell, pool)
         assert seen == {"made": 1, "closed": 1}
-        assert run(cell, pool).metrics["failed"] == 0
+        assert run(cell, pool).metrics.failed == 0
     assert seen == {"made": 2, "closed": 2}
 
 
@@ -158,9 +159,10 @@ def test_real_weights_are_loaded_once_and_leave_no_thread(kgqa: Kgqa, monkeypatc
     chosen = ["ranker=lexical", "model=smollm2_135m"]
     with closing(Pool()) as pool:
         for limit in (1, 2):  # the second run asks one question more, so the engine has to work again
-            assert run(["method=no_context", *chosen, f"limit={limit}"], pool).metrics["failed"] == 0
-        stages = run(["method=trace", "experiment=quick", *chosen, "limit=1"], pool).metrics["cost"]
-        assert stages["extraction_paid"]["calls"] > 0
-        assert stages["paid"]["calls"] > 0
+            assert run(["method=no_context", *chosen, f"limit={limit}"], pool).metrics.failed == 0
+        cost = run(["method=trace", "experiment=quick", *chosen, "limit=1"], pool).metrics.cost
+        assert cost.extraction_paid is not None
+        assert cost.extraction_paid.calls > 0
+        assert cost.paid.calls > 0
     assert len(loaded) == 1
     assert set(threading.enumerate()) <= before

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.artefacts.sweep import SweepPlan
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.sweep.cells import read_cell
 from kgqa.experiment.sweep.running import run_cell
-from kgqa.runtime.sweep_folder import read_plan
 from tests.e2e.conftest import QUICK, Kgqa
 
 SOME = ("reproduce", "trace/table1", "dataset=demo", "only=w/o documents,TRACE-Triple,HotPotQA", *QUICK)
@@ -70,7 +70,7 @@ def test_the_report_grows_while_a_launcher_runs(kgqa: Kgqa, monkeypatch: pytest.
 
     def one_by_one(sweep: Path, numbers: Sequence[int], hydra: object) -> None:
         for number in numbers:
-            run_cell(read_cell(sweep, read_plan(sweep)["cells"][number]), sweep, Pool())
+            run_cell(read_cell(sweep, SweepPlan.read(sweep).cells[number]), sweep, Pool())
             until = time.monotonic() + 60
             while done(sweep) <= number and time.monotonic() < until:
                 time.sleep(0.05)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.runtime.folder import read_trace
+from kgqa.artefacts.trace import read_trace
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.retrieval.tiny_models import BERT, saved, seeded
 
@@ -28,13 +28,13 @@ def test_what_a_reranker_puts_first_is_read_and_reported(kgqa: Kgqa, crossencode
     fitting = ("reranker.max_length=32", "reranker.device=cpu")
     plain, reranked = kgqa(*asked), kgqa(*asked, *reranking, *fitting)
     assert reranked.code == 0, reranked.err
-    for question in read_trace(reranked.folder):
-        [found] = [call["reply"] for call in question["calls"] if call["call"] == "search"]
-        [scores] = [call["reply"] for call in question["calls"] if call["call"] == "rank"]
+    for traced in read_trace(reranked.folder):
+        [found] = [call.reply for call in traced.calls if call.kind == "search"]
+        [scores] = [call.reply for call in traced.calls if call.kind == "rank"]
+        evidence = traced.prediction.evidence or ()
         best = sorted(range(len(found)), key=lambda place: (-scores[place], place))
         assert len(set(scores)) > 1
-        wanted = [found[place]["id"] for place in best][: len(question["evidence"])]
-        assert question["evidence"] == wanted
+        assert [found[place]["id"] for place in best][: len(evidence)] == list(evidence)
     orders = [
         [json.loads(line)["evidence"] for line in (ran.folder / "predictions.jsonl").read_text("utf-8").splitlines()]
         for ran in (plain, reranked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kgqa.artefacts.metrics import Agreement
 from kgqa.scoring.agreement import agreement, cohen_kappa
 
 
@@ -38,15 +39,10 @@ def test_perfect_and_opposite_verdicts_are_1_and_minus_1() -> None:
 
 def test_a_missing_verdict_on_either_side_is_left_out_and_counted() -> None:
     measured = agreement(["correct", None, "incorrect", "correct"], ["correct", "correct", None, "incorrect"])
-    assert measured == {
-        "n": 2,
-        "left_out": 2,
-        "percent": 50.0,
-        "kappa": 0.0,
-        "confusion": {"correct": {"correct": 1, "incorrect": 1}, "incorrect": {"correct": 0, "incorrect": 0}},
-    }
+    confusion = {"correct": {"correct": 1, "incorrect": 1}, "incorrect": {"correct": 0, "incorrect": 0}}
+    assert measured == Agreement(n=2, left_out=2, percent=50.0, kappa=0.0, confusion=confusion)
 
 
 def test_nothing_to_compare_is_none_and_not_zero() -> None:
     measured = agreement([None, None], ["correct", None])
-    assert (measured["n"], measured["percent"], measured["kappa"], measured["confusion"]) == (0, None, None, {})
+    assert (measured.n, measured.percent, measured.kappa, measured.confusion) == (0, None, None, {})

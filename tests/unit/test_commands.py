@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from kgqa.cli import main
 from kgqa.commands import tree
 from kgqa.commands.parsing import Parser, parse
+from kgqa.experiment.config.composing import groups
 
 
 def parsers(parser: Parser) -> Iterator[Parser]:
@@ -35,6 +37,35 @@ def test_help_of_every_command_ends_in_an_example(parser: Parser, capsys: pytest
 def test_every_example_is_understood(parser: Parser) -> None:
     for example in parser.examples:
         assert parse(tree(), [word for word in example.split()[1:] if word != "--help"]).run
+
+
+def test_help_of_run_marks_defaults_and_says_what_each_method_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["run", "--help"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert (
+        "  trace*         TRACE (Fang et al., Findings of EMNLP 2024): the reader is given chains of triples. "
+        "Needs model, triples, ranker." in shown
+    )
+    assert "  engine=      llamacpp*, openai, scripted, transformers, vllm" in shown
+    assert any(
+        re.fullmatch("  limit=null +at most so many questions, in file order; null: all", line) for line in shown
+    )
+    assert set(groups()["method"]) <= {line.split()[0].rstrip("*") for line in shown if line.strip()}
+
+
+def test_help_of_a_choice_shows_its_keys_with_defaults_and_sources(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["run", "--help", "method=kgp", "retriever=e5"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "method.seeds=10 supplement 8.2: first hop" in shown
+    assert "Comes with retriever=tfidf, graph=tfidf." in shown
+    assert 'retriever.separator=" " between title and text; BEIR\'s' in shown
+    assert "limit=null" not in shown
 
 
 STARTS_NOTHING = ["run", "tune", "kg", "kg build", "index build", "graph build", "data prepare", "kgp"]
@@ -73,6 +104,13 @@ def test_what_is_on_disk_is_a_place_whatever_its_name(tmp_path: Path, monkeypatc
         ("show a b c", "c: one word too many for kgqa show; e.g. kgqa show outputs/"),
         ("show a --svg b", "--svg: draws one question's walk; name it: kgqa show RUN QUESTION --svg FILE"),
         ("compare a", "another RUN is missing; e.g. kgqa compare outputs/"),
+        ("run method=trac --help", "method=trac: no such method; did you mean trace"),
+        (
+            "run method=trace,ircot limit=3",
+            "a list of values is a sweep: kgqa run -m method=trace,ircot",
+        ),
+        ("run method=choice(trace,ircot)", "a list of values is a sweep: kgqa run -m method=choice(trace,ircot)"),
+        ("run method=trace,irctt", "method=irctt: no such method; did you mean ircot"),
         ("models all", "all: one word too many for kgqa models"),
         ("reproduce --list safe limit=3", "limit=3: kgqa reproduce --list takes no keys"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kgqa.artefacts.metrics import Flagged
 from kgqa.engines.weights import Prices
 from kgqa.errors import EngineError
 from kgqa.runtime.costs import Ledger
@@ -27,42 +28,42 @@ def ledger(*records: Record) -> Ledger:
 
 
 def test_dollars_follow_the_price_table() -> None:
-    costs = ledger(record(), record(cached=True)).json(2, lambda role: PRICES)
-    assert costs["method"]["usd"] == 2 * (600 * 1.0 + 400 * 0.5 + 50 * 10.0) / 1e6
-    assert costs["paid"]["usd"] == costs["method"]["usd"] / 2
-    assert costs["method"]["by_role"]["reader"]["usd"] == costs["method"]["usd"]
+    costs = ledger(record(), record(cached=True)).costs(2, lambda role: PRICES)
+    assert costs.method.usd == 2 * (600 * 1.0 + 400 * 0.5 + 50 * 10.0) / 1e6
+    assert costs.paid.usd == costs.method.usd / 2
+    assert costs.method.by_role["reader"].usd == costs.method.usd
 
 
 def test_unknown_prices_give_no_dollars_rather_than_zero() -> None:
-    costs = ledger(record(cached=True)).json(1, lambda role: None)
-    assert costs["method"]["usd"] is costs["paid"]["usd"] is None
-    assert costs["method"]["by_role"]["reader"]["usd"] is None
+    costs = ledger(record(cached=True)).costs(1, lambda role: None)
+    assert costs.method.usd is costs.paid.usd is None
+    assert costs.method.by_role["reader"].usd is None
 
 
 def test_one_role_without_prices_leaves_the_total_unknown() -> None:
     both = ledger(record(), record(role="selector"))
-    costs = both.json(1, lambda role: PRICES if role == "reader" else None)
-    assert costs["method"]["usd"] is None
-    assert costs["method"]["by_role"]["reader"]["usd"] is not None
+    costs = both.costs(1, lambda role: PRICES if role == "reader" else None)
+    assert costs.method.usd is None
+    assert costs.method.by_role["reader"].usd is not None
 
 
 def test_a_run_from_the_cache_pays_nothing_where_prices_are_known() -> None:
-    assert ledger(record(cached=True)).json(1, lambda role: PRICES)["paid"]["usd"] == 0
+    assert ledger(record(cached=True)).costs(1, lambda role: PRICES).paid.usd == 0
 
 
 def test_flags_are_counted_once_a_call_with_their_share() -> None:
     flagged = replace(REPLY, flags=("no_prefill", "no_prefill"))
-    costs = ledger(record(flagged, cached=True), record(), record(), record()).json(1, lambda role: None)
-    assert costs["method"]["by_role"]["reader"]["flags"] == {"no_prefill": {"calls": 1, "share": 0.25}}
-    assert costs["paid"]["flags"] == {}
+    costs = ledger(record(flagged, cached=True), record(), record(), record()).costs(1, lambda role: None)
+    assert costs.method.by_role["reader"].flags == {"no_prefill": Flagged(calls=1, share=0.25)}
+    assert costs.paid.flags == {}
 
 
 def test_a_failed_call_counts_as_a_call_without_tokens() -> None:
-    costs = ledger(record(EngineError("no"))).json(1, lambda role: PRICES)["paid"]
-    assert (costs["calls"], costs["prompt_tokens"], costs["usd"]) == (1, 0, 0)
+    costs = ledger(record(EngineError("no"))).costs(1, lambda role: PRICES).paid
+    assert (costs.calls, costs.prompt_tokens, costs.usd) == (1, 0, 0)
 
 
 def test_only_paid_calls_have_waited() -> None:
-    costs = ledger(record(queued=1.5), record(queued=0.25), record(cached=True)).json(1, lambda role: None)
-    assert costs["paid"]["queue_seconds"] == 1.75
-    assert "queue_seconds" not in costs["method"]
+    costs = ledger(record(queued=1.5), record(queued=0.25), record(cached=True)).costs(1, lambda role: None)
+    assert costs.paid.queue_seconds == 1.75
+    assert costs.method.queue_seconds is None

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.artefacts.predictions import Prediction
+from kgqa.artefacts.trace import read_trace
 from kgqa.errors import ConfigError, DataError
-from kgqa.runtime.folder import RunFolder, prediction_json, read_trace, run_name
+from kgqa.runtime.folder import RunFolder, run_name
 from kgqa.runtime.scheduler import Record
 from kgqa.types import Answer, Completion, Passage, Question
 from tests.engines_for_tests import ask
@@ -21,6 +23,7 @@ QUESTION = Question("q1", "Who?", ("Ann",), (Passage.of("T", "Ann did."),))
 ANSWER = Answer(
     "Ann", (QUESTION.passages[0].id,), context_tokens=3, flags={"odd": 1}, figures={"hops": 2}, notes={"chains": []}
 )
+PREDICTION = Prediction.of(QUESTION, ANSWER)
 
 
 def test_another_configuration_is_refused_with_the_keys_that_differ(tmp_path: Path) -> None:
@@ -50,9 +53,10 @@ def test_an_unreadable_identity_is_named(tmp_path: Path) -> None:
 def test_predictions_are_in_the_order_given_and_hold_no_times(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, {})
     failed = Question("q2", "When?", ("1900",))
-    folder.record(failed, ValueError("no"), [])
-    folder.record(QUESTION, ANSWER, [])
-    folder.finish([prediction_json(QUESTION, ANSWER), prediction_json(failed, ValueError("no"))])
+    lost = Prediction.of(failed, ValueError("no"))
+    folder.record(failed, lost, [])
+    folder.record(QUESTION, PREDICTION, [])
+    folder.finish([PREDICTION, lost])
     folder.close()
     lines = [json.loads(line) for line in (tmp_path / "predictions.jsonl").read_text().splitlines()]
     assert [line["question_id"] for line in lines] == ["q1", "q2"]
@@ -62,25 +66,25 @@ def test_predictions_are_in_the_order_given_and_hold_no_times(tmp_path: Path) ->
 
 def test_an_interrupted_rerun_leaves_the_earlier_predictions_and_trace(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, {})
-    folder.record(QUESTION, ANSWER, [])
-    folder.finish([prediction_json(QUESTION, ANSWER)])
+    folder.record(QUESTION, PREDICTION, [])
+    folder.finish([PREDICTION])
     folder.close()
     RunFolder(tmp_path, {}).close()  # opened again and stopped before anything was answered
     assert (tmp_path / "predictions.jsonl").read_text().count("\n") == 1
-    assert [traced["question"]["id"] for traced in read_trace(tmp_path)] == ["q1"]
+    assert [traced.question.id for traced in read_trace(tmp_path)] == ["q1"]
 
 
 def test_the_trace_holds_every_call_and_survives_a_cut(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, {})
     record = Record((0,), ask("say"), Completion("said"), cached=True)
     for _ in range(3):
-        folder.record(QUESTION, ANSWER, [record])
+        folder.record(QUESTION, PREDICTION, [record])
     folder.finish([])
     folder.close()
     traced = list(read_trace(tmp_path))
     assert len(traced) == 3
-    assert traced[0]["calls"][0]["reply"]["text"] == "said"
-    assert traced[0]["calls"][0]["cached"] is True
+    assert traced[0].calls[0].text == "said"
+    assert traced[0].calls[0].cached is True
     trace = tmp_path / "trace.jsonl.zst"
     trace.write_bytes(trace.read_bytes()[:-10])
     assert len(list(read_trace(tmp_path))) == 2

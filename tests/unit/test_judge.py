@@ -6,20 +6,24 @@ from typing import Any
 
 import pytest
 
+from kgqa.artefacts.metrics import UNDEFINED
+from kgqa.artefacts.verdicts import Fate, Judgement
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError, EngineError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.judge.forms import FORMS
-from kgqa.judge.judges import Case, Judge, Panel, Verdict
-from kgqa.scoring.verdicts import JudgedQuestion, summarise_verdicts
+from kgqa.judge.judges import Judge, JudgedAnswer, Panel, Verdict
+from kgqa.scoring.verdicts import summarise_verdicts
 from kgqa.types import Completion
 from tests.driver import drive
 
-CASE = Case("Where was Ilse Ravenholt born?", ("Pellery", "the town of Pellery"), "in Pellery")
+ANSWER = JudgedAnswer("Where was Ilse Ravenholt born?", ("Pellery", "the town of Pellery"), "in Pellery")
 
 
-def judged(judge: Judge | Panel, *replies: str | Exception, case: Case = CASE) -> tuple[Verdict, list[Generate]]:
+def judged(
+    judge: Judge | Panel, *replies: str | Exception, answer: JudgedAnswer = ANSWER
+) -> tuple[Verdict, list[Generate]]:
     """The verdict and the calls, answered by the replies in turn."""
     calls: list[Generate] = []
 
@@ -28,7 +32,7 @@ def judged(judge: Judge | Panel, *replies: str | Exception, case: Case = CASE) -
         said = replies[len(calls) - 1]
         return said if isinstance(said, Exception) else Completion(said)
 
-    return drive(judge.judge(case), reply), calls
+    return drive(judge.judge(answer), reply), calls
 
 
 def one(form: str = "three_way", **changed: Any) -> Judge:
@@ -98,7 +102,7 @@ def test_a_judge_sees_question_golds_and_answer_and_no_passage(form: str) -> Non
     _, calls = judged(one(form), "1" if form == "kgp" else "correct")
     (call,) = calls
     shown = call.prompt.messages[-1].content
-    for part in (CASE.question, "Pellery", CASE.answer):
+    for part in (ANSWER.question, "Pellery", ANSWER.answer):
         assert part in shown
     assert call.role == "judge"
     assert call.temperature == 0
@@ -121,10 +125,10 @@ def test_a_judge_that_is_never_readable_gives_no_verdict(form: str) -> None:
 
 
 def test_an_exact_match_is_sent_unless_skipping_is_asked_for() -> None:
-    exact = Case(CASE.question, CASE.golds, "The Town of Pellery!")
-    sent, calls = judged(one(), '{"verdict": "incorrect"}', case=exact)
+    exact = JudgedAnswer(ANSWER.question, ANSWER.golds, "The Town of Pellery!")
+    sent, calls = judged(one(), '{"verdict": "incorrect"}', answer=exact)
     assert (sent.label, len(calls)) == ("incorrect", 1)
-    kept, calls = judged(one(skip_exact=True), case=exact)
+    kept, calls = judged(one(skip_exact=True), answer=exact)
     assert (kept.label, kept.votes, calls) == ("correct", (), [])
     asked, calls = judged(one(skip_exact=True), '{"verdict": "correct"}')
     assert (asked.label, len(calls)) == ("correct", 1)
@@ -177,27 +181,29 @@ def test_a_judge_needs_a_token() -> None:
         one(max_tokens=0)
 
 
+def judgement(verdict: str | None, fate: Fate) -> Judgement:
+    return Judgement(question_id="q", verdict=verdict, fate=fate, votes=(), judge="three_way")
+
+
 def test_accuracy_counts_failed_as_wrong_and_leaves_out_the_unscored() -> None:
     rows = [
-        JudgedQuestion("correct", "judged", exact=True),
-        JudgedQuestion("correct", "judged", exact=False),
-        JudgedQuestion("not_attempted", "judged", exact=False),
-        JudgedQuestion(None, "judged", exact=True),
-        JudgedQuestion(None, "failed", exact=False),
-        JudgedQuestion("correct", "exact", exact=True),
+        judgement("correct", "judged"),
+        judgement("correct", "judged"),
+        judgement("not_attempted", "judged"),
+        judgement(None, "judged"),
+        judgement(None, "failed"),
+        judgement("correct", "exact"),
     ]
-    summary = summarise_verdicts(rows)
-    assert summary["accuracy"]["mean"] == pytest.approx(60.0)
-    assert summary["accuracy"]["n"] == 5
-    assert summary["verdicts"] == {"correct": 3, "incorrect": 0, "not_attempted": 1}
-    assert (summary["unscored"], summary["failed"], summary["exact"]) == (1, 1, 1)
-    assert summary["agreement_with_em"]["n"] == 3  # neither unscored, nor failed, nor taken for correct unseen
-    assert summary["agreement_with_em"]["percent"] == pytest.approx(200 / 3)
+    summary = summarise_verdicts(rows, [True, False, False, True, False, True])
+    assert summary.accuracy.mean == pytest.approx(60.0)
+    assert summary.accuracy.n == 5
+    assert summary.verdicts == {"correct": 3, "incorrect": 0, "not_attempted": 1}
+    assert (summary.unscored, summary.failed, summary.exact) == (1, 1, 1)
+    assert summary.agreement_with_em.n == 3  # neither unscored, nor failed, nor taken for correct unseen
+    assert summary.agreement_with_em.percent == pytest.approx(200 / 3)
 
 
 def test_a_judge_that_never_says_anything_has_no_accuracy() -> None:
-    summary = summarise_verdicts(
-        [JudgedQuestion(None, "judged", exact=True), JudgedQuestion(None, "failed", exact=False)]
-    )
-    assert summary["accuracy"] == {"mean": None, "low": None, "high": None, "n": 0}
-    assert summary["unscored"] == 1
+    summary = summarise_verdicts([judgement(None, "judged"), judgement(None, "failed")], [True, False])
+    assert summary.accuracy == UNDEFINED
+    assert summary.unscored == 1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kgqa.artefacts.predictions import Prediction
 from kgqa.kg.statistics import chain_statistics, density, triple_figures
-from kgqa.types import Answer, Question, Triple
+from kgqa.types import Question, Triple
 
 TRIANGLE = (Triple("a", "r", "b"), Triple("b", "r", "c"), Triple("c", "r", "a"))
 
@@ -47,9 +48,9 @@ def chains(*lengths: int) -> dict[str, object]:
 def test_chain_statistics_leave_out_empty_chains_and_questions_without_evidence() -> None:
     question = Question("q", "?", ("a",), support=frozenset({"gold"}))
     answered = [
-        (question, Answer("x", ("gold", "other"), notes=chains(3, 2))),
-        (question, Answer("x", ("gold",), notes=chains(1, 0))),
-        (question, Answer("x", (), notes=chains(0))),
+        (question, Prediction("q", "x", None, ("gold", "other"), notes=chains(3, 2))),
+        (question, Prediction("q", "x", None, ("gold",), notes=chains(1, 0))),
+        (question, Prediction("q", "x", None, (), notes=chains(0))),
     ]
     statistics = chain_statistics(answered)
     assert statistics.chain_length == pytest.approx(2.0)

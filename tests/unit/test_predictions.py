@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kgqa.datasets.predictions import Prediction, matched, read_predictions
+from kgqa.artefacts.predictions import Prediction
+from kgqa.datasets.predictions import matched, read_predictions
 from kgqa.errors import DataError
 from kgqa.types import Passage, Question
 

@@ -40,6 +40,14 @@ def test_every_command_shown_is_known(line: str) -> None:
     assert name in tree().commands or name.startswith("-")
 
 
+def test_the_list_of_commands_is_what_help_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If not: python scripts/regenerate_readme.py."""
+    monkeypatch.setenv("COLUMNS", "110")
+    shown = (ROOT / "README.md").read_text(encoding="utf-8").partition("$ kgqa --help\n")[2].partition("\n…")[0]
+    lines = [line.rstrip() for line in tree().help_text(()).partition("\noptions:")[0].splitlines() if line.strip()]
+    assert shown.splitlines() == lines
+
+
 RUNS = [param for param in EVERY if re.search(r"kgqa run (?!-m)", str(param.values[0]))]
 
 

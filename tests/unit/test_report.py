@@ -8,22 +8,25 @@ import json
 import re
 import shutil
 import zlib
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kgqa.artefacts.predictions import question_ids
+from kgqa.artefacts.run import FinishedRun
+from kgqa.artefacts.trace import TracedCall, read_trace
 from kgqa.cli import main
 from kgqa.errors import DataError
-from kgqa.report.content import FinishedRun, sections
+from kgqa.report.content import sections
 from kgqa.report.html import REFERENCE, Packing, abridged, html
 from kgqa.report.latex import escaped, latex
 from kgqa.report.markdown import markdown
 from kgqa.report.page import marked
-from kgqa.report.questions import QuestionRow, question_ids, scored_questions
+from kgqa.report.questions import QuestionRow, reported_questions
 from kgqa.report.writing import WRITERS, write_report
-from kgqa.runtime.folder import read_trace
 
 HOSTILE = "</script><script>alert(1)</script><!-- & | \x01"
 
@@ -87,33 +90,34 @@ def test_every_table_of_the_markdown_is_in_the_html(run: FinishedRun) -> None:
 
 
 def test_questions_average_to_the_scores_of_the_run(run: FinishedRun) -> None:
-    rows = [row for row, _ in scored_questions(run)]
+    rows = [reported.row for reported in reported_questions(run)]
     for name in ("em", "f1", "support_recall"):
         mean = 100 * sum(getattr(row, name) for row in rows) / len(rows)
-        assert mean == pytest.approx(run.metrics["scores"][name]["mean"])
-    assert sum(row.prompt_tokens for row in rows) == run.metrics["cost"]["method"]["prompt_tokens"]
-    assert sum(row.output_tokens for row in rows) == run.metrics["cost"]["method"]["output_tokens"]
+        assert mean == pytest.approx(run.metrics.scores.named()[name].mean)
+    assert sum(row.prompt_tokens for row in rows) == run.metrics.cost.method.prompt_tokens
+    assert sum(row.output_tokens for row in rows) == run.metrics.cost.method.output_tokens
 
 
 def test_the_traces_in_the_html_are_those_of_the_run(run: FinishedRun, folder: Path) -> None:
     rows, shared, *traces = packed((folder / "report.html").read_text(encoding="utf-8"))
-    assert [row["id"] for row in rows] == question_ids(run)
+    assert [row["id"] for row in rows] == question_ids(run.folder)
     assert shared
-    kept = {traced["question"]["id"]: traced for traced in read_trace(folder)}
+    kept = {traced.question.id: traced for traced in read_trace(folder)}
     for row, trace in zip(rows, traces, strict=True):
         texts = [shared[each] if isinstance(each, int) else each for each in trace["paragraphs"]]
         traced = kept[row["id"]]
-        calls = [abridged(call) for call in traced["calls"]]
-        assert whole(trace["value"], texts) == rounded({**traced, "calls": calls, "judgement": None})
+        calls = [abridged(call) for call in traced.calls]
+        assert whole(trace["value"], texts) == rounded({**traced.json(), "calls": calls, "judgement": None})
 
 
 def test_of_a_ranking_the_best_texts_are_shown() -> None:
     texts, scores = [f"text {n}" for n in range(40)], [n / 40 for n in range(40)]
-    shown = abridged({"call": "rank", "query": "q", "texts": texts, "reply": scores})
+    ranking = TracedCall((0,), "rank", {"scorer": "ranker", "query": "q", "texts": texts}, scores, cached=False)
+    shown = abridged(ranking)
     assert (shown["of"], shown["texts"][:2], shown["reply"][:2]) == (40, ["text 39", "text 38"], [39 / 40, 38 / 40])
     assert len(shown["texts"]) == len(shown["reply"]) == 10
-    failed = {"call": "rank", "query": "q", "texts": texts, "reply": {"error": "EngineError", "message": "no"}}
-    assert abridged(failed) == failed
+    failed = replace(ranking, reply={"error": "EngineError", "message": "no"})
+    assert abridged(failed) == failed.json()
 
 
 def test_hostile_text_ends_no_element(folder: Path) -> None:
@@ -149,8 +153,8 @@ def test_what_json_does_not_know_is_packed_all_the_same() -> None:
 def test_the_csv_has_a_line_a_question_in_the_files_order(run: FinishedRun, folder: Path) -> None:
     with write_report(folder, "csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
-    assert [line["id"] for line in lines] == question_ids(run)
-    rows = {row.id: row for row, _ in scored_questions(run)}
+    assert [line["id"] for line in lines] == question_ids(run.folder)
+    rows = {reported.row.id: reported.row for reported in reported_questions(run)}
     for line in lines:
         row: QuestionRow = rows[line["id"]]
         assert (line["answer"], float(line["f1"])) == (row.answer, row.f1)
@@ -158,9 +162,9 @@ def test_the_csv_has_a_line_a_question_in_the_files_order(run: FinishedRun, fold
 
 
 def test_latex_has_the_scores_with_their_intervals(run: FinishedRun) -> None:
-    f1 = run.metrics["scores"]["f1"]
+    f1 = run.metrics.scores.f1
     text = latex(run)
-    assert f"F1 & {f1['mean']:.1f} & [{f1['low']:.1f}, {f1['high']:.1f}] & 5 \\\\" in text
+    assert f"F1 & {f1.mean:.1f} & [{f1.low:.1f}, {f1.high:.1f}] & 5 \\\\" in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
     assert "{EM and F1 by scoring profile: trace on musique with smollm2\\_135m, scripted}" in text
 
@@ -230,7 +234,7 @@ def test_a_line_that_is_no_verdict_is_refused(folder: Path, tmp_path: Path) -> N
     judged = tmp_path / "judged"
     shutil.copytree(folder, judged)
     (judged / "verdicts.jsonl").write_text('{"question_id": "q", "verdict": "correct"}\n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"verdicts\.jsonl:1: not a verdict; judge the run again"):
+    with pytest.raises(DataError, match=r"verdicts\.jsonl:1: not a verdict: fate is missing: .*; judge the run again"):
         write_report(judged, "html")
 
 

@@ -100,23 +100,21 @@ def test_a_summary_is_the_mean_over_questions_with_gold() -> None:
         row("f", places=()),  # no gold known
     ]
     measured = summarise_retrieval(rows, ranked=True, seed=0)
-    assert measured["n"] == 3
-    assert [measured["recall"][str(budget)]["mean"] for budget in (2, 5, 10, 15)] == pytest.approx(
-        [100 / 3, 50, 50, 50]
-    )
-    assert measured["all_gold"]["15"] == pytest.approx(100 / 3)
-    assert measured["fixed_budget_recall"] == pytest.approx(50)
-    assert measured["mrr"] == pytest.approx(100 * (1 + 1 / 3 + 0) / 3)
-    assert measured["passages_per_question"] == pytest.approx(6 / 4)
-    assert measured["without_passages"] == 1
-    assert measured["by_hops"]["2"] == {"n": 2, "2": 50, "5": 75, "10": 75, "15": 75}
-    assert list(measured["by_hops"]) == ["2", "3", "unknown"]
-    assert measured["by_type"] == {}
-    assert measured["alarm"] is None
+    assert measured.n == 3
+    assert [measured.recall[str(budget)].mean for budget in (2, 5, 10, 15)] == pytest.approx([100 / 3, 50, 50, 50])
+    assert measured.all_gold["15"] == pytest.approx(100 / 3)
+    assert measured.fixed_budget_recall == pytest.approx(50)
+    assert measured.mrr == pytest.approx(100 * (1 + 1 / 3 + 0) / 3)
+    assert measured.passages_per_question == pytest.approx(6 / 4)
+    assert measured.without_passages == 1
+    assert measured.by_hops["2"] == {"n": 2, "2": 50, "5": 75, "10": 75, "15": 75}
+    assert list(measured.by_hops) == ["2", "3", "unknown"]
+    assert measured.by_type == {}
+    assert measured.alarm is None
 
 
 def test_what_several_searches_collected_has_no_reciprocal_rank() -> None:
-    assert summarise_retrieval([row("a", places=(1,))], ranked=False, seed=0)["mrr"] is None
+    assert summarise_retrieval([row("a", places=(1,))], ranked=False, seed=0).mrr is None
 
 
 def test_without_questions_nothing_can_be_summarised() -> None:

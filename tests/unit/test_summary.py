@@ -3,34 +3,58 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from kgqa.errors import ConfigError
+from kgqa.artefacts.form import as_json
+from kgqa.artefacts.metrics import UNDEFINED, EmF1, Estimate, Group
+from kgqa.artefacts.predictions import Prediction
+from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.metrics import PROFILES
-from kgqa.scoring.summary import ScoredQuestion, summarise
+from kgqa.scoring.questions import ScoredQuestion, score_question
+from kgqa.scoring.summary import summarise
+from kgqa.types import Passage, Question
 
-RIGHT = ScoredQuestion(
-    question_id="q1",
-    answer="Paris",
-    error=None,
-    golds=("Paris", "City of Light"),
-    profile="musique",
-    evidence=("a", "b"),
-    support=frozenset({"a", "b"}),
-    given=tuple("abcdefghij"),
-    context_tokens=100,
-    hops=2,
-    type="bridge",
-    flags={"malformed_triple": 2},
-    figures={"hops": 2.0},
-)
-HALF = replace(
-    RIGHT,
-    question_id="q2",
+GIVEN = tuple(Passage(letter, letter.upper(), "") for letter in "abcdefghij")
+ASKED: dict[str, Any] = {
+    "text": "Where?",
+    "answers": ("Paris", "City of Light"),
+    "passages": GIVEN,
+    "support": frozenset({"a", "b"}),
+    "hops": 2,
+    "type": "bridge",
+}
+ANSWERED: dict[str, Any] = {
+    "answer": "Paris",
+    "evidence": ("a", "b"),
+    "context_tokens": 100,
+    "flags": {"malformed_triple": 2},
+    "figures": {"hops": 2.0},
+}
+LOST: dict[str, Any] = {
+    "answer": None,
+    "error": "prompt too long",
+    "evidence": (),
+    "context_tokens": None,
+    "hops": 3,
+    "flags": {},
+    "figures": {},
+}
+
+
+def row(question_id: str = "q1", profile: str = "musique", **changed: Any) -> ScoredQuestion:
+    """A right answer, and what is different."""
+    asked = {**ASKED, **{key: value for key, value in changed.items() if key in ASKED}}
+    answered = {**ANSWERED, **{key: value for key, value in changed.items() if key not in ASKED}}
+    return score_question(Question(question_id, **asked), Prediction(question_id, **answered), profile)
+
+
+RIGHT = row()
+HALF = row(
+    "q2",
     answer="Lake Geneva",  # F1 against "Geneva": precision 1/2, recall 1
-    golds=("Geneva",),
+    answers=("Geneva",),
     evidence=("a", "x", "y", "z"),
     context_tokens=300,
     hops=3,
@@ -38,123 +62,112 @@ HALF = replace(
     flags={"malformed_triple": 1, "empty_chain": 1},
     figures={"hops": 3.0},
 )
-FAILED = replace(
-    RIGHT,
-    question_id="q3",
-    answer=None,
-    error="prompt too long",
-    evidence=(),
-    context_tokens=None,
-    hops=3,
-    flags={},
-    figures={},
-)
-EMPTY = replace(RIGHT, question_id="q4", answer=" ", evidence=(), context_tokens=0, hops=4, flags={})
+FAILED = row("q3", **LOST)
+EMPTY = row("q4", answer=" ", evidence=(), context_tokens=0, hops=4, flags={})
 
 
 def test_questions_failures_and_empty_answers_are_counted_apart() -> None:
     metrics = summarise([RIGHT, HALF, FAILED, EMPTY])
-    assert metrics["questions"] == 4
-    assert metrics["failed"] == 1
-    assert metrics["answerless"] == 1
-    assert metrics["profile"] == "musique"
+    assert metrics.questions == 4
+    assert metrics.failed == 1
+    assert metrics.answerless == 1
+    assert metrics.profile == "musique"
 
 
 def test_scores_are_percentages_with_failed_questions_as_zero() -> None:
-    scores = summarise([RIGHT, HALF, FAILED, EMPTY])["scores"]
-    assert scores["em"]["mean"] == pytest.approx(25)
-    assert scores["f1"]["mean"] == pytest.approx(100 * (1 + 2 / 3) / 4)
-    assert scores["em"]["n"] == scores["f1"]["n"] == 4
-    assert 0 <= scores["f1"]["low"] < scores["f1"]["mean"] < scores["f1"]["high"] <= 100
+    scores = summarise([RIGHT, HALF, FAILED, EMPTY]).scores
+    assert scores.em.mean == pytest.approx(25)
+    assert scores.f1.mean == pytest.approx(100 * (1 + 2 / 3) / 4)
+    assert scores.em.n == scores.f1.n == 4
+    f1 = as_json(scores.f1)
+    assert 0 <= f1["low"] < f1["mean"] < f1["high"] <= 100
 
 
 def test_support_figures_are_means_over_the_questions_that_define_them() -> None:
-    scores = summarise([RIGHT, HALF, FAILED, EMPTY])["scores"]
-    assert scores["support_recall"]["mean"] == pytest.approx(100 * (1 + 0.5 + 0 + 0) / 4)
-    assert scores["support_recall"]["n"] == 4
-    assert scores["support_precision"]["mean"] == pytest.approx(100 * (1 + 0.25) / 2)
-    assert scores["support_precision"]["n"] == 2
-    assert scores["support_error_rate"]["mean"] == pytest.approx(100 * (0 + 0.75) / 2)
-    assert scores["support_error_rate"]["n"] == 2
-    assert scores["support_f1"]["mean"] == pytest.approx(100 * (1 + 1 / 3) / 4)
+    scores = summarise([RIGHT, HALF, FAILED, EMPTY]).scores
+    assert scores.support_recall.mean == pytest.approx(100 * (1 + 0.5 + 0 + 0) / 4)
+    assert scores.support_recall.n == 4
+    assert scores.support_precision.mean == pytest.approx(100 * (1 + 0.25) / 2)
+    assert scores.support_precision.n == 2
+    assert scores.support_error_rate.mean == pytest.approx(100 * (0 + 0.75) / 2)
+    assert scores.support_error_rate.n == 2
+    assert scores.support_f1.mean == pytest.approx(100 * (1 + 1 / 3) / 4)
 
 
 def test_a_failed_question_without_known_support_does_not_enter_recall() -> None:
-    scores = summarise([RIGHT, replace(FAILED, support=frozenset())])["scores"]
-    assert scores["support_recall"] == {"mean": 100.0, "low": 100.0, "high": 100.0, "n": 1}
+    scores = summarise([RIGHT, row("q3", **LOST, support=frozenset())]).scores
+    assert scores.support_recall == Estimate(mean=100.0, low=100.0, high=100.0, n=1)
 
 
 def test_a_score_no_question_defines_is_null_and_not_zero() -> None:
-    scores = summarise([replace(RIGHT, support=frozenset())])["scores"]
-    assert scores["support_recall"] == {"mean": None, "low": None, "high": None, "n": 0}
+    scores = summarise([row(support=frozenset())]).scores
+    assert scores.support_recall == UNDEFINED
 
 
 def test_a_text_left_beside_an_error_is_not_an_answer() -> None:
-    metrics = summarise([replace(RIGHT, error="the engine gave up")])
-    assert metrics["failed"] == 1
-    assert metrics["scores"]["em"]["mean"] == 0
-    assert metrics["scores"]["support_recall"]["mean"] == 0
-    assert metrics["scores"]["support_precision"]["n"] == 0
+    metrics = summarise([row(error="the engine gave up")])
+    assert metrics.failed == 1
+    assert metrics.scores.em.mean == 0
+    assert metrics.scores.support_recall.mean == 0
+    assert metrics.scores.support_precision.n == 0
 
 
 def test_a_row_with_neither_answer_nor_error_counts_as_failed() -> None:
-    assert summarise([replace(RIGHT, answer=None)])["failed"] == 1
+    assert summarise([row(answer=None)]).failed == 1
 
 
 def test_the_given_passages_are_scored_as_if_all_were_read() -> None:
-    assert summarise([RIGHT, replace(HALF, support=frozenset({"a", "missing:Lyon"}))])["given"] == {
-        "support_recall": pytest.approx(75),
-        "support_error_rate": pytest.approx(85),
-    }
+    given = summarise([RIGHT, row("q2", support=frozenset({"a", "missing:Lyon"}))]).given
+    assert as_json(given) == {"support_recall": pytest.approx(75), "support_error_rate": pytest.approx(85)}
 
 
 def test_context_tokens_are_averaged_over_the_questions_that_report_them() -> None:
-    assert summarise([RIGHT, HALF, FAILED])["context_tokens"] == pytest.approx(200)
-    assert summarise([FAILED])["context_tokens"] is None
+    assert summarise([RIGHT, HALF, FAILED]).context_tokens == pytest.approx(200)
+    assert summarise([FAILED]).context_tokens is None
 
 
 def test_figures_are_means_over_the_questions_that_have_them() -> None:
-    assert summarise([RIGHT, HALF, FAILED])["figures"] == {"hops": 2.5}
+    assert summarise([RIGHT, HALF, FAILED]).figures == {"hops": 2.5}
 
 
 def test_flags_are_summed_by_name() -> None:
-    assert summarise([RIGHT, HALF, FAILED])["flags"] == {"empty_chain": 1, "malformed_triple": 3}
+    assert summarise([RIGHT, HALF, FAILED]).flags == {"empty_chain": 1, "malformed_triple": 3}
 
 
 def test_scores_are_broken_down_by_hops_and_by_type() -> None:
-    metrics = summarise([HALF, FAILED, RIGHT, replace(EMPTY, hops=None)])
-    assert list(metrics["by_hops"]) == ["2", "3", "unknown"]
-    assert metrics["by_hops"]["2"] == {"n": 1, "em": 100, "f1": 100}
-    assert metrics["by_hops"]["3"] == {"n": 2, "em": 0, "f1": pytest.approx(100 / 3)}
-    assert metrics["by_type"]["bridge"]["n"] == 3
-    assert metrics["by_type"]["comparison"] == {"n": 1, "em": 0, "f1": pytest.approx(200 / 3)}
+    metrics = summarise([HALF, FAILED, RIGHT, row("q4", answer=" ", hops=None)])
+    assert list(metrics.by_hops) == ["2", "3", "unknown"]
+    assert metrics.by_hops["2"] == Group(n=1, em=100, f1=100)
+    assert as_json(metrics.by_hops["3"]) == {"n": 2, "em": 0, "f1": pytest.approx(100 / 3)}
+    assert metrics.by_type["bridge"].n == 3
+    assert as_json(metrics.by_type["comparison"]) == {"n": 1, "em": 0, "f1": pytest.approx(200 / 3)}
 
 
 def test_a_dataset_without_hops_or_types_has_no_breakdown() -> None:
-    metrics = summarise([replace(RIGHT, hops=None, type="")])
-    assert metrics["by_hops"] == {}
-    assert metrics["by_type"] == {}
+    metrics = summarise([row(hops=None, type="")])
+    assert metrics.by_hops == {}
+    assert metrics.by_type == {}
 
 
 def test_all_profiles_stand_side_by_side() -> None:
-    profiles = summarise([replace(RIGHT, answer="City of Light")])["profiles"]
+    profiles = summarise([row(answer="City of Light")]).profiles
     assert set(profiles) == set(PROFILES)
-    assert profiles["musique"] == {"em": 100, "f1": 100}
-    assert profiles["hotpotqa"] == {"em": 0, "f1": 0}
-    assert profiles["trace"] == {"em": 100, "f1": 0}
+    assert profiles["musique"] == EmF1(em=100, f1=100)
+    assert profiles["hotpotqa"] == EmF1(em=0, f1=0)
+    assert profiles["trace"] == EmF1(em=100, f1=0)
 
 
 def test_the_headline_is_the_profile_of_the_dataset() -> None:
-    metrics = summarise([replace(RIGHT, answer="City of Light", profile="hotpotqa")])
-    assert metrics["profile"] == "hotpotqa"
-    assert metrics["scores"]["em"]["mean"] == 0
+    metrics = summarise([row(answer="City of Light", profile="hotpotqa")])
+    assert metrics.profile == "hotpotqa"
+    assert metrics.scores.em.mean == 0
 
 
 def test_the_summary_is_json_without_nan_and_the_same_for_any_order() -> None:
     rows = [RIGHT, HALF, FAILED, EMPTY]
-    written = json.dumps(summarise(rows), allow_nan=False, sort_keys=True)
-    assert json.dumps(summarise(rows[::-1]), allow_nan=False, sort_keys=True) == written
-    json.dumps(summarise([FAILED]), allow_nan=False)
+    written = json.dumps(as_json(summarise(rows)), allow_nan=False, sort_keys=True)
+    assert json.dumps(as_json(summarise(rows[::-1])), allow_nan=False, sort_keys=True) == written
+    json.dumps(as_json(summarise([FAILED])), allow_nan=False)
 
 
 def test_a_run_without_questions_is_refused() -> None:
@@ -164,19 +177,36 @@ def test_a_run_without_questions_is_refused() -> None:
 
 def test_rows_of_two_profiles_are_refused() -> None:
     with pytest.raises(ValueError, match="2wiki, musique"):
-        summarise([RIGHT, replace(HALF, profile="2wiki")])
+        summarise([RIGHT, row("q2", "2wiki")])
 
 
 def test_an_unknown_profile_is_refused() -> None:
     with pytest.raises(ConfigError, match="did you mean musique"):
-        summarise([replace(RIGHT, profile="musiqe")])
+        row(profile="musiqe")
+
+
+def test_a_question_without_gold_answers_is_refused() -> None:
+    with pytest.raises(DataError, match="question q1 has no answers, so nothing can be scored against it"):
+        row(answers=())
+
+
+def test_where_nothing_is_said_of_passages_there_is_no_support() -> None:
+    """As in predictions of others; their given passages are scored no more than the rest."""
+    silent = row(evidence=None)
+    assert (silent.em, silent.support_recall, silent.support.given_recall) == (1.0, None, None)
 
 
 def test_struct_em_is_em_over_the_structural_questions_alone() -> None:
-    rows = [replace(RIGHT, type="structural"), replace(HALF, type="structural"), RIGHT, FAILED]
-    struct_em = summarise(rows)["scores"]["struct_em"]
-    assert (struct_em["mean"], struct_em["n"]) == (50.0, 2)
-    assert summarise([*rows, replace(FAILED, type="structural")])["scores"]["struct_em"]["mean"] == pytest.approx(
-        100 / 3
-    )
-    assert "struct_em" not in summarise([RIGHT, HALF, FAILED])["scores"]
+    rows = [
+        row(type="structural"),
+        row("q2", answer="Lake Geneva", answers=("Geneva",), type="structural"),
+        RIGHT,
+        FAILED,
+    ]
+    struct_em = summarise(rows).scores.struct_em
+    assert struct_em is not None
+    assert (struct_em.mean, struct_em.n) == (50.0, 2)
+    lost = summarise([*rows, row("q3", **LOST, type="structural")]).scores.struct_em
+    assert lost is not None
+    assert lost.mean == pytest.approx(100 / 3)
+    assert "struct_em" not in summarise([RIGHT, HALF, FAILED]).scores.named()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from kgqa.artefacts.metrics import Metrics
+from kgqa.artefacts.sweep import CellState, ListedCell, SweepPlan
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import axes, grid
 from kgqa.experiment.run.estimating import Rate
@@ -15,9 +17,11 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.budget import SweepBudget, limited
 from kgqa.experiment.sweep.cells import Cell, adjacent, differing_settings
 from kgqa.report.plots import Point
-from kgqa.report.sweeps import COLUMNS, Measured, _frontier, _marked
+from kgqa.report.sweeps import COLUMNS, Measured, frontier, marked
 from kgqa.runtime.costs import Spent
-from kgqa.runtime.sweep_folder import SweepFolder, keep_result, read_plan, read_result
+from kgqa.runtime.sweep_folder import SweepFolder, keep_state
+
+RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
 
 
 def cells(overrides: list[str]) -> list[list[str]]:
@@ -61,7 +65,7 @@ def test_cells_with_the_same_models_are_adjacent_in_order_of_appearance() -> Non
 def test_settings_that_not_all_cells_have_are_not_compared() -> None:
     first = cell(0, choices={"method": "a"}, method={"_target_": "x", "k": 1, "only": 3}, seed=0)
     second = cell(1, choices={"method": "b"}, method={"_target_": "y", "k": 2}, seed=0)
-    assert differing_settings([first, second]) == {"method": ["a", "b"], "method.k": [1, 2]}
+    assert differing_settings([first, second]) == {"method": ("a", "b"), "method.k": (1, 2)}
 
 
 @pytest.mark.parametrize("value", ["3", "3 euro", "usd", "0usd", "1.5tokens", "-1usd"])
@@ -96,9 +100,9 @@ def shares(right: int, of: int = 40) -> dict[str, float | None]:
 
 def test_best_and_second_are_marked_and_only_a_shown_difference_is_starred() -> None:
     figures = [Measured(each, 0.0, 100.0) for each in (75.0, 70.0, 25.0, 75.0)]
-    marked = _marked(figures, [shares(30), shares(28), shares(10), shares(30)])
-    assert [entry.mark for entry in marked] == ["best", "second", "", "best"]
-    assert [entry.worse for entry in marked] == [False, False, True, False]
+    entries = marked(figures, [shares(30), shares(28), shares(10), shares(30)])
+    assert [entry.mark for entry in entries] == ["best", "second", "", "best"]
+    assert [entry.worse for entry in entries] == [False, False, True, False]
 
 
 def test_a_cell_that_is_better_where_both_are_judged_is_not_starred() -> None:
@@ -107,30 +111,31 @@ def test_a_cell_that_is_better_where_both_are_judged_is_not_starred() -> None:
     other = {str(n): 1.0 if n < 40 else 0.0 for n in range(100)}
     other |= {str(n): 1.0 for n in range(40, 60)}
     figures = [Measured(66.7, 0.0, 100.0), Measured(60.0, 0.0, 100.0)]
-    assert [entry.worse for entry in _marked(figures, [best, other])] == [False, False]
+    assert [entry.worse for entry in marked(figures, [best, other])] == [False, False]
 
 
 def test_failed_questions_have_a_column_where_there_are_some() -> None:
     column = next(column for column in COLUMNS if column.label == "failed questions")
-    assert column.of({"failed": 0}) is None
-    assert column.of({"failed": 2}) == Measured(2, None, None)
+    metrics = Metrics.read(RUN)
+    assert column.of(metrics) is None
+    assert column.of(replace(metrics, failed=2)) == Measured(2, None, None)
 
 
 def test_equal_scores_and_costs_have_no_best() -> None:
     same = [Measured(50.0, 40.0, 60.0)] * 2
     costs = [Measured(3.0, None, None), Measured(4.0, None, None)]
     for figures in (same, costs):
-        assert [entry.mark for entry in _marked(figures, [None, None])] == ["", ""]
+        assert [entry.mark for entry in marked(figures, [None, None])] == ["", ""]
 
 
 def test_what_a_cell_does_not_have_is_a_dash_and_never_zero() -> None:
-    marked = _marked([Measured(50.0, 40.0, 60.0), None, Measured(0.0, 0.0, 0.0)], [None, None, None])
-    assert [entry.text for entry in marked] == ["50.0 [40.0, 60.0]", "–", "0.0 [0.0, 0.0]"]
+    entries = marked([Measured(50.0, 40.0, 60.0), None, Measured(0.0, 0.0, 0.0)], [None, None, None])
+    assert [entry.text for entry in entries] == ["50.0 [40.0, 60.0]", "–", "0.0 [0.0, 0.0]"]
 
 
-def test_the_frontier_holds_what_nothing_cheaper_beats() -> None:
+def test_thefrontier_holds_what_nothing_cheaper_beats() -> None:
     points = [Point(3, 10), Point(1, 5), Point(2, 4), Point(4, 10), Point(5, 20)]
-    assert [(point.x, point.y) for point in _frontier(points)] == [(1, 5), (3, 10), (5, 20)]
+    assert [(point.x, point.y) for point in frontier(points)] == [(1, 5), (3, 10), (5, 20)]
 
 
 def test_a_rate_tells_reading_from_writing_once_it_has_three_runs() -> None:
@@ -147,7 +152,9 @@ def test_replies_are_expected_as_long_as_earlier_ones_and_never_longer_than_allo
     assert rate.output("judge", 4, 100) == 100
 
 
-PLAN: dict[str, Any] = {"command": ["kgqa"], "axes": {}, "cells": [{"number": 0, "name": "a", "overrides": []}]}
+PLAN = SweepPlan(command=("kgqa",), axes={}, cells=(ListedCell(0, "a", (), None),))
+NOTHING = replace(PLAN, cells=(), search="f1")
+FAILED = CellState(status="failed", run=None, seconds=0, error="gone")
 
 
 def test_a_sweep_in_use_is_refused(tmp_path: Path) -> None:
@@ -158,28 +165,30 @@ def test_a_sweep_in_use_is_refused(tmp_path: Path) -> None:
 
 def test_a_search_keeps_to_its_own_folder(tmp_path: Path) -> None:
     SweepFolder(tmp_path / "grid", PLAN, ["seed: 1"]).close()
-    nothing = {**PLAN, "cells": []}
-    SweepFolder(tmp_path / "search", nothing, [], search="f1").close()
-    SweepFolder(tmp_path / "search", nothing, [], search="f1").close()
+    SweepFolder(tmp_path / "search", NOTHING, []).close()
+    SweepFolder(tmp_path / "search", NOTHING, []).close()
     for name, search in (("grid", "f1"), ("search", "em"), ("search", None)):
         with pytest.raises(ConfigError, match="holds another sweep"):
-            SweepFolder(tmp_path / name, nothing, [], search=search)
+            SweepFolder(tmp_path / name, replace(NOTHING, search=search), [])
 
 
 def test_a_failed_cell_of_a_search_stays_when_the_next_is_added(tmp_path: Path) -> None:
-    two = {**PLAN, "cells": [*PLAN["cells"], {"number": 1, "name": "b", "overrides": []}]}
-    with SweepFolder(tmp_path / "s", {**PLAN, "cells": []}, [], search="f1") as folder:
-        folder.grow(PLAN, ["seed: 1"])
-        keep_result(folder.path, 0, {"status": "failed", "run": None, "seconds": 0, "error": "gone"})
+    one = replace(NOTHING, cells=PLAN.cells)
+    two = replace(NOTHING, cells=(*PLAN.cells, ListedCell(1, "b", (), None)))
+    with SweepFolder(tmp_path / "s", NOTHING, []) as folder:
+        folder.grow(one, ["seed: 1"])
+        keep_state(folder.path, 0, FAILED)
         folder.grow(two, ["seed: 1", "seed: 2"])
-        assert (read_result(folder.path, 0) or {})["error"] == "gone"
+        assert CellState.read(folder.path, 0) == FAILED
 
 
-def test_a_failed_cell_is_forgotten_when_it_is_tried_again_and_a_done_one_is_not(tmp_path: Path) -> None:
-    for status, left in (("failed", None), ("running", None), ("done", "done")):
-        keep_result(_claimed(tmp_path), 0, {"status": status, "run": None, "seconds": 0, "error": None})
-        result = read_result(_claimed(tmp_path), 0)
-        assert (result["status"] if result else None) == left
+@pytest.mark.parametrize(("status", "left"), [("failed", None), ("running", None), ("done", "done")])
+def test_a_failed_cell_is_forgotten_when_it_is_tried_again_and_a_done_one_is_not(
+    tmp_path: Path, status: Literal["failed", "running", "done"], left: str | None
+) -> None:
+    keep_state(_claimed(tmp_path), 0, replace(FAILED, status=status))
+    state = CellState.read(_claimed(tmp_path), 0)
+    assert (state.status if state else None) == left
 
 
 def _claimed(folder: Path) -> Path:
@@ -191,6 +200,6 @@ def test_a_damaged_sweep_is_named(tmp_path: Path) -> None:
     path = _claimed(tmp_path)
     (path / "sweep.json").write_text('{"format": 1, "cells"')
     with pytest.raises(DataError, match="not readable"):
-        read_plan(path)
+        SweepPlan.read(path)
     with pytest.raises(DataError, match="not the folder of a sweep"):
-        read_plan(tmp_path)
+        SweepPlan.read(tmp_path)

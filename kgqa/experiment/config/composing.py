@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +40,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Any]:
 
     for override in overrides:
         check_form(override)
-        _check_choice(override)
+        check_choice(override)
         if override.startswith(("hydra/", "hydra.")):
             raise ConfigError(f"{override}: only kgqa run -m and kgqa reproduce, which make several runs, read it")
     try:
@@ -68,38 +66,24 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def sources(config: Config) -> dict[str, str]:
-    """The comment beside each key in the YAML it comes from: where its value is from."""
-    found: dict[str, str] = {}
-    for group, name in config["choices"].items():
-        if name:
-            found |= {f"{group}.{key}": text for key, text in _comments(group, name).items()}
-    return found
-
-
-@cache
-def _comments(group: str, name: str) -> dict[str, str]:
-    text = (conf_folder() / group / f"{name}.yaml").read_text(encoding="utf-8")
-    found, above = {}, ""
-    for indent, key, comment in re.findall(r"^( {2})?(\w+):[^#\n]*(?:#[^\S\n]*(.+?))?[^\S\n]*$", text, re.MULTILINE):
-        above = above if indent else key
-        if comment and key != "_target_":
-            found[f"{above}.{key}" if indent else key] = comment
-    return found
-
-
 def check_form(override: str) -> None:
     """Raises ConfigError for what is no override."""
     if "=" not in override and not override.startswith("~"):
         raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10; see kgqa run --help")
 
 
-def _check_choice(override: str) -> None:
+def check_choice(override: str) -> None:
+    """Raises ConfigError: a name that its group does not have, or several."""
     key, _, value = override.lstrip("+").partition("=")
     choices = groups().get(_group(key))
-    nothing = ("null", "") if key in OPTIONAL else ()
-    if choices is not None and value not in (*choices, *nothing):
-        raise ConfigError(f"{key}={value}: no such {_group(key)}; {nearest(value, choices)}")
+    if choices is None or (key in OPTIONAL and value in ("null", "")):
+        return
+    swept = value.startswith(("choice(", "glob("))
+    for name in () if swept else value.split(","):
+        if name not in choices:
+            raise ConfigError(f"{key}={name}: no such {_group(key)}; {nearest(name, choices)}")
+    if swept or "," in value:
+        raise ConfigError(f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …")
 
 
 def _spelt(override: str) -> str:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from kgqa.datasets.predictions import Prediction, matched, read_predictions
+from kgqa.artefacts.metrics import METRICS, Metrics
+from kgqa.artefacts.predictions import PREDICTIONS, Prediction
+from kgqa.artefacts.run import IDENTITY
+from kgqa.artefacts.trace import TRACE, read_questions
+from kgqa.datasets.predictions import matched, read_predictions
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import load_yaml
 from kgqa.experiment.run.judging import reader_preset
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.runtime.folder import IDENTITY, PREDICTIONS, TRACE, read_questions
-from kgqa.scoring.summary import ScoredQuestion
+from kgqa.scoring.questions import ScoredQuestion, score_question
 from kgqa.types import Question
 
 
@@ -36,25 +38,7 @@ class AnsweredQuestions:
 
     def rows(self) -> list[ScoredQuestion]:
         """Where the file does not say which passages were used, the support is not scored."""
-        return [self._row(question, self.predictions[question.id]) for question in self.questions]
-
-    def _row(self, question: Question, prediction: Prediction) -> ScoredQuestion:
-        evidence = prediction.passages_of(question)
-        return ScoredQuestion(
-            question_id=question.id,
-            answer=prediction.answer,
-            error=prediction.error,
-            golds=question.answers,
-            profile=self.profile,
-            evidence=evidence or (),
-            support=question.support if evidence is not None else frozenset(),
-            given=tuple(passage.id for passage in question.passages),
-            context_tokens=prediction.context_tokens,
-            hops=question.hops,
-            type=question.type,
-            flags=prediction.flags,
-            figures=prediction.figures,
-        )
+        return [score_question(question, self.predictions[question.id], self.profile) for question in self.questions]
 
 
 def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
@@ -156,12 +140,5 @@ def _config(file: Path) -> Mapping[str, Any]:
 
 
 def _refuse_without_answers(folder: Path) -> None:
-    file = folder / "metrics.json"
-    if not file.is_file():
-        return
-    try:
-        answered = json.loads(file.read_text(encoding="utf-8"))["scores"]["em"]["n"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{file}: not readable ({error!r}); run the run's command again to rewrite it") from error
-    if not answered:
-        raise DataError(f"{folder}: this run retrieved and answered nothing; its scores are in metrics.json")
+    if (folder / METRICS).is_file() and not Metrics.read(folder).scores.em.n:
+        raise DataError(f"{folder}: this run retrieved and answered nothing; its scores are in {METRICS}")

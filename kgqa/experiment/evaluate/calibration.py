@@ -7,20 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kgqa.artefacts.form import as_json
+from kgqa.artefacts.metrics import Agreement
+from kgqa.artefacts.verdicts import RIGHT, WRONG, Judgement, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config.composing import groups
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run
-from kgqa.experiment.evaluate.comparison import verdict_share
 from kgqa.experiment.evaluate.evaluation import scored
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.report.content import Section, agreement_section
-from kgqa.report.verdicts import read_verdicts
 from kgqa.runtime.display import Display
 from kgqa.scoring.agreement import agreement
-from kgqa.scoring.metrics import score
-from kgqa.scoring.verdicts import RIGHT, WRONG
 from kgqa.storage import json_text, replace_file
-from kgqa.types import Json
 
 HUMAN = {**dict.fromkeys(("1", "true", "yes", RIGHT), RIGHT), **dict.fromkeys(("0", "false", "no", WRONG), WRONG)}
 Labels = Mapping[str, str | None]
@@ -32,14 +30,14 @@ class Calibration:
 
     run: Path
     judge: str
-    agreements: Mapping[str, Mapping[str, Json]]  # by whom it was compared with
+    agreements: Mapping[str, Agreement]  # by whom it was compared with
 
     def sections(self) -> list[Section]:
         return [_section(name, each) for name, each in self.agreements.items()]
 
     def write(self) -> Path:
         """Gives calibration.json, in the run's folder."""
-        return replace_file(self.run / "calibration.json", json_text({"judge": self.judge, **self.agreements}))
+        return replace_file(self.run / "calibration.json", json_text({"judge": self.judge, **as_json(self.agreements)}))
 
 
 def calibrate_judge(
@@ -55,17 +53,17 @@ def calibrate_judge(
         DataError: the run was not judged, or is judged no longer as it answers.
     """
     run = open_run(folder)
-    judge, lines = read_verdicts(folder)
-    mine = _labels(run, lines, folder)
+    verdicts = read_verdicts(folder)
+    mine = _labels(run, verdicts, folder)
     others: dict[str, Labels] = {"EM": _exact(run)}
     if other is not None:
         others["second judge"] = _second(run, other, overrides, display)
     if human is not None:
         others["human"] = read_human(human, {question.id for question in run.questions})
     ids = [question.id for question in run.questions]
-    verdicts = [mine[key] for key in ids]
-    agreements = {name: agreement(verdicts, [labels.get(key) for key in ids]) for name, labels in others.items()}
-    return Calibration(folder, judge, agreements)
+    said = [mine[key] for key in ids]
+    agreements = {name: agreement(said, [labels.get(key) for key in ids]) for name, labels in others.items()}
+    return Calibration(folder, judge_of(verdicts), agreements)
 
 
 def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
@@ -74,26 +72,28 @@ def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
     Raises:
         DataError: naming file:line: a column is missing, an id unknown or there twice, or a verdict none of these.
     """
-    found: dict[str, str | None] = {}
+    verdicts: dict[str, str | None] = {}
     try:
         with file.open(encoding="utf-8-sig", newline="") as source:
             reader = csv.DictReader(source)
             if not {"question_id", "correct"} <= set(reader.fieldnames or ()):
                 raise DataError(f"{file}:1: the columns question_id and correct are wanted, not {reader.fieldnames}")
             for row in reader:
-                where, key, said = f"{file}:{reader.line_num}", row["question_id"], (row["correct"] or "").strip()
+                where, key, verdict = f"{file}:{reader.line_num}", row["question_id"], (row["correct"] or "").strip()
                 if key not in known:
                     raise DataError(f"{where}: question {key}: not a question of this run; correct the id")
-                if key in found:
+                if key in verdicts:
                     raise DataError(f"{where}: question {key} is there twice; remove one of them")
-                if said and said.casefold() not in HUMAN:
-                    raise DataError(f"{where}: correct={said}: expected 1 or 0, or nothing where there is no verdict")
-                found[key] = HUMAN[said.casefold()] if said else None
+                if verdict and verdict.casefold() not in HUMAN:
+                    raise DataError(
+                        f"{where}: correct={verdict}: expected 1 or 0, or nothing where there is no verdict"
+                    )
+                verdicts[key] = HUMAN[verdict.casefold()] if verdict else None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"human={file}: cannot be read ({error}); name a CSV file in UTF-8") from error
-    if not any(found.values()):
+    if not any(verdicts.values()):
         raise DataError(f"{file}: no verdicts in this file")
-    return found
+    return verdicts
 
 
 def _second(run: AnsweredQuestions, other: str, overrides: Sequence[str], display: Display) -> Labels:
@@ -101,36 +101,34 @@ def _second(run: AnsweredQuestions, other: str, overrides: Sequence[str], displa
     if Path(other).is_dir():
         if overrides:
             raise ConfigError(f"{overrides[0]}: other={other} is judged already; leave it out, or name a judge")
-        return _labels(run, read_verdicts(Path(other))[1], Path(other))
+        return _labels(run, read_verdicts(Path(other)), Path(other))
     if other not in groups()["judge"]:
         raise ConfigError(f"other={other}: neither a run's folder nor a judge; {nearest(other, groups()['judge'])}")
     _, judged = scored(Experiment.of([f"judge={other}", *overrides]), run, display)
     assert judged is not None
-    return _labels(run, {line["question_id"]: line for line in judged.lines}, Path(other))
+    return _labels(run, {line.question_id: line for line in judged.lines}, Path(other))
 
 
-def _labels(run: AnsweredQuestions, lines: Mapping[str, Mapping[str, Json]], source: Path) -> dict[str, str | None]:
+def _labels(run: AnsweredQuestions, verdicts: Mapping[str, Judgement], source: Path) -> dict[str, str | None]:
     """Right or wrong by question; None where unscored, failed, or taken for correct without being sent.
 
     Raises:
         DataError: a question was not judged, or has another answer now.
     """
-    found: dict[str, str | None] = {}
+    labels: dict[str, str | None] = {}
     for row in run.rows():
-        line = lines.get(row.question_id)
-        if line is None or line["answer"] != row.prediction:
-            said = "no verdict on" if line is None else "another answer was judged for"
-            raise DataError(f"{source}: {said} question {row.question_id}; judge it again: kgqa evaluate RUN judge=…")
-        share = verdict_share(line) if line["fate"] == "judged" else None
-        found[row.question_id] = None if share is None else RIGHT if share else WRONG
-    return found
+        line = verdicts.get(row.id)
+        if line is None or line.answer != row.answer:
+            wrong = "no verdict on" if line is None else "another answer was judged for"
+            raise DataError(f"{source}: {wrong} question {row.id}; judge it again: kgqa evaluate RUN judge=…")
+        labels[row.id] = line.asked
+    return labels
 
 
 def _exact(run: AnsweredQuestions) -> Labels:
-    scores = {row.question_id: score(row.prediction, row.golds, row.profile) for row in run.rows()}
-    return {key: RIGHT if each["em"] else WRONG for key, each in scores.items()}
+    return {row.id: RIGHT if row.em else WRONG for row in run.rows()}
 
 
-def _section(name: str, measured: Mapping[str, Json]) -> Section:
+def _section(name: str, measured: Agreement) -> Section:
     section = agreement_section(f"Judge against {name}", ("judge", name), measured)
     return section if section.rows else Section(section.title, (), [("nothing to compare", "")], section.text)

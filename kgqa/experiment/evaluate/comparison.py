@@ -8,16 +8,12 @@ from itertools import combinations
 from pathlib import Path
 from string import ascii_uppercase
 
+from kgqa.artefacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run, share_questions
 from kgqa.report.content import Section
 from kgqa.report.evaluation import comparison_section
-from kgqa.report.verdicts import read_verdicts
-from kgqa.runtime.folder import VERDICTS
 from kgqa.scoring.comparison import compare
-from kgqa.scoring.metrics import score
-from kgqa.scoring.verdicts import RIGHT
-from kgqa.types import Json
 
 Shares = list[float | None]
 
@@ -66,8 +62,8 @@ def _scores(runs: Sequence[AnsweredQuestions], names: str) -> dict[str, dict[str
     """EM and F1 by run."""
     found: dict[str, dict[str, Shares]] = {"EM": {}, "F1": {}}
     for name, run in zip(names, runs, strict=True):
-        each = [score(row.prediction, row.golds, row.profile) for row in run.rows()]
-        found["EM"][name], found["F1"][name] = [s["em"] for s in each], [s["f1"] for s in each]
+        rows = run.rows()
+        found["EM"][name], found["F1"][name] = [row.em for row in rows], [row.f1 for row in rows]
     return found
 
 
@@ -80,25 +76,16 @@ def _verdicts(runs: Sequence[AnsweredQuestions], names: str) -> tuple[dict[str, 
     if without:
         return None, [f"verdicts are not compared: {', '.join(without)} not judged"]
     read = [read_verdicts(folder) for folder in folders]
-    judges = sorted({judge for judge, _ in read})
+    judges = sorted(set(map(judge_of, read)))
     if len(judges) > 1:
         return None, [f"verdicts are not compared: given by {' and by '.join(judges)}"]
     found: dict[str, Shares] = {}
-    for name, run, (_, lines) in zip(names, runs, read, strict=True):
-        stale = [
-            row.question_id for row in run.rows() if lines.get(row.question_id, {}).get("answer", "") != row.prediction
-        ]
+    for name, run, verdicts in zip(names, runs, read, strict=True):
+        stale = [row.id for row in run.rows() if (line := verdicts.get(row.id)) is None or line.answer != row.answer]
         if stale:
             return None, [f"verdicts are not compared: {name} answers question {stale[0]} anew since it was judged"]
-        found[name] = [verdict_share(lines[question.id]) for question in run.questions]
+        found[name] = [verdicts[question.id].share for question in run.questions]
     return found, [f"judge: {judges[0]}"]
-
-
-def verdict_share(line: Mapping[str, Json]) -> float | None:
-    """1 right, 0 wrong or failed, None unscored."""
-    if line["fate"] == "failed":
-        return 0.0
-    return None if line["verdict"] is None else float(line["verdict"] == RIGHT)
 
 
 def _flips(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kgqa.artefacts.evaluation import Evaluation
+from kgqa.artefacts.run import IDENTITY
+from kgqa.artefacts.verdicts import VERDICTS
 from kgqa.errors import ConfigError
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_predictions, open_run
 from kgqa.experiment.run.judging import Judged, judge_answers
@@ -15,23 +18,24 @@ from kgqa.report.content import Section
 from kgqa.report.evaluation import evaluation_sections
 from kgqa.report.markdown import document
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import IDENTITY, VERDICTS
 from kgqa.scoring.summary import summarise
 from kgqa.storage import OUT_ELSEWHERE, json_text, jsonl_text, replace_file, storing
-from kgqa.types import Json
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluated:
     """Scores of answers; nothing of it is on disk before `write`."""
 
-    name: str
-    figures: dict[str, Json]  # what evaluation.json says
+    evaluation: Evaluation
     judged: Judged | None
     folder: Path | None  # to write into; None for predictions of others without `out=`
 
+    @property
+    def name(self) -> str:
+        return self.evaluation.source
+
     def sections(self) -> list[Section]:
-        return evaluation_sections(self.figures)
+        return evaluation_sections(self.evaluation)
 
     def write(self) -> Path | None:
         """Into the folder, with the verdicts; gives evaluation.json."""
@@ -40,12 +44,12 @@ class Evaluation:
         with storing(self.folder, OUT_ELSEWHERE):
             self.folder.mkdir(parents=True, exist_ok=True)
         if self.judged:
-            replace_file(self.folder / VERDICTS, jsonl_text(self.judged.lines))
+            replace_file(self.folder / VERDICTS, jsonl_text(line.json() for line in self.judged.lines))
         replace_file(self.folder / "evaluation.md", document(self.name, self.sections()))
-        return replace_file(self.folder / "evaluation.json", json_text(self.figures))
+        return replace_file(self.folder / "evaluation.json", json_text(self.evaluation.json()))
 
 
-def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evaluation:
+def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evaluated:
     """A finished run's answers, by `profile=` if it is among the overrides.
 
     Raises:
@@ -55,10 +59,10 @@ def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evalu
     experiment = Experiment.of(overrides)
     answered = open_run(run, experiment.settings.profile)
     folder = _own_folder(experiment, run) or run
-    return Evaluation(answered.name, *scored(experiment, answered, display), folder)
+    return Evaluated(*scored(experiment, answered, display), folder)
 
 
-def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display, *, subset: bool) -> Evaluation:
+def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display, *, subset: bool) -> Evaluated:
     """Answers of others to a data set's questions; `subset`: to those of them that the file answers.
 
     Raises:
@@ -68,27 +72,24 @@ def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display,
     experiment = Experiment.of(overrides)
     answered = open_predictions(file, experiment, subset=subset)
     folder = _own_folder(experiment, None)
-    return Evaluation(answered.name, *scored(experiment, answered, display), folder)
+    return Evaluated(*scored(experiment, answered, display), folder)
 
 
-def scored(
-    experiment: Experiment, answered: AnsweredQuestions, display: Display
-) -> tuple[dict[str, Json], Judged | None]:
+def scored(experiment: Experiment, answered: AnsweredQuestions, display: Display) -> tuple[Evaluation, Judged | None]:
     """What evaluation.json says, and the verdicts if a judge was chosen.
 
     A judge without a model of its own takes the run's: the command line's, where it names one, goes first.
     """
     rows = answered.rows()
-    notes = _notes(answered)
-    evaluation = {"source": answered.name, **summarise(rows, seed=experiment.settings.seed), "notes": notes}
+    scores = summarise(rows, seed=experiment.settings.seed)
+    evaluation = Evaluation(answered.name, scores, _notes(answered))
     if experiment.judge is None:
         return evaluation, None
     if answered.config is not None:
         experiment = experiment.with_models_of(answered.config)
-    texts = {question.id: question.text for question in answered.questions}
     with Session(experiment) as session:
-        judged = judge_answers(session, rows, texts, display, answered.reader)
-    return {**evaluation, "judge": judged.summary}, judged
+        judged = judge_answers(session, rows, display, answered.reader)
+    return replace(evaluation, judge=judged.metrics), judged
 
 
 def _own_folder(experiment: Experiment, run: Path | None) -> Path | None:
@@ -101,9 +102,9 @@ def _own_folder(experiment: Experiment, run: Path | None) -> Path | None:
     return out
 
 
-def _notes(answered: AnsweredQuestions) -> list[str]:
+def _notes(answered: AnsweredQuestions) -> tuple[str, ...]:
     if answered.config is not None:
-        return []
+        return ()
     said = sum(answered.predictions[question.id].passages_of(question) is not None for question in answered.questions)
     counts = f"{len(answered.questions):,} questions scored, {len(answered.predictions):,} predictions in the file"
-    return [f"{counts}; {said:,} of those scored say which passages they rest on."]
+    return (f"{counts}; {said:,} of those scored say which passages they rest on.",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kgqa.artefacts.metrics import Figures
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.triples import TripleBuilder
 from kgqa.experiment.session.runner import Prepared
@@ -12,7 +13,7 @@ from kgqa.experiment.session.session import Session
 from kgqa.protocols import Index
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
-from kgqa.types import Json, Question
+from kgqa.types import Question
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,13 @@ class Preparation:
     triples: TripleBuilder | None
     collections: PassageGraphs | None
 
-    def figures(self, questions: Sequence[Question]) -> dict[str, Json]:
-        """What `metrics.json` says of the triples and the graphs that these questions were answered with."""
-        figures: dict[str, Json] = {}
-        if self.triples:
-            figures["graph"] = self.triples.statistics(questions)
-        if self.collections:
-            figures["passage_graph"] = self.collections.statistics(questions)
-        return figures
+    def graph(self, questions: Sequence[Question]) -> Figures | None:
+        """What `metrics.json` says of the triples that these questions were answered with."""
+        return self.triples.statistics(questions) if self.triples else None
+
+    def passage_graph(self, questions: Sequence[Question]) -> Figures | None:
+        """The same of the graphs of their collections."""
+        return self.collections.statistics(questions) if self.collections else None
 
 
 def prepare(session: Session, index: Index | None, display: Display) -> Preparation:

@@ -17,7 +17,7 @@ from kgqa.experiment.prepare.triples import TripleBuilder
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.kg.parsing import Extraction
-from kgqa.runtime.costs import Cost, Ledger, total
+from kgqa.runtime.costs import Ledger, Tally, total
 from kgqa.runtime.display import Display
 from kgqa.storage import call_cache
 
@@ -122,9 +122,9 @@ class Extractor:
         return Outcome(runner.ledger, failed)
 
 
-def _include(sums: dict[str, Cost], costs: Mapping[str, Cost]) -> None:
-    for role, cost in costs.items():
-        sums[role] = total([sums.get(role, Cost()), cost])
+def _include(sums: dict[str, Tally], tallies: Mapping[str, Tally]) -> None:
+    for role, tally in tallies.items():
+        sums[role] = total([sums.get(role, Tally()), tally])
 
 
 def _outcomes(order: Order, shards: Sequence[range], workers: int, gpus: int) -> Iterator[Outcome | KgqaError]:

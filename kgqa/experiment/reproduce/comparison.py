@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from math import fsum
 
+from kgqa.artefacts.metrics import Cost
 from kgqa.experiment.reproduce.cells import PlannedCell, differing
 from kgqa.experiment.reproduce.published import PublishedTable
 from kgqa.experiment.reproduce.request import ReproduceRequest
 from kgqa.experiment.sweep.cells import CellResult
 from kgqa.report.reproduction import CellLine, Line, Reproduction
 from kgqa.scoring.closeness import Ours, closeness, measured_value
-from kgqa.types import Json
 
 Results = Mapping[tuple[str, ...], CellResult]  # by the overrides of a cell
 
@@ -43,7 +43,7 @@ def _lines(table: PublishedTable, cell: PlannedCell, results: Results) -> list[L
     result = results.get(cell.overrides) if cell.state == "run" else None
     found = []
     for metric, published in zip(table.metrics, cell.published.values, strict=True):
-        ours = measured_value(result.metrics, metric) if result and result.metrics else None
+        ours = measured_value(result.metrics.json(), metric) if result and result.metrics else None
         verdict = closeness(published, ours) if published and ours else ""
         note = "" if ours else metric.why or _state(cell, result)
         found.append(Line(cell.published.row, cell.published.column, metric, published, ours, verdict, note))
@@ -97,7 +97,7 @@ def _differing(
         found.append(
             ("experiments", f"{len(running)} cells", f"{len(distinct)}: cells with equal settings share a run")
         )
-    counts = sorted({r.metrics["questions"] for r in results.values() if r.metrics})
+    counts = sorted({r.metrics.questions for r in results.values() if r.metrics})
     if counts:
         said = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
         theirs = next((setting.theirs for setting in request.table.settings if setting.key == "limit"), "not said")
@@ -110,9 +110,10 @@ def _cost(planned: Sequence[PlannedCell], results: Results) -> list[tuple[str, s
     ended = {key: r.metrics for key, r in results.items() if r.metrics}
     if not ended:
         return []
-    costs = [metrics["cost"]["method"] for metrics in ended.values()]
-    costs += [metrics["judge"]["cost"]["method"] for metrics in ended.values() if "judge" in metrics]
-    totals = [fsum(cost[key] or 0 for cost in costs) for key in ("calls", "prompt_tokens", "output_tokens", "seconds")]
+    costs = [metrics.cost.method for metrics in ended.values()]
+    costs += [metrics.judge.cost.method for metrics in ended.values() if metrics.judge]
+    spent = [(cost.calls, cost.prompt_tokens, cost.output_tokens, cost.seconds) for cost in costs]
+    totals = [fsum(column) for column in zip(*spent, strict=True)]
     rows = [("so far", _cost_text(len(ended), totals, costs))]
     rows += [("this command", f"{fsum(r.seconds for r in results.values()):,.1f} s for its cells")]
     left = {cell.overrides for cell in planned if cell.state in ("run", "needs weights", "needs data")} - ended.keys()
@@ -122,9 +123,9 @@ def _cost(planned: Sequence[PlannedCell], results: Results) -> list[tuple[str, s
     return rows
 
 
-def _cost_text(cells: int, totals: Sequence[float], costs: Sequence[Mapping[str, Json]]) -> str:
+def _cost_text(cells: int, totals: Sequence[float], costs: Sequence[Cost]) -> str:
     calls, prompt, output, seconds = totals
-    dollars = [cost["usd"] for cost in costs if cost["usd"] is not None]
+    dollars = [cost.usd for cost in costs if cost.usd is not None]
     said = f", {fsum(dollars):,.4f} USD" if dollars else ""
     runs = "1 run" if cells == 1 else f"{cells:,} runs"
     return (

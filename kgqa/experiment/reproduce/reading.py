@@ -89,7 +89,8 @@ def read_table(file: Path, table_id: str) -> PublishedTable:
     try:
         parsed = _Table.model_validate(_yaml(file))
     except ValidationError as error:
-        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")  # likely a missing key misspelt
+        # an unknown key first: it is likely the missing one, misspelt
+        first = min(error.errors(), key=lambda wrong: wrong["type"] != "extra_forbidden")
         key = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("tuple[", "function-", "_")))
         raise DataError(f"{file}: {key}: {first['msg'].lower()}, not {first.get('input')!r:.80}") from error
     for complaint in _complaints(parsed, table_id):
@@ -99,8 +100,8 @@ def read_table(file: Path, table_id: str) -> PublishedTable:
         parsed.title,
         parsed.place,
         parsed.source,
-        tuple(_metric(name, each) for name, each in parsed.metrics.items()),
-        tuple(Setting(name, *(*each, "")[:3]) for name, each in parsed.settings.items()),
+        tuple(_metric(name, measured) for name, measured in parsed.metrics.items()),
+        tuple(Setting(name, *(*texts, "")[:3]) for name, texts in parsed.settings.items()),
         parsed.axis,
         parsed.against,
         tuple(parsed.columns) + ((parsed.average,) if parsed.average else ()),
@@ -161,7 +162,7 @@ def _complaints(table: _Table, table_id: str) -> Iterator[str]:
     for name, metric in table.metrics.items():
         if isinstance(metric, _Measured) and (metric.path is None) != bool(metric.why):
             yield f"metrics.{name}: `why` goes with `path: null`, and only with it"
-    given = [("given", table.given), *((f"columns.{name}", each) for name, each in table.columns.items())]
+    given = [("given", table.given), *((f"columns.{name}", overrides) for name, overrides in table.columns.items())]
     yield from (complaint for key, overrides in given for complaint in _odd_overrides(key, overrides))
     names = [row.name for row in table.rows]
     for number, row in enumerate(table.rows):
@@ -198,11 +199,11 @@ def _odd_values(key: str, row: _Row, table: _Table) -> Iterator[str]:
     for column, values in (row.published or {}).items():
         if values is not None:
             yield from _odd_count(f"{key}.published.{column}", values, table)
-        for value in (each for each in values or () if isinstance(each, str)):
-            if not re.fullmatch(r"~-?\d+(\.\d+)?", value):
-                yield f"{key}.published.{column}: {value!r}: a number, or one read from a plot, as ~41"
+        for text in (value for value in values or () if isinstance(value, str)):
+            if not re.fullmatch(r"~-?\d+(\.\d+)?", text):
+                yield f"{key}.published.{column}: {text!r}: a number, or one read from a plot, as ~41"
             elif table.source == "text":
-                yield f"{key}.published.{column}: {value!r}: read from a plot, but source: text"
+                yield f"{key}.published.{column}: {text!r}: read from a plot, but source: text"
 
 
 def _odd_count(key: str, values: Sequence[object], table: _Table) -> Iterator[str]:
@@ -211,7 +212,7 @@ def _odd_count(key: str, values: Sequence[object], table: _Table) -> Iterator[st
 
 
 def _odd_overrides(key: str, overrides: Iterable[str]) -> Iterator[str]:
-    yield from (f"{key}: {each!r}: expected key=value" for each in overrides if not _KEY.match(each))
+    yield from (f"{key}: {text!r}: expected key=value" for text in overrides if not _KEY.match(text))
 
 
 def _cells(table: _Table) -> Iterator[PublishedCell]:

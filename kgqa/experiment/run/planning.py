@@ -17,7 +17,7 @@ from kgqa.experiment.run.imagined import Imagined, imagined_passages, imagined_t
 from kgqa.experiment.run.judging import judge_engines
 from kgqa.experiment.session.engines import Engines
 from kgqa.experiment.session.session import Session
-from kgqa.judge.judges import Case
+from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.parsing import Extraction
 from kgqa.protocols import Index
 from kgqa.runtime.scheduler import Record, Scheduler
@@ -73,13 +73,13 @@ def planned(session: Session, shared: Shared) -> Plan:
         answers = planner.imagine(programs, session.engines)
     if judge := experiment.judge:
         guessed = planner.imagining
-        cases = [
-            (number in guessed, Case(question.text, question.answers, answer.text))
+        judged = [
+            (number in guessed, JudgedAnswer(question.text, question.answers, answer.text))
             for number, question in enumerate(experiment.questions)
             if isinstance(answer := answers[question.id], Answer)
         ]
-        planner.imagining = {number for number, (guess, _) in enumerate(cases) if guess}
-        verdicts = ((str(number), judge.judge(case)) for number, (_, case) in enumerate(cases))
+        planner.imagining = {number for number, (guess, _) in enumerate(judged) if guess}
+        verdicts = ((str(number), judge.judge(answer)) for number, (_, answer) in enumerate(judged))
         planner.imagine(verdicts, judge_engines(session, judge))
     return planner.plan
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
+from kgqa.artefacts.form import Number
+from kgqa.artefacts.manifest import MANIFEST
+from kgqa.artefacts.metrics import METRICS, Metrics
+from kgqa.artefacts.predictions import PREDICTIONS
 from kgqa.errors import TrackerError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import Config, flatten, groups
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.protocols import TrackedRun, Tracker
-from kgqa.types import Json
 
-FILES = ("report.html", "report.md", "metrics.json", "manifest.json", "config.yaml", "predictions.jsonl")
+FILES = ("report.html", "report.md", METRICS, MANIFEST, "config.yaml", PREDICTIONS)
 LONGEST = 500  # characters of a parameter; trackers cut or refuse longer ones
 _CREDENTIALS = re.compile(r"://[^/@\s]+@")  # in an address
 
@@ -27,7 +29,7 @@ def chosen_tracker(config: Config) -> Tracker | None:
     return tracker
 
 
-def track(experiment: Experiment, folder: Path, metrics: Mapping[str, Json]) -> str | None:
+def track(experiment: Experiment, folder: Path, metrics: Metrics) -> str | None:
     """Tell the tracker, if one is chosen, and give the line that says where; a failure is such a line, too."""
     tracker = chosen_tracker(experiment.config)
     if tracker is None:
@@ -50,18 +52,29 @@ def parameters(experiment: Experiment) -> dict[str, str]:
     return {key: _CREDENTIALS.sub("://", str(value))[:LONGEST] for key, value in (named | flat).items()}
 
 
-def tracked_metrics(metrics: Mapping[str, Json]) -> dict[str, float]:
+def tracked_metrics(metrics: Metrics) -> dict[str, float]:
     """Scores with the ends of their intervals, recalls, the judge's accuracy, counts and costs; what is defined."""
-    scores = {**metrics["scores"]}
-    scores |= {f"recall_at_{budget}": each for budget, each in metrics.get("retrieval", {}).get("recall", {}).items()}
-    judged = metrics.get("judge")
-    if judged:
-        scores["judge_accuracy"] = judged["accuracy"]
-    found = {name: metrics[name] for name in ("questions", "failed", "answerless", "context_tokens", "seconds")}
-    found |= {"judge_unscored": judged["unscored"]} if judged else {}
-    for name, each in scores.items():
-        found |= {name: each["mean"], f"{name}_low": each["low"], f"{name}_high": each["high"]}
-    for side in ("method", "paid"):
-        kept = ("calls", "prompt_tokens", "output_tokens", "seconds", "usd")
-        found |= {f"cost_{side}_{name}": metrics["cost"][side][name] for name in kept}
-    return {name: float(value) for name, value in found.items() if value is not None}
+    scores = metrics.scores.named()
+    if metrics.retrieval:
+        scores |= {f"recall_at_{budget}": score for budget, score in metrics.retrieval.recall.items()}
+    if metrics.judge:
+        scores["judge_accuracy"] = metrics.judge.accuracy
+    tracked: dict[str, Number | None] = {
+        "questions": metrics.questions,
+        "failed": metrics.failed,
+        "answerless": metrics.answerless,
+        "context_tokens": metrics.context_tokens,
+        "seconds": metrics.seconds,
+        "judge_unscored": metrics.judge.unscored if metrics.judge else None,
+    }
+    for name, score in scores.items():
+        tracked |= {name: score.mean, f"{name}_low": score.low, f"{name}_high": score.high}
+    for side, cost in (("method", metrics.cost.method), ("paid", metrics.cost.paid)):
+        tracked |= {
+            f"cost_{side}_calls": cost.calls,
+            f"cost_{side}_prompt_tokens": cost.prompt_tokens,
+            f"cost_{side}_output_tokens": cost.output_tokens,
+            f"cost_{side}_seconds": cost.seconds,
+            f"cost_{side}_usd": cost.usd,
+        }
+    return {name: float(value) for name, value in tracked.items() if value is not None}

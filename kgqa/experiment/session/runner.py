@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
+from kgqa.artefacts.metrics import EngineUse, Rates, Throughput
 from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Program, Rank, Search, Triples
 from kgqa.errors import ConfigError, EngineDied
 from kgqa.experiment.config.settings import RunSettings
@@ -80,29 +81,28 @@ class Runner:
     def spent(self) -> Spent:
         return self.ledger.spent(self.engines.prices)
 
-    def throughput(self) -> dict[str, Json]:
+    def throughput(self) -> Throughput:
         """What the engines did while programs ran; rates are of paid calls."""
         seconds = max(self._seconds, 1e-9)
         paid = total(self.ledger.paid.values())
-        rates = {"prompt": paid.prompt_tokens / seconds, "output": paid.output_tokens / seconds}
         engines = []
         for engine, service in self._asked.values():
             busy, call_seconds = service.occupancy.measured()
             roles = sorted(role for role in self.ledger.method if self.engines(role) is engine)
             if roles:
-                use = {
-                    "engine": self.engines.label(roles[0]),
-                    "roles": roles,
-                    "busy_share": round(busy / seconds, 4),
-                    "mean_calls": round(call_seconds / seconds, 3),  # in flight, idle time counted in
-                    "capacity": _capacity(engine),
-                }
+                use = EngineUse(
+                    engine=self.engines.label(roles[0]),
+                    roles=tuple(roles),
+                    busy_share=round(busy / seconds, 4),
+                    mean_calls=round(call_seconds / seconds, 3),
+                    capacity=_capacity(engine),
+                )
                 engines.append(use)
-        return {
-            "seconds": round(seconds, 3),
-            "tokens_per_second": {kind: round(rate, 2) if paid.calls else None for kind, rate in rates.items()},
-            "engines": engines,
-        }
+        rates = Rates(
+            prompt=round(paid.prompt_tokens / seconds, 2) if paid.calls else None,
+            output=round(paid.output_tokens / seconds, 2) if paid.calls else None,
+        )
+        return Throughput(seconds=round(seconds, 3), tokens_per_second=rates, engines=tuple(engines))
 
     def close(self) -> None:
         """Drop what waits, let a running batch end within 10 s; an engine that is busy then or died serves no more."""

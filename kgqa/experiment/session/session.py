@@ -61,8 +61,8 @@ class Session:
         try:
             yield runner
         finally:
-            self._spent += runner.spent()
             runner.close()
+            self._spent += runner.spent()
 
     def spent(self) -> Spent:
         """What the calls of all stages that ended were paid for, whether or not they came to their end."""

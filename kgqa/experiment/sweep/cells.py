@@ -7,15 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from kgqa.artefacts.metrics import Metrics
+from kgqa.artefacts.sweep import ListedCell, SweepPlan, cell_file
 from kgqa.errors import ConfigError, KgqaError
 from kgqa.experiment.config.composing import Config, flatten, load_yaml
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
 from kgqa.runtime.costs import NOTHING, Spent
-from kgqa.runtime.sweep_folder import cell_file
 from kgqa.types import Json
 
 Status = Literal["running", "done", "skipped", "failed", "not run"]
@@ -38,7 +39,7 @@ class CellResult:
     cell: Cell
     status: Status
     run: Path | None  # the run's folder
-    metrics: Mapping[str, Json] | None
+    metrics: Metrics | None
     seconds: float
     error: str | None  # one line
     paid: Spent = NOTHING  # in this process
@@ -53,21 +54,27 @@ def frozen_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
     return [Cell(number, name, Experiment.of(overrides)) for number, (name, overrides) in enumerate(named)]
 
 
-def read_cell(path: Path, listed: Mapping[str, Any]) -> Cell:
-    """A cell as it was frozen; `listed` is its entry in `sweep.json`."""
-    config = load_yaml(cell_file(path, listed["number"], "yaml"))
-    return Cell(listed["number"], listed["name"], Experiment.of(listed["overrides"], config))
+def read_cell(path: Path, listed: ListedCell) -> Cell:
+    """A cell as it was frozen."""
+    config = load_yaml(cell_file(path, listed.number, "yaml"))
+    return Cell(listed.number, listed.name, Experiment.of(listed.overrides, config))
 
 
-def listed_plan(cells: Sequence[Cell], command: Sequence[str], axes: Mapping[str, Json]) -> dict[str, Json]:
-    """What `sweep.json` says of these cells."""
-    listed = [listed_cell(cell, run) for cell, run in zip(cells, run_folders(cells), strict=True)]
-    return {"command": list(command), "axes": dict(axes), "differing": differing_settings(cells), "cells": listed}
+def listed_plan(
+    cells: Sequence[Cell], command: Sequence[str], axes: Mapping[str, Sequence[Json]], search: str | None = None
+) -> SweepPlan:
+    """What `sweep.json` says of these cells. `search`: what decides which cells a search proposes."""
+    return SweepPlan(
+        search=search,
+        command=tuple(command),
+        axes={key: tuple(values) for key, values in axes.items()},
+        differing=differing_settings(cells),
+        cells=tuple(listed_cell(cell, run) for cell, run in zip(cells, run_folders(cells), strict=True)),
+    )
 
 
-def listed_cell(cell: Cell, run: Path | None) -> dict[str, Json]:
-    overrides = list(cell.experiment.overrides)
-    return {"number": cell.number, "name": cell.name, "overrides": overrides, "run": str(run) if run else None}
+def listed_cell(cell: Cell, run: Path | None) -> ListedCell:
+    return ListedCell(cell.number, cell.name, cell.experiment.overrides, str(run) if run else None)
 
 
 def run_folders(cells: Sequence[Cell]) -> list[Path | None]:
@@ -111,7 +118,7 @@ def adjacent(cells: Sequence[Cell]) -> list[list[Cell]]:
     return [list(group) for _, group in groupby(ordered, key=lambda cell: keys[cell.number])]
 
 
-def differing_settings(cells: Sequence[Cell]) -> dict[str, list[Json]]:
+def differing_settings(cells: Sequence[Cell]) -> dict[str, tuple[Json, ...]]:
     """Values by cell of every key that all cells have and that is not the same in all; groups by what was chosen."""
     if not cells:
         return {}
@@ -119,8 +126,8 @@ def differing_settings(cells: Sequence[Cell]) -> dict[str, list[Json]]:
     flat = [flatten({key: value for key, value in config.items() if key != "choices"}) for config in configs]
     chosen = [config["choices"] for config in configs]
     shared = [key for key in flat[0] if not key.endswith("_target_") and all(key in keys for keys in flat)]
-    columns: dict[str, list[Json]] = {group: [choices.get(group) for choices in chosen] for group in chosen[0]}
-    columns |= {key: [keys[key] for keys in flat] for key in shared}
+    columns = {group: tuple(choices.get(group) for choices in chosen) for group in chosen[0]}
+    columns |= {key: tuple(keys[key] for keys in flat) for key in shared}
     return {key: values for key, values in columns.items() if any(value != values[0] for value in values)}
 
 

@@ -17,7 +17,7 @@ from kgqa.types import Json
 @dataclass(frozen=True)
 class Grid:
     cells: list[Cell]
-    swept: dict[str, Json]  # the values of each key that has several
+    swept: dict[str, list[Json]]  # the values of each key that has several
 
     @classmethod
     def of(cls, request: SweepRequest) -> Grid:
@@ -27,7 +27,7 @@ class Grid:
             ConfigError: values that cannot be read or listed, or overrides that cannot be composed.
         """
         given = axes(request.overrides)
-        swept: dict[str, Json] = {override_key(axis.key): list(axis.values) for axis in given if axis.swept}
+        swept: dict[str, list[Json]] = {override_key(axis.key): list(axis.values) for axis in given if axis.swept}
         return cls(frozen_cells(grid(given)), swept)
 
     @property

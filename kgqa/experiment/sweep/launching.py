@@ -9,15 +9,17 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kgqa.artefacts.sweep import CellState, SweepPlan
 from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
 from kgqa.experiment.config.composing import conf_folder
+from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, read_cell
 from kgqa.experiment.sweep.running import Ended, result_of, run_cell, run_cells, skip_finished
-from kgqa.runtime.sweep_folder import SweepFolder, read_plan, read_result
+from kgqa.runtime.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -36,8 +38,7 @@ _QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_log
 
 def launcher_of(overrides: Sequence[str]) -> str:
     """What `hydra/launcher=` says. Raises ConfigError for an unknown one."""
-    given = [each.partition("=")[2] for each in overrides if each.partition("=")[0] == "hydra/launcher"]
-    name = given[-1] if given else "basic"
+    name = override_values(overrides).get("hydra/launcher", "basic")
     if name != "basic" and name not in LAUNCHERS:
         raise ConfigError(f"hydra/launcher={name}: no such launcher; {nearest(name, ['basic', *LAUNCHERS])}")
     return name
@@ -54,10 +55,10 @@ def check_launcher(overrides: Sequence[str], budget: SweepBudget | None) -> None
         raise ConfigError(
             f"budget={budget}: processes of hydra/launcher={name} do not see each other's cost; set engine.budget_usd"
         )
-    for each in overrides:
-        if each.startswith("hydra.launcher.") and name == "basic":
+    for override in overrides:
+        if override.startswith("hydra.launcher.") and name == "basic":
             raise ConfigError(
-                f"{each}: nothing reads it without hydra/launcher=joblib, submitit_local, submitit_slurm or ray"
+                f"{override}: nothing reads it without hydra/launcher=joblib, submitit_local, submitit_slurm or ray"
             )
 
 
@@ -105,8 +106,8 @@ def _watched(cells: Sequence[Cell], sweep: Path, ended: Ended) -> Iterator[None]
 
 
 def _has_ended(sweep: Path, number: int) -> bool:
-    result = read_result(sweep, number)
-    return result is not None and result["status"] != "running"
+    state = CellState.read(sweep, number)
+    return state is not None and state.status != "running"
 
 
 def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) -> None:
@@ -160,7 +161,7 @@ def run_launched(job: DictConfig) -> str:
     os.chdir(job.home)  # Ray starts its workers elsewhere
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     path = Path(job.sweep)
-    listed: dict[str, Any] = read_plan(path)["cells"][job.cell]
+    listed = SweepPlan.read(path).cells[job.cell]
     with closing(Pool()) as pool:
         return run_cell(read_cell(path, listed), path, pool).status
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
+from kgqa.artefacts.metrics import Estimate
 from kgqa.errors import ConfigError
 from kgqa.experiment.sweep.cells import CellResult
-from kgqa.types import Json
 
 SCORES = ("em", "f1", "support_recall", "support_precision", "support_f1")
 
@@ -17,20 +16,20 @@ def refuse_unknown_metric(key: str, metric: str) -> None:
         raise ConfigError(f"{key}={metric}: choose from {', '.join(SCORES)}, judge, recall@K")
 
 
-def score_of(result: CellResult, metric: str, key: str = "tune.metric") -> Mapping[str, Json] | None:
+def score_of(result: CellResult, metric: str, key: str = "tune.metric") -> Estimate | None:
     """None: the cell has no finished run. Raises ConfigError: its run has no such score; `key` was to name one."""
     metrics = result.metrics
     if metrics is None or result.status in ("failed", "not run"):
         return None
-    score: Mapping[str, Json] | None
     if metric.startswith("recall@"):
-        recall = metrics.get("retrieval", {}).get("recall", {})
+        recall = metrics.retrieval.recall if metrics.retrieval else {}
         score = recall.get(metric.partition("@")[2])
         known = ", ".join(f"recall@{budget}" for budget in recall) or "none: the method does not retrieve"
     elif metric == "judge":
-        score, known = metrics.get("judge", {}).get("accuracy"), "give judge=NAME"
+        score, known = metrics.judge.accuracy if metrics.judge else None, "give judge=NAME"
     else:
-        score, known = metrics["scores"][metric], "the data set does not define it for these questions"
-    if score is None or score["mean"] is None:
+        score = metrics.scores.named().get(metric)
+        known = "the data set does not define it for these questions"
+    if score is None or score.mean is None:
         raise ConfigError(f"{key}={metric}: the runs have no such score ({known})")
     return score

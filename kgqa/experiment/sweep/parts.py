@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kgqa.artefacts.tuning import TunedPart
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.metric import refuse_unknown_metric
-from kgqa.types import Json, Question
+from kgqa.types import Question
 
 KEYS = ("metric", "dev", "test", "dev_ids", "dev_path", "seed", "sets", "name")
 
@@ -45,7 +46,7 @@ class Tuning:
             Path(given["dev_ids"]) if "dev_ids" in given else None,
             Path(given["dev_path"]) if "dev_path" in given else None,
             _count(given, "seed") or 0,
-            tuple(each for each in given.get("sets", "").split(",") if each),
+            tuple(name for name in given.get("sets", "").split(",") if name),
             given.get("name"),
         )
 
@@ -58,8 +59,9 @@ class Part:
     sha256: str
     ids: tuple[str, ...]
 
-    def json(self) -> dict[str, Json]:
-        return {"file": self.path, "sha256": self.sha256, "questions": len(self.ids), "ids": list(self.ids)}
+    def recorded(self) -> TunedPart:
+        """As `tune.json` has it."""
+        return TunedPart(self.path, self.sha256, len(self.ids), self.ids)
 
 
 def parts(experiment: Experiment, tuning: Tuning) -> tuple[Part, Part]:

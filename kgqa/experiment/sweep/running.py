@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import traceback
 from collections import Counter
@@ -12,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
+from kgqa.artefacts.metrics import Metrics
+from kgqa.artefacts.sweep import CellState, cell_file, questions_asked, sweep_name
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError
 from kgqa.experiment.config.composing import yaml_text
 from kgqa.experiment.run.checking import check
@@ -25,7 +26,7 @@ from kgqa.experiment.sweep.cells import Cell, CellResult, Status, adjacent, list
 from kgqa.report.sweep_writing import write_sweep_report
 from kgqa.runtime.costs import NOTHING
 from kgqa.runtime.display import PlainLines, log_lines
-from kgqa.runtime.sweep_folder import SweepFolder, cell_file, keep_result, questions_asked, read_result, sweep_name
+from kgqa.runtime.sweep_folder import SweepFolder, keep_state
 from kgqa.storage import OUT_ELSEWHERE, outputs, storing
 from kgqa.types import Json
 
@@ -48,9 +49,13 @@ class Swept:
 
 
 def open_sweep(
-    cells: Sequence[Cell], command: Sequence[str], axes: Mapping[str, Json], name: str | None, search: str | None = None
+    cells: Sequence[Cell],
+    command: Sequence[str],
+    axes: Mapping[str, Sequence[Json]],
+    name: str | None,
+    search: str | None = None,
 ) -> SweepFolder:
-    """Claim `outputs/sweeps/NAME` for these cells; without a name it is a hash of them. search: see `SweepFolder`.
+    """Claim `outputs/sweeps/NAME` for these cells; without a name it is a hash of them. search: see `listed_plan`.
 
     Raises:
         ConfigError: two cells would write one run's folder, or the folder is another sweep's or in use.
@@ -58,8 +63,8 @@ def open_sweep(
     """
     if name is not None and (not name or Path(name).name != name or name.startswith(".")):
         raise ConfigError(f"sweep.name={name}: must be a plain folder name, without slashes or a leading dot")
-    plan, frozen = listed_plan(cells, command, axes), frozen_texts(cells)
-    return SweepFolder(outputs() / "sweeps" / (name or sweep_name(frozen)), plan, frozen, search=search)
+    plan, frozen = listed_plan(cells, command, axes, search), frozen_texts(cells)
+    return SweepFolder(outputs() / "sweeps" / (name or sweep_name(frozen)), plan, frozen)
 
 
 def frozen_texts(cells: Sequence[Cell]) -> list[str]:
@@ -119,7 +124,7 @@ def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: SweepBudget | None 
                 metrics = executed.metrics
                 if too_many_questions_failed(metrics):
                     status = "failed"
-                    error = f"{metrics['failed']} of {metrics['questions']} questions: {executed.errors[0]}"
+                    error = f"{metrics.failed} of {metrics.questions} questions: {executed.errors[0]}"
     except BudgetSpent as spent:
         status, error = "not run", _one_line(spent)
     except KgqaError as failure:
@@ -151,17 +156,15 @@ def skip_finished(cells: Sequence[Cell], sweep: Path) -> dict[int, CellResult]:
 
 def result_of(cell: Cell, sweep: Path) -> CellResult:
     """How a cell ended that another process ran."""
-    ended = read_result(sweep, cell.number)
-    if ended is None or ended["status"] == "running":
+    state = CellState.read(sweep, cell.number)
+    if state is None or state.status == "running":
         why = f"its process ended before it; see {cell_file(sweep, cell.number, 'log')}"
         result = CellResult(cell, "not run", None, None, 0.0, why)
         _keep(sweep, result)
         return result
-    run = Path(ended["run"]) if ended["run"] else None
-    metrics = (
-        json.loads((run / "metrics.json").read_text(encoding="utf-8")) if run and ended["status"] == "done" else None
-    )
-    return CellResult(cell, ended["status"], run, metrics, ended["seconds"], ended["error"])
+    run = Path(state.run) if state.run else None
+    metrics = Metrics.read(run) if run and state.status == "done" else None
+    return CellResult(cell, state.status, run, metrics, state.seconds, state.error)
 
 
 def _not_run(cell: Cell, budget: SweepBudget) -> CellResult:
@@ -172,10 +175,9 @@ def _keep(sweep: Path, result: CellResult) -> None:
     """A skipped cell is a done one: a sweep that was interrupted ends with the same folder as one that was not."""
     status = "done" if result.status == "skipped" else result.status
     run = str(result.run) if result.run else None
-    ended = {"status": status, "run": run, "seconds": result.seconds, "error": result.error}
-    if status == "done" and result.run:
-        ended["asked"] = questions_asked(result.run)
-    keep_result(sweep, result.cell.number, ended)
+    asked = questions_asked(result.run) if status == "done" and result.run else None
+    state = CellState(status=status, run=run, seconds=result.seconds, error=result.error, asked=asked)
+    keep_state(sweep, result.cell.number, state)
 
 
 def _one_line(error: Exception) -> str:

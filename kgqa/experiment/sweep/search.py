@@ -11,9 +11,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from kgqa.artefacts.sweep import sweep_name
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.axes import parsed
 from kgqa.experiment.config.composing import yaml_text
+from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.cells import Cell, CellResult, frozen_cells, listed_plan
@@ -21,7 +23,7 @@ from kgqa.experiment.sweep.metric import refuse_unknown_metric, score_of
 from kgqa.experiment.sweep.request import SweepRequest
 from kgqa.experiment.sweep.running import Swept, frozen_texts, open_sweep, run_cell, write_reports
 from kgqa.runtime.display import Display
-from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
+from kgqa.runtime.sweep_folder import SweepFolder
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -38,8 +40,8 @@ def run_search(request: SweepRequest, display: Display) -> Swept:
     """
     trials, seed = _settings(request.hydra)
     space = _space(request)
-    study, digest = _study(seed), _digest(request, yaml_text(space.base.config))
-    with open_sweep([], request.command, space.axes, request.name or f"optuna-{digest}", digest) as folder:
+    study, name = _study(seed), request.name or f"optuna-{space.digest}"
+    with open_sweep([], request.command, space.axes, name, space.digest) as folder:
         with display.cells(folder.path):
             results = _tried(study, space, request, trials, folder)
         write_reports(folder.path)
@@ -61,7 +63,7 @@ def _tried(study: Any, space: _Space, request: SweepRequest, trials: int, folder
             chosen = [f"{key}={value}" for key, value in trial.params.items()]
             (cell,) = frozen_cells([(" ".join(chosen), [*space.base.overrides, *chosen])])
             cells.append(replace(cell, number=number))
-            folder.grow(listed_plan(cells, request.command, space.axes), frozen_texts(cells))
+            folder.grow(listed_plan(cells, request.command, space.axes, space.digest), frozen_texts(cells))
             result = run_cell(cells[-1], folder.path, pool, budget.left() if budget else None)
             results.append(result)
             if budget:
@@ -79,24 +81,26 @@ class _Space:
 
     base: Experiment
     distributions: Mapping[str, Any]
+    digest: str  # of all that decides which cells are proposed
 
     @property
-    def axes(self) -> dict[str, Json]:
+    def axes(self) -> dict[str, list[Json]]:
         """As a sweep's plan has them; a search has no list of values."""
         return {key: [] for key in self.distributions}
 
 
 def _space(request: SweepRequest) -> _Space:
     refuse_unknown_metric("sweep.metric", request.metric or "")
-    overrides = parsed(request.overrides)
-    distributions = {each.get_key_element(): _distribution(each) for each in overrides if each.is_sweep_override()}
+    pairs = list(zip(request.overrides, parsed(request.overrides), strict=True))
+    swept = (read for _, read in pairs if read.is_sweep_override())
+    distributions = {read.get_key_element(): _distribution(read) for read in swept}
     if not distributions:
         raise ConfigError("nothing to search: give a key several values, e.g. method.candidates='range(10,40)'")
-    fixed = [given for given, each in zip(request.overrides, overrides, strict=True) if not each.is_sweep_override()]
+    fixed = [override for override, read in pairs if not read.is_sweep_override()]
     base = Experiment.of(fixed)
     if base.settings.dry_run:
         raise ConfigError("dry_run=true: the cells of a search are not known ahead; plan one with kgqa run and no -m")
-    return _Space(base, distributions)
+    return _Space(base, distributions, _digest(request, yaml_text(base.config)))
 
 
 def _tell(ended: Swept, request: SweepRequest, display: Display) -> None:
@@ -112,7 +116,7 @@ def _tell(ended: Swept, request: SweepRequest, display: Display) -> None:
 
 def _settings(hydra: Sequence[str]) -> tuple[int, int]:
     """How many trials, and the seed. Raises ConfigError for another key: cells run in this process, one by one."""
-    given = {key: value for key, _, value in (each.partition("=") for each in hydra)}
+    given = override_values(hydra)
     for key, value in given.items():
         if key not in KEYS:
             raise ConfigError(f"{key}={value}: not a key of hydra/sweeper=optuna; {nearest(key, KEYS)}")
@@ -148,7 +152,7 @@ def _distribution(override: Override) -> Any:
             return IntDistribution(low, high, log=log)
         return FloatDistribution(float(low or 0.0), float(high or 0.0), log=log)
     values = list(override.sweep_iterator())
-    whole = [each for each in values if isinstance(each, int)]
+    whole = [value for value in values if isinstance(value, int)]
     if isinstance(swept, RangeSweep) and whole and len(whole) == len(values):
         return IntDistribution(min(whole), max(whole), step=abs(int(swept.step)))
     return CategoricalDistribution(list(override.sweep_string_iterator()))
@@ -162,9 +166,8 @@ def _failed() -> Any:
 
 def _score(result: CellResult, request: SweepRequest) -> float | None:
     score = score_of(result, str(request.metric), "sweep.metric")
-    return float(score["mean"]) if score else None
+    return score.mean if score else None
 
 
 def _digest(request: SweepRequest, base: str) -> str:
-    """Of all that decides which cells are proposed."""
     return sweep_name([base, *sorted(request.overrides), *sorted(request.hydra), str(request.metric)])

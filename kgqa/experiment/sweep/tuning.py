@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
 
+from kgqa.artefacts.sweep import sweep_name
+from kgqa.artefacts.tuning import TUNE, Choice, OnTest, Outcome, TuneRecord
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import Axis, axes, grid
+from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, folder_of, frozen_cells
@@ -20,7 +22,7 @@ from kgqa.experiment.sweep.running import frozen_texts, open_sweep, run_cells, w
 from kgqa.report.markdown import document
 from kgqa.report.tuning import tuning_sections
 from kgqa.runtime.display import Display
-from kgqa.runtime.sweep_folder import SweepFolder, sweep_name
+from kgqa.runtime.sweep_folder import SweepFolder
 from kgqa.storage import json_text, outputs, replace_file, text_digest
 from kgqa.types import Json
 
@@ -37,10 +39,10 @@ class TuneRequest:
     @classmethod
     def of(cls, arguments: Sequence[str]) -> TuneRequest:
         """Raises ConfigError: an unknown key under `tune.`, or nothing to choose from."""
-        own = [each.removeprefix("tune.").partition("=") for each in arguments if each.startswith("tune.")]
-        tuning = Tuning.of({key: value for key, _, value in own})
+        own = [argument.removeprefix("tune.") for argument in arguments if argument.startswith("tune.")]
+        tuning = Tuning.of(override_values(own))
         budget = next((SweepBudget.of(a.partition("=")[2]) for a in arguments if a.startswith("budget=")), None)
-        given = axes([each for each in arguments if not each.startswith(("tune.", "budget="))])
+        given = axes([argument for argument in arguments if not argument.startswith(("tune.", "budget="))])
         _refuse_no_hyperparameters(given)
         return cls(tuning, given, budget, ("kgqa", "tune", *arguments))
 
@@ -84,7 +86,7 @@ class Candidates:
 @dataclass(frozen=True)
 class Tuned:
     file: Path  # tune.json
-    record: Mapping[str, Json]  # what it says
+    record: TuneRecord  # what it says
     whole: bool  # every cell, of dev and of test, was run to its end
 
 
@@ -101,20 +103,19 @@ def run_tuning(candidates: Candidates, request: TuneRequest, display: Display) -
     _refuse_another(name, tuning, test)
     sweeps = _Sweeps(name, request, display)
     results = sweeps.run(tried, "", {axis.key: list(axis.values) for axis in request.axes if axis.swept})
-    record: dict[str, Json] = {
-        "command": list(request.command),
-        "metric": tuning.metric,
-        "sets": list(tuning.sets),
-        "dev": candidates.dev.json(),
-        "test": test.json(),
-        "tried": [_outcome(result, tuning.metric) for result in results],
-    }
+    record = TuneRecord(
+        request.command,
+        tuning.metric,
+        tuning.sets,
+        candidates.dev.recorded(),
+        test.recorded(),
+        tuple(_outcome(result, tuning.metric) for result in results),
+    )
     sweeps.keep(record)  # what was tried stays, whatever becomes of the test
     best = _best(results, tuning.metric)
-    record["chosen"] = {"cell": best.number, "settings": best.name}
     finals = candidates.on_test(candidates.cells[best.number], tuning.sets)
-    ended = sweeps.run(finals, "-test", {"method.demonstration_set": list(tuning.sets)} if tuning.sets else {})
-    record["result"] = _summary(ended, tuning.metric)
+    ended = sweeps.run(finals, "-test", {"method.demonstration_set": tuning.sets} if tuning.sets else {})
+    record = replace(record, chosen=Choice(best.number, best.name), result=_on_test(ended, tuning.metric))
     whole = all(result.status in ("done", "skipped") for result in [*results, *ended])
     return Tuned(sweeps.keep(record), record, whole)
 
@@ -127,7 +128,7 @@ class _Sweeps:
     request: TuneRequest
     display: Display
 
-    def run(self, cells: Sequence[Cell], suffix: str, swept: Mapping[str, Json]) -> list[CellResult]:
+    def run(self, cells: Sequence[Cell], suffix: str, swept: Mapping[str, Sequence[Json]]) -> list[CellResult]:
         with self._claimed(cells, swept, self.name + suffix) as folder:
             self.display.line(f"{len(cells)} cell{'s' if len(cells) > 1 else ''} in {folder.path}")
             with self.display.cells(folder.path):
@@ -135,18 +136,18 @@ class _Sweeps:
             write_reports(folder.path)
         return results
 
-    def _claimed(self, cells: Sequence[Cell], swept: Mapping[str, Json], name: str) -> SweepFolder:
+    def _claimed(self, cells: Sequence[Cell], swept: Mapping[str, Sequence[Json]], name: str) -> SweepFolder:
         """In the words of this command."""
         try:
             return open_sweep(cells, self.request.command, swept, name)
         except ConfigError as error:
             raise ConfigError(str(error).replace("sweep.name=", "tune.name=")) from error
 
-    def keep(self, record: Mapping[str, Json]) -> Path:
+    def keep(self, record: TuneRecord) -> Path:
         folder = outputs() / "sweeps" / self.name
-        if "result" in record:
+        if record.result:
             replace_file(folder / "tune.md", document("What was tuned", tuning_sections(record)))
-        return replace_file(folder / "tune.json", json_text(record))
+        return replace_file(folder / TUNE, json_text(record.json()))
 
 
 def on_part(cell: Cell, part: Part, name: str) -> Cell:
@@ -184,43 +185,38 @@ def _refuse_unheeded(experiment: Experiment, tuning: Tuning) -> None:
 
 def _refuse_another(name: str, tuning: Tuning, test: Part) -> None:
     """Raises ConfigError: the folder holds the record of another choice. That dev is the same, `open_sweep` sees."""
-    file = outputs() / "sweeps" / name / "tune.json"
-    if not file.is_file():
+    folder = outputs() / "sweeps" / name
+    if not (folder / TUNE).is_file():
         return
-    try:
-        kept = json.loads(file.read_text(encoding="utf-8"))
-        same = (kept["metric"], kept["sets"], kept["test"]) == (tuning.metric, list(tuning.sets), test.json())
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{file}: not a record of kgqa tune ({error!r}); give another tune.name=") from error
-    if not same:
-        raise ConfigError(f"{file}: the record of another metric, test or sets; give another tune.name=, or remove it")
+    kept = TuneRecord.read(folder)
+    if (kept.metric, kept.sets, kept.test) != (tuning.metric, tuning.sets, test.recorded()):
+        raise ConfigError(
+            f"{folder / TUNE}: the record of another metric, test or sets; give another tune.name=, or remove it"
+        )
 
 
-def _outcome(result: CellResult, metric: str) -> dict[str, Json]:
-    score = score_of(result, metric)
-    return {
-        "cell": result.cell.number,
-        "settings": result.cell.name,
-        "run": str(result.run) if result.run else None,
-        "status": "done" if result.status == "skipped" else result.status,
-        "error": result.error,
-        "score": dict(score) if score else None,
-    }
+def _outcome(result: CellResult, metric: str) -> Outcome:
+    return Outcome(
+        cell=result.cell.number,
+        settings=result.cell.name,
+        run=str(result.run) if result.run else None,
+        status="done" if result.status == "skipped" else result.status,
+        error=result.error,
+        score=score_of(result, metric),
+    )
 
 
 def _best(results: Sequence[CellResult], metric: str) -> Cell:
     """The first of those with the highest mean."""
-    means = [(score["mean"], result.cell) for result in results if (score := score_of(result, metric))]
+    scores = [(score, result.cell) for result in results if (score := score_of(result, metric))]
+    means = [(score.mean, cell) for score, cell in scores if score.mean is not None]
     if not means:
         raise DataError(f"none of the {len(results)} cells on dev has a score, the first: {results[0].error}")
-    return max(means, key=lambda each: each[0])[1]
+    return max(means, key=lambda scored: scored[0])[1]
 
 
-def _summary(ended: Sequence[CellResult], metric: str) -> dict[str, Json]:
-    runs = [_outcome(result, metric) for result in ended]
-    means = [each["score"]["mean"] for each in runs if each["score"]]
-    return {
-        "runs": runs,
-        "mean": fmean(means) if len(means) == len(runs) else None,
-        "std": stdev(means) if len(means) == len(runs) > 1 else None,
-    }
+def _on_test(ended: Sequence[CellResult], metric: str) -> OnTest:
+    runs = tuple(_outcome(result, metric) for result in ended)
+    means = [run.score.mean for run in runs if run.score and run.score.mean is not None]
+    whole = len(means) == len(runs)
+    return OnTest(runs, fmean(means) if whole else None, stdev(means) if whole and len(runs) > 1 else None)

@@ -1,0 +1,48 @@
+"""A finished run's folder: what it holds beside its questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kgqa.artefacts.form import read
+from kgqa.artefacts.manifest import Manifest
+from kgqa.artefacts.metrics import Metrics
+
+IDENTITY = "identity.json"
+SETTINGS = "settings.json"
+NAMED = ("method", "dataset", "retriever", "reranker", "model", "engine")  # in a report's title
+Setting = tuple[str, str, str]  # key, value, where the value comes from
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """`settings.json`: of the groups the run made use of, what was chosen, and every value with its source."""
+
+    choices: Mapping[str, str]
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    folder: Path
+    choices: Mapping[str, str]
+    settings: tuple[Setting, ...]
+    manifest: Manifest
+    metrics: Metrics
+
+    @classmethod
+    def read(cls, folder: Path) -> FinishedRun:
+        """
+        Raises:
+            DataError: not the folder of a run that ended, or one of its files is damaged.
+        """
+        metrics, manifest = Metrics.read(folder), Manifest.read(folder)
+        chosen = read(Chosen, folder / SETTINGS)
+        return cls(folder, chosen.choices, chosen.settings, manifest, metrics)
+
+    @property
+    def title(self) -> str:
+        named = [self.choices[group] for group in NAMED[2:] if group in self.choices]
+        return f"{self.choices['method']} on {self.choices['dataset']}" + (f" with {', '.join(named)}" if named else "")

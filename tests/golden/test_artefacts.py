@@ -1,0 +1,75 @@
+"""Folders that kgqa 0.1 (630e34f) wrote are read, and written again to the same bytes."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from kgqa.artefacts.manifest import Manifest
+from kgqa.artefacts.metrics import Metrics
+from kgqa.artefacts.predictions import run_predictions
+from kgqa.artefacts.run import FinishedRun
+from kgqa.artefacts.sweep import CellState, SweepPlan
+from kgqa.artefacts.trace import read_questions, read_trace
+from kgqa.artefacts.verdicts import read_verdicts
+from kgqa.report.latex import latex
+from kgqa.report.markdown import markdown
+from kgqa.report.questions import questions_csv
+from kgqa.types import Json
+
+KEPT = Path(__file__).parent / "artefacts"
+RUNS = [KEPT / "trace", KEPT / "retrieval"]  # judged, with a graph; and one that answers nothing
+
+
+def whole(value: Json) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def lines(values: Iterable[Json]) -> str:
+    return "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values)
+
+
+def text(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
+def test_a_runs_files_are_written_again_to_the_same_bytes(folder: Path) -> None:
+    assert whole(Metrics.read(folder).json()) == text(folder / "metrics.json")
+    assert whole(Manifest.read(folder).json()) == text(folder / "manifest.json")
+    assert lines(prediction.json() for prediction in run_predictions(folder)) == text(folder / "predictions.jsonl")
+    with (folder / "trace.jsonl.zst").open("rb") as file:
+        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        assert lines(traced.json() for traced in read_trace(folder)) == io.TextIOWrapper(reader, "utf-8").read()
+
+
+@pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
+def test_questions_alone_are_those_of_the_trace(folder: Path) -> None:
+    assert list(read_questions(folder)) == [traced.question for traced in read_trace(folder)]
+
+
+def test_verdicts_and_cells_are_written_again_to_the_same_bytes() -> None:
+    assert lines(line.json() for line in read_verdicts(RUNS[0]).values()) == text(RUNS[0] / "verdicts.jsonl")
+    assert whole(SweepPlan.read(KEPT / "sweep").json()) == text(KEPT / "sweep/sweep.json")
+    for number in (0, 1):
+        state = CellState.read(KEPT / "sweep", number)
+        assert state is not None
+        assert whole(state.json()) == text(KEPT / f"sweep/cells/{number:03}.json")
+
+
+def test_a_finished_run_says_what_it_was() -> None:
+    assert FinishedRun.read(KEPT / "retrieval").title == "retrieve_only on demo with bm25"
+    judged = FinishedRun.read(KEPT / "trace").metrics.judge
+    assert judged is not None
+    assert judged.accuracy.mean is None
+
+
+@pytest.mark.parametrize("folder", RUNS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize(("name", "write"), [("md", markdown), ("tex", latex), ("csv", questions_csv)])
+def test_their_reports_are_the_same_text(folder: Path, name: str, write: Callable[[FinishedRun], str]) -> None:
+    assert write(FinishedRun.read(folder)) == text(folder / f"report.{name}")

@@ -1,0 +1,51 @@
+"""What a configuration means, before anything is open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.identity import run_folder
+from kgqa.experiment.session.session import Session
+
+OTHER = {"model": {"name": "another"}, "engine": {"batch_size": 7}}
+
+
+def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
+    experiment = Experiment.of([f"dataset.path={tmp_path / 'none.jsonl'}", "method=no_context"])
+    assert experiment.choices["method"] == "no_context"
+    with pytest.raises(DataError, match=r"none\.jsonl"):
+        _ = experiment.questions
+
+
+def test_a_configuration_that_was_kept_is_not_composed_anew() -> None:
+    kept = {**compose(["method=no_context"]), "limit": 1}
+    assert len(Experiment.of(["method=no_context"], kept).questions) == 1
+
+
+def test_models_of_another_configuration_are_taken_where_none_are_named() -> None:
+    plain, named = Experiment.of(["judge=kgp"]), Experiment.of(["judge=kgp", "engine=scripted"])
+    taken = plain.with_models_of(OTHER)
+    assert {key: taken.config[key] for key in OTHER} == OTHER
+    assert plain.config["model"] != OTHER["model"]
+    assert named.with_models_of(OTHER) is named
+
+
+def test_a_run_is_named_by_what_can_change_an_answer() -> None:
+    def folder(*overrides: str) -> Path:
+        return run_folder(Session(Experiment.of(["method=no_context", *overrides])))
+
+    assert folder() == folder("limit=2", "width=3", "judge=kgp")
+    assert folder() != folder("seed=3")
+    assert folder("name=mine").parts[-4:] == ("demo", "no_context", "smollm2_135m", "mine")
+    assert folder("out=elsewhere") == Path("elsewhere")
+
+
+def test_a_part_that_nothing_was_chosen_for_is_named() -> None:
+    session = Session(Experiment.of(["method=no_context", "reranker=null"]))
+    with pytest.raises(ConfigError, match="reranker=null: method=no_context needs one; choose from"):
+        session.ranker("reranker")
