@@ -2,17 +2,16 @@
 
 What is written there as `key=value` is a keyword here (`method="trace"`), or a word where a key has dots
 (`"method.beam=3"`). Runs lie in the same folders, so that what a terminal answered is not asked again. A mistake raises
-the `kgqa.errors.KgqaError` whose one line the command would print. No event loop is started, so a notebook's is no matter.
+the `kgqa.errors.KgqaError` whose one line the command would print. No event loop is started, so a running one, such as
+a notebook's, is no matter.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from pathlib import Path
 
 from kgqa.artefacts.metrics import Metrics
@@ -20,18 +19,21 @@ from kgqa.artefacts.run import FinishedRun
 from kgqa.artefacts.trace import TracedQuestion, read_trace
 from kgqa.datasets.given import Given
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.overrides import Value, spelt
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.overrides import Value, spelt, swept
 from kgqa.experiment.evaluate.comparison import Comparison, ComparisonRequest, compare_answers
 from kgqa.experiment.run.asking import answer_given
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.executing import execute
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
-from kgqa.experiment.sweep.grid import run_sweep
+from kgqa.experiment.sweep.grid import Grid, run_sweep
 from kgqa.experiment.sweep.request import SweepRequest
 from kgqa.report.card import card
 from kgqa.report.tables import Row, call_rows, prediction_rows
 from kgqa.runtime.display import Display, PlainLines, log_lines
+
+DIFFERENCE = 2.0  # in points: how many questions it would take to show it, as `kgqa compare` says
 
 
 @dataclass(frozen=True)
@@ -121,23 +123,24 @@ def sweep(*overrides: str, name: str | None = None, display: Display | None = No
     A list of values sweeps (`method=["trace", "ircot"]`); of finished cells nothing is asked. Cells that failed are
     left out: their errors are in the sweep's report, `outputs/sweeps/NAME/report.html`.
     """
-    words = [override for key, value in keys.items() for override in [_swept(key, value)]]
-    request = SweepRequest.of([*overrides, *words, *([f"sweep.name={name}"] if name else [])])
-    shown = display or PlainLines(sys.stderr)
-    with log_lines(shown):
-        swept = run_sweep(request, shown)
-    return [Run(result.run) for result in swept.results if result.run and result.status in ("done", "skipped")]
+    words = [*overrides, *(swept(key, value) for key, value in keys.items())]
+    request = SweepRequest.of([*words, *([spelt("sweep.name", name)] if name else [])])
+    planned = Grid.of(request)
+    if request.sweeper != "basic" or planned.dry_run:
+        raise ConfigError("kgqa.sweep runs every combination; searches and plans: kgqa run -m")
+    ended = run_sweep(planned, request, display or PlainLines(sys.stderr))
+    return [Run(result.run) for result in ended.results if result.run and result.status in ("done", "skipped")]
 
 
-def compare(*runs: Run | str | Path, profile: str | None = None, common: bool = False, seed: int = 0) -> Comparison:
+def compare(*runs: Run | str | Path, profile: str | None = None, in_all: bool = False, seed: int = 0) -> Comparison:
     """Who wins where on the same questions, with paired tests; the questions that flipped: `kgqa compare`.
 
-    `common`: over the questions that all runs have, where they differ.
+    in_all: only the questions that all runs have. In a notebook it shows itself; `.sections` are its tables.
     """
     folders = tuple(run.folder if isinstance(run, Run) else Path(run) for run in runs)
     if len(folders) < 2:
         raise ConfigError(f"kgqa.compare: {len(folders)} run given; it takes two or more")
-    return compare_answers(ComparisonRequest(folders, profile, seed, 2.0, common=common, every_flip=True))
+    return compare_answers(ComparisonRequest(folders, profile, seed, DIFFERENCE, in_all=in_all, flips=None))
 
 
 def ask(
@@ -145,17 +148,20 @@ def ask(
 ) -> TracedQuestion:
     """Answer one question over titled texts, `[(title, text), …]`, with any method: what it answered, and how.
 
-    Nothing is scored, and nothing written but the call cache and what is extracted from the texts.
+    `.prediction.answer`, or `.prediction.error` where the method failed; `.prediction.evidence_titles`; `.calls`.
+    Nothing is scored, and nothing kept but replies in the call cache and triples.
 
     Raises:
-        KgqaError: as the method's error for this question; there is no answer to give.
+        UsageError: something is wrong with a key or a value, or there is nothing to ask.
     """
-    given = Given.of(question, list(passages))
-    experiment = Experiment.of(_words(overrides, keys), given=given)
+    words, given = _words(overrides, keys), Given.of(question, passages)
+    if "scope" in compose(words)["method"]:
+        words.append("method.scope=own")  # these passages, without an index on disk
     shown = display or PlainLines(sys.stderr)
-    with log_lines(shown), Session(experiment) as session:
+    with log_lines(shown), Session(Experiment.of(words, given=given)) as session:
         check(session)
-        return answer_given(session, shown)
+        (answered,) = answer_given(session, shown)
+    return answered
 
 
 def _words(overrides: Sequence[str], keys: dict[str, Value]) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 
 from kgqa.errors import ConfigError
+from kgqa.storage import text_digest
 from kgqa.types import Json, Passage, Question
 
 
@@ -18,7 +18,7 @@ class Given:
     asked: tuple[Question, ...]
 
     @classmethod
-    def of(cls, question: str, passages: list[tuple[str, str]]) -> Given:
+    def of(cls, question: str, passages: Iterable[tuple[str, str]]) -> Given:
         """One question with titled texts, and no gold answer.
 
         Raises:
@@ -32,7 +32,7 @@ class Given:
     @property
     def sha256(self) -> str:
         """Of the questions and their passages."""
-        return sha256(json.dumps([asdict(each) for each in self.asked], default=sorted).encode()).hexdigest()
+        return text_digest(json.dumps([asdict(question) for question in self.asked], default=sorted))
 
     def questions(self) -> Iterator[Question]:
         return iter(self.asked)

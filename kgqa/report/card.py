@@ -30,11 +30,13 @@ def cards(heading: str, sections: Iterable[Section]) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    head = f"<thead><tr>{''.join(f'<th>{escape(cell)}</th>' for cell in header)}</tr></thead>" if header else ""
-    body = "".join(
-        f"<tr>{''.join(f'<td style="text-align: left">{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows
-    )
-    return f"<table>{head}<tbody>{body}</tbody></table>"
+    head = f"<thead>{_row('th', header)}</thead>" if header else ""
+    return f"<table>{head}<tbody>{''.join(_row('td', row) for row in rows)}</tbody></table>"
+
+
+def _row(tag: str, cells: Iterable[object]) -> str:
+    shown = (f'<{tag} style="text-align: left">{escape(str(cell))}</{tag}>' for cell in cells)
+    return f"<tr>{''.join(shown)}</tr>"
 
 
 def _alarms(lines: Iterable[str]) -> str:

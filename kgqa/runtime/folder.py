@@ -45,8 +45,7 @@ class RunFolder:
         import zstandard
 
         line = json.dumps(prediction.json(), ensure_ascii=False)
-        traced_question = TracedQuestion(question, prediction, tuple(map(_traced, records)))
-        traced = json.dumps(traced_question.json(), ensure_ascii=False)
+        traced = json.dumps(traced_question(question, prediction, records).json(), ensure_ascii=False)
         frame = zstandard.ZstdCompressor(level=3).compress(f"{traced}\n".encode("utf-8", "backslashreplace"))
         with storing(self.path, OUT_ELSEWHERE):
             self._partial.write(f"{line}\n")
@@ -90,6 +89,11 @@ class RunFolder:
 def run_name(identity: Mapping[str, Json]) -> str:
     """8 hex digits of everything that can change an answer."""
     return digest(identity, 8)
+
+
+def traced_question(question: Question, prediction: Prediction, records: Iterable[Record]) -> TracedQuestion:
+    """A question with its calls, as a trace tells it."""
+    return TracedQuestion(question, prediction, tuple(map(_traced, records)))
 
 
 def _traced(record: Record) -> TracedCall:

@@ -42,6 +42,13 @@ def spelt(key: str, value: Value) -> str:
     return f"{key}={value_text(value)}"
 
 
+def swept(key: str, value: Value) -> str:
+    """The override that gives a key each of these values in turn; a value alone is given as it is."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"{key}={','.join(map(value_text, value))}"
+    return spelt(key, value)
+
+
 def value_text(value: Value) -> str:
     """A value in Hydra's grammar: quoted where it would be taken for something else."""
     if value is None or isinstance(value, bool | int | float):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from kgqa.artefacts.metrics import Throughput
 from kgqa.artefacts.predictions import Prediction
@@ -12,7 +13,6 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import Runner
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import RunFolder
 from kgqa.runtime.scheduler import Record
 from kgqa.types import Answer, Question
 
@@ -30,8 +30,14 @@ class Answers:
         return tuple(f"{key}: {error}" for key, error in failed[:count])
 
 
-def answer(experiment: Experiment, runner: Runner, folder: RunFolder, display: Display) -> Answers:
-    """Run the method on every question; each is kept in the folder when it is finished."""
+class Keeper(Protocol):
+    """Who is given each question when it is finished: a run's folder."""
+
+    def record(self, question: Question, prediction: Prediction, records: Iterable[Record]) -> None: ...
+
+
+def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Display) -> Answers:
+    """Run the method on every question."""
     questions = {question.id: question for question in experiment.questions}
     predictions: dict[str, Prediction] = {}
     programs = ((key, experiment.method.answer(question)) for key, question in questions.items())
@@ -44,7 +50,7 @@ def answer(experiment: Experiment, runner: Runner, folder: RunFolder, display: D
                     outcome = replace(outcome, context_tokens=None)  # it serves for cutting, not for reporting
                 outcome = with_evidence_titles(outcome, question, ended.records)
             prediction = predictions[ended.key] = Prediction.of(question, outcome)
-            folder.record(question, prediction, ended.records)
+            keeper.record(question, prediction, ended.records)
             stage.finished(failed=isinstance(outcome, Exception))
     return Answers(predictions, runner.ledger, runner.throughput())
 
