@@ -11,7 +11,7 @@ from kgqa.artefacts.form import as_json
 from kgqa.artefacts.metrics import Agreement
 from kgqa.artefacts.verdicts import RIGHT, WRONG, Judgement, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.config.composing import groups
+from kgqa.experiment.config.files import groups
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run
 from kgqa.experiment.evaluate.evaluation import scored
 from kgqa.experiment.session.experiment import Experiment

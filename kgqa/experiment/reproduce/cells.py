@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.composing import Config, flatten, groups
+from kgqa.experiment.config.files import Config, flatten, groups
 from kgqa.experiment.config.overrides import merged, override_group, override_key, override_values
 from kgqa.experiment.machine.availability import missing, with_engines
 from kgqa.experiment.reproduce.published import PublishedCell, PublishedTable, Setting

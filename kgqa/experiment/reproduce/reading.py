@@ -10,9 +10,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.config.composing import conf_folder
 from kgqa.experiment.config.overrides import merged
 from kgqa.experiment.reproduce.published import Availability, PublishedCell, PublishedTable, Setting
+from kgqa.places import shipped_conf
 from kgqa.scoring.closeness import Metric, Value
 
 _KEY = re.compile(r"[+~]*[\w@./-]+=")
@@ -62,7 +62,7 @@ class _Table(_Strict):
 
 def table_ids() -> list[str]:
     """`paper/table1`, papers by name, tables before figures, both in the order of their numbers."""
-    folder = conf_folder() / "reproduce"
+    folder = shipped_conf() / "reproduce"
     files = [file.relative_to(folder).with_suffix("") for file in folder.glob("*/*.yaml")]
 
     def position(file: Path) -> tuple[str, bool, int, str]:
@@ -81,7 +81,7 @@ def load_table(table_id: str) -> PublishedTable:
     known = table_ids()
     if table_id not in known:
         raise ConfigError(f"{table_id}: no such table or figure; {nearest(table_id, known)}; see kgqa reproduce --list")
-    return read_table(conf_folder() / "reproduce" / f"{table_id}.yaml", table_id)
+    return read_table(shipped_conf() / "reproduce" / f"{table_id}.yaml", table_id)
 
 
 def read_table(file: Path, table_id: str) -> PublishedTable:

@@ -10,7 +10,8 @@ from typing import Any
 from kgqa.datasets.given import Given
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import Config, compose
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.files import Config
 from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.config.settings import RunSettings
 from kgqa.judge.judges import ROLE, AnyJudge

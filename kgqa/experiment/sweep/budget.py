@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.composing import Config
+from kgqa.experiment.config.files import Config
 from kgqa.runtime.costs import NOTHING, Spent
 
 

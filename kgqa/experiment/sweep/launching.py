@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from kgqa.artefacts.sweep import CellState, SweepPlan
 from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
-from kgqa.experiment.config.composing import conf_folder
 from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.sweep.budget import SweepBudget
@@ -120,17 +119,18 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
         ConfigError: the launcher is not installed, or one of its keys is wrong.
         EngineDied: a job of submitit or Ray was killed; others may still be running.
     """
-    from hydra import initialize_config_dir
     from hydra.core.config_store import ConfigStore
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
+    from kgqa.experiment.config.search_path import hydra_ready
+
     ConfigStore.instance().store(name=_JOB, node={"sweep": "???", "home": "???", "cell": "???"})
     cells = ",".join(map(str, numbers))
     places = [f"sweep='{sweep}'", f"home='{Path.cwd()}'", f"hydra.sweep.dir='{sweep.resolve() / 'launcher'}'"]
     try:
-        with initialize_config_dir(str(conf_folder().resolve()), version_base="1.3"):
+        with hydra_ready():
             hydra = GlobalHydra.instance().hydra
             assert hydra is not None
             hydra.multirun(

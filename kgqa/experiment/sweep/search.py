@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kgqa.artefacts.sweep import sweep_name
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.axes import parsed
-from kgqa.experiment.config.composing import yaml_text
+from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.session.experiment import Experiment
