@@ -13,7 +13,7 @@ from kgqa.experiment.session.runner import Runner
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import RunFolder
-from kgqa.runtime.scheduler import Record
+from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Answer, Question
 
 
@@ -49,7 +49,7 @@ def answer(experiment: Experiment, runner: Runner, folder: RunFolder, display: D
     return Answers(predictions, runner.ledger, runner.throughput())
 
 
-def with_evidence_titles(answer: Answer, question: Question, records: Iterable[Record]) -> Answer:
+def with_evidence_titles(answer: Answer, question: Question, records: Iterable[CallRecord]) -> Answer:
     """The answer with the titles of its evidence, which are those of the passages the question saw."""
     titles = {passage.id: passage.title for passage in (*question.passages, *question.pinned)}
     for record in records:
