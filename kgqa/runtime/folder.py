@@ -12,7 +12,7 @@ from kgqa.artefacts.run import IDENTITY
 from kgqa.artefacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestion
 from kgqa.errors import ConfigError, DataError
 from kgqa.runtime.codec import call_json, traced_reply_json
-from kgqa.runtime.scheduler import Record
+from kgqa.runtime.scheduler import CallRecord
 from kgqa.storage import OUT_ELSEWHERE, digest, json_text, jsonl_text, locked, replace_file, storing
 from kgqa.types import Json, Question
 
@@ -40,7 +40,7 @@ class RunFolder:
             )
             self._opened = opened.pop_all()
 
-    def record(self, question: Question, prediction: Prediction, records: Iterable[Record]) -> None:
+    def record(self, question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> None:
         """Keep one finished question: its prediction, and every call it made as a zstd frame of its own."""
         import zstandard
 
@@ -91,12 +91,12 @@ def run_name(identity: Mapping[str, Json]) -> str:
     return digest(identity, 8)
 
 
-def traced_question(question: Question, prediction: Prediction, records: Iterable[Record]) -> TracedQuestion:
+def traced_question(question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> TracedQuestion:
     """A question with its calls, as a trace tells it."""
     return TracedQuestion(question, prediction, tuple(map(_traced, records)))
 
 
-def _traced(record: Record) -> TracedCall:
+def _traced(record: CallRecord) -> TracedCall:
     asked = call_json(record.call)
     kind = asked.pop("call")
     reply = traced_reply_json(record.call, record.reply)

@@ -13,7 +13,7 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import Runner
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
-from kgqa.runtime.scheduler import Record
+from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Answer, Question
 
 
@@ -33,7 +33,7 @@ class Answers:
 class Keeper(Protocol):
     """Who is given each question when it is finished: a run's folder."""
 
-    def record(self, question: Question, prediction: Prediction, records: Iterable[Record]) -> None: ...
+    def record(self, question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> None: ...
 
 
 def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Display) -> Answers:
@@ -55,7 +55,7 @@ def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Disp
     return Answers(predictions, runner.ledger, runner.throughput())
 
 
-def with_evidence_titles(answer: Answer, question: Question, records: Iterable[Record]) -> Answer:
+def with_evidence_titles(answer: Answer, question: Question, records: Iterable[CallRecord]) -> Answer:
     """The answer with the titles of its evidence, which are those of the passages the question saw."""
     titles = {passage.id: passage.title for passage in (*question.passages, *question.pinned)}
     for record in records:

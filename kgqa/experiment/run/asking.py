@@ -12,7 +12,7 @@ from kgqa.experiment.run.answering import answer
 from kgqa.experiment.session.session import Session
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import traced_question
-from kgqa.runtime.scheduler import Record
+from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Question
 
 
@@ -33,5 +33,5 @@ class _Listed:
     def __init__(self, told: list[TracedQuestion]) -> None:
         self._told = told
 
-    def record(self, question: Question, prediction: Prediction, records: Iterable[Record]) -> None:
+    def record(self, question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> None:
         self._told.append(traced_question(question, prediction, records))
