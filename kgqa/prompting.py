@@ -48,6 +48,17 @@ def imagined_reply(name: str, number: int) -> str:
     return _block(template, "imagined", {"number": number}) if "imagined" in template.blocks else "unknown"
 
 
+def has_template(name: str) -> bool:
+    """Whether there is a template of this name."""
+    from jinja2 import TemplateNotFound
+
+    try:
+        template_hash(name)
+    except TemplateNotFound:
+        return False
+    return True
+
+
 def template_hash(name: str) -> str:
     """Hash of a template's source, for the manifest."""
     environment = _environment(prompt_folders())

@@ -46,5 +46,5 @@ def too_many_questions_failed(metrics: Metrics) -> bool:
 def _reporting(config: Mapping[str, Any]) -> dict[str, Any]:
     """What decides a run's scores beside its identity."""
     judge = config.get("judge")
-    asked = {"roles": config["roles"]["judge"], "model": config["model"], "engine": config["engine"]} if judge else {}
-    return {"judge": judge, "profile": config["profile"], "dataset": config["dataset"]["profile"], **asked}
+    judging = {"roles": config["roles"]["judge"], "model": config["model"], "engine": config["engine"]} if judge else {}
+    return {"judge": judge, "profile": config["profile"], "dataset": config["dataset"]["profile"], **judging}
