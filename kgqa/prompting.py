@@ -1,4 +1,4 @@
-"""Prompts are Jinja templates under `kgqa/prompts/<method>/<name>.j2`.
+"""Prompts are Jinja templates, `<method>/<name>.j2` in kgqa's `prompts/` or in that of another of the `places`.
 
 A chat template has the blocks `user` and, if it likes, `system` and `prefill`; a completion template has
 the one block `completion`. Blocks, not markers in the text, so that no passage can forge a message. A template whose
@@ -8,8 +8,11 @@ reply decides how far its method goes also has the block `imagined`, the reply t
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kgqa.errors import ConfigError, nearest
+from kgqa.places import prompt_folders
 from kgqa.storage import text_digest
 from kgqa.types import Message, Prompt
 
@@ -21,8 +24,11 @@ def render(name: str, /, **values: object) -> Prompt:
     """Render the template `name`, e.g. "trace/select".
 
     Blank lines at the ends of each block are dropped; a value the template uses and is not given is an error.
+
+    Raises:
+        ConfigError: there is no such template, or it is no Jinja.
     """
-    template = _environment().get_template(f"{name}.j2")
+    template = _template(name)
     if "completion" in template.blocks:
         return Prompt(name, (Message("user", _block(template, "completion", values)),), form="completion")
     messages = [Message("user", _block(template, "user", values))]
@@ -38,16 +44,46 @@ def imagined_reply(name: str, number: int) -> str:
     `number` is another one each time, as some methods stop when they read the same again. A template that does not say
     is answered "unknown".
     """
-    template = _environment().get_template(f"{name}.j2")
+    template = _template(name)
     return _block(template, "imagined", {"number": number}) if "imagined" in template.blocks else "unknown"
+
+
+def has_template(name: str) -> bool:
+    """Whether there is a template of this name."""
+    from jinja2 import TemplateNotFound
+
+    try:
+        template_hash(name)
+    except TemplateNotFound:
+        return False
+    return True
 
 
 def template_hash(name: str) -> str:
     """Hash of a template's source, for the manifest."""
-    environment = _environment()
+    environment = _environment(prompt_folders())
     assert environment.loader is not None
     source, _, _ = environment.loader.get_source(environment, f"{name}.j2")
     return text_digest(source, 16)
+
+
+def template_names() -> list[str]:
+    """All there are, kgqa's own and others."""
+    return sorted(name.removesuffix(".j2") for name in _environment(prompt_folders()).list_templates(["j2"]))
+
+
+def _template(name: str) -> Template:
+    from jinja2 import TemplateNotFound, TemplateSyntaxError
+
+    folders = prompt_folders()
+    try:
+        return _environment(folders).get_template(f"{name}.j2")
+    except TemplateNotFound as error:
+        places = ", ".join(map(str, folders[:-1]))
+        hint = nearest(name, template_names())
+        raise ConfigError(f"{name}.j2: no such template in {places}, nor among kgqa's; {hint}") from error
+    except TemplateSyntaxError as error:
+        raise ConfigError(f"{error.filename}:{error.lineno}: {error.message}") from error
 
 
 def _block(template: Template, block: str, values: dict[str, object]) -> str:
@@ -55,11 +91,11 @@ def _block(template: Template, block: str, values: dict[str, object]) -> str:
 
 
 @cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def _environment(folders: tuple[Path, ...]) -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
-        loader=PackageLoader("kgqa", "prompts"),
+        loader=FileSystemLoader(folders),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

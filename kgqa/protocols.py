@@ -14,6 +14,16 @@ from kgqa.types import Answer, Json, Passage, Question, Triple
 class Dataset(Protocol):
     """Questions in file order, each with the passages its file gives, and the corpus they can be searched in."""
 
+    @property
+    def file(self) -> Path:
+        """Of the questions. Raises DataError, which says where it was looked for."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Of all files that shape the questions: it stands for them in a run's identity."""
+        ...
+
     def questions(self) -> Iterator[Question]: ...
 
     def passages(self) -> Iterator[Passage]:

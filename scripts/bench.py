@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from kgqa.calls import Program, gather
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import Reply, Service, Streams, Waves
+from kgqa.runtime.services import Service, ServiceReply, Streams, Waves
 from scripts.bench_engines import simulated
 from tests.engines_for_tests import Batches, Slots, ask
 
@@ -49,7 +49,7 @@ def drive(
 ) -> float:
     """CPU seconds of this process for running all programs, cache included."""
     with tempfile.TemporaryDirectory() as folder:
-        done, cache = SimpleQueue[Reply](), CallCache(Path(folder))
+        done, cache = SimpleQueue[ServiceReply](), CallCache(Path(folder))
         service = make(done, cache)
         scheduler = Scheduler(lambda _: service, done, width=width)
         started = time.process_time()

@@ -28,7 +28,7 @@ from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import Instant, Reply, Service, Streams, Worker
+from kgqa.runtime.services import Instant, Service, ServiceReply, Streams, Worker
 from kgqa.types import Message, Passage, Prompt, Question
 from tests.simulated_server import Rates, SimulatedServer
 
@@ -76,7 +76,7 @@ class Bench:
         """Through the scheduler with an empty call cache, as a run does it."""
         self.forget()
         with tempfile.TemporaryDirectory() as folder:
-            done, cache = SimpleQueue[Reply](), CallCache(Path(folder))
+            done, cache = SimpleQueue[ServiceReply](), CallCache(Path(folder))
             streams, searches = Streams(done, cache, self.engine), Worker(done, cache, {}, search)
             counter = Instant(done, lambda call: self.engine.count_tokens(call.text))
             others: dict[type, Service] = {Search: searches, CountTokens: counter}

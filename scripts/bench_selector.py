@@ -21,10 +21,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from kgqa.artefacts.trace import TracedQuestion, read_trace
 from kgqa.calls import Choose, Generate, ModelCall
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
-from kgqa.runtime.folder import read_trace
 from kgqa.types import Choice, Message, Prompt
 from scripts.bench_engines import forget_prefixes
 
@@ -37,15 +37,15 @@ def selections(runs: Sequence[Path], count: int) -> list[Choose]:
     return found[::step][:count]
 
 
-def _selector_calls(question: dict[str, Any]) -> Iterator[Choose]:
-    for call in question["calls"]:
-        if call["call"] == "choose":
-            asked = call["prompt"]
-            messages = tuple(Message(role, text) for role, text in asked["messages"])
+def _selector_calls(question: TracedQuestion) -> Iterator[Choose]:
+    for call in question.calls:
+        if call.kind == "choose":
+            prompt = call.asked["prompt"]
+            messages = tuple(Message(role, text) for role, text in prompt["messages"])
             yield Choose(
-                Prompt(asked["template"], messages, asked["prefill"], asked["form"]),
-                tuple(call["options"]),
-                call["role"],
+                Prompt(prompt["template"], messages, prompt["prefill"], prompt["form"]),
+                tuple(call.asked["options"]),
+                call.asked["role"],
             )
 
 

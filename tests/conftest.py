@@ -45,7 +45,7 @@ class Passed:
     """Writes the names of tests that passed, a line each."""
 
     def __init__(self, file: Path) -> None:
-        self.file = file
+        self.file = file.resolve()  # tests go elsewhere
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:

@@ -14,8 +14,8 @@ from kgqa.methods.retrieve_only import RetrieveOnly
 from kgqa.methods.retrieve_read import RetrieveRead
 from kgqa.methods.steps.few_shot import FewShot
 from kgqa.protocols import Method
+from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
-from tests.driver import drive
 
 ALDER = Passage.of("Alder", "Alder wrote Birch.")
 BIRCH = Passage.of("Birch", "Birch is a book of 1901.")

@@ -10,8 +10,8 @@ from typing import Any
 from kgqa.calls import Call, Choose, CountTokens, Generate, Rank, Triples
 from kgqa.demonstrations import ChainDemonstration, Selection
 from kgqa.methods.trace import Trace
+from kgqa.testing import drive
 from kgqa.types import Answer, Choice, Completion, Passage, Question, Triple
-from tests.driver import drive
 
 ALDER = Passage.of(
     "Alder", "Alder wrote Birch. Alder lived in Cedar.", ("Alder wrote Birch.", " Alder lived in Cedar.")

@@ -32,6 +32,14 @@ class AskedDataset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """What is not of kgqa: choices and the YAML each was read from; the sha256 of modules and of all templates."""
+
+    choices: Mapping[str, str]
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     command: tuple[str, ...]
     kgqa: Code
@@ -42,6 +50,7 @@ class Manifest:
     packages: Mapping[str, str]
     dataset: AskedDataset
     prompts: Mapping[str, str]  # their hashes
+    own: Own | None = field(default=None, metadata=LEFT_OUT)
     models: Mapping[str, Identity]  # by role
     ranker: Identity | None = None
     reranker: Identity | None = None

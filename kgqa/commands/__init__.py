@@ -35,6 +35,7 @@ from kgqa.commands import (
     kg,
     kgp,
     models,
+    new,
     report,
     reproduce,
     run,
@@ -56,7 +57,7 @@ class Command(Protocol):
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
     run, tune, show, report, export, evaluate, compare, judge, kg, graph, kgp, reproduce, index, data, models, doctor,
-    completion,
+    new, completion,
 )  # fmt: skip
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from kgqa.commands.parsing import rows
-from kgqa.experiment.config.composing import OPTIONAL, check_choice, groups
+from kgqa.experiment.config.composing import OPTIONAL, check_choice
+from kgqa.experiment.config.files import groups
 from kgqa.experiment.config.listing import Key, about, choices, defaults, keys, run_keys
 
 SWITCH = ("true", "false")

@@ -43,7 +43,7 @@ def stats(given: Namespace) -> int:
 
 def show_linked(overrides: Sequence[str], *, build: bool) -> int:
     """The figures of KGP's Table 3 over the collections of a dataset's questions, which are linked first if wanted."""
-    from kgqa.experiment.config.composing import groups
+    from kgqa.experiment.config.files import groups
     from kgqa.experiment.prepare.passage_graphs import PassageGraphs
     from kgqa.experiment.session.experiment import Experiment
     from kgqa.experiment.session.session import Session

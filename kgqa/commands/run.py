@@ -46,7 +46,8 @@ def run(given: Namespace) -> int:
 
 def print_configuration(overrides: Sequence[str]) -> int:
     """What a command line stands for, as YAML."""
-    from kgqa.experiment.config.composing import compose, yaml_text
+    from kgqa.experiment.config.composing import compose
+    from kgqa.experiment.config.files import yaml_text
 
     sys.stdout.write(yaml_text({key: value for key, value in compose(overrides).items() if key != "choices"}))
     return 0

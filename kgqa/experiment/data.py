@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kgqa.datasets import huggingface as hub
 from kgqa.datasets.fetching import Advance, fetch, mismatch
@@ -14,8 +14,11 @@ from kgqa.datasets.inventory import count_passages, count_questions
 from kgqa.datasets.sources import Source, parse
 from kgqa.datasets.unpacking import unpack, unpack_abstracts
 from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.experiment.config import parts
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import Config, compose, conf_folder, groups
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.files import Config, groups, load_yaml
+from kgqa.places import shipped_conf
 from kgqa.runtime.display import BYTES, Display
 from kgqa.storage import sha256
 
@@ -26,10 +29,7 @@ T = TypeVar("T")
 
 def sources() -> dict[str, Source]:
     """What conf/downloads.yaml knows, by name."""
-    from omegaconf import OmegaConf
-
-    entries: Any = OmegaConf.to_container(OmegaConf.load(conf_folder() / "downloads.yaml"))
-    return parse(entries)
+    return parse(load_yaml(shipped_conf() / "downloads.yaml", "reinstall kgqa"))
 
 
 def place_of(name: str, source: Source) -> str:
@@ -38,7 +38,7 @@ def place_of(name: str, source: Source) -> str:
     shown = [str(file) for file in found if file.is_file()]
     if not shown and name in groups()["dataset"]:
         try:
-            shown = [str(build(compose([f"dataset={name}"])["dataset"], "dataset").file)]
+            shown = [str(parts.dataset(compose([f"dataset={name}"])["dataset"]).file)]
         except DataError:
             return "no"
     return "\n".join(shown) or "no"

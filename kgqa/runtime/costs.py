@@ -10,7 +10,7 @@ from kgqa.artefacts.form import extended
 from kgqa.artefacts.metrics import Cost, Costs, Flagged, RoleCost
 from kgqa.calls import Choose, Generate
 from kgqa.engines.weights import Prices
-from kgqa.runtime.scheduler import Record
+from kgqa.runtime.scheduler import CallRecord
 
 PriceOf = Callable[[str], Prices | None]  # by role; None: not known
 
@@ -26,7 +26,7 @@ class Tally:
     seconds: float = 0.0
     flags: Counter[str] = field(default_factory=Counter)  # calls whose reply carries a flag, see `Completion.flags`
 
-    def add(self, record: Record) -> None:
+    def add(self, record: CallRecord) -> None:
         self.calls += 1
         if not isinstance(record.reply, Exception):
             usage = record.reply.usage
@@ -77,7 +77,7 @@ class Ledger:
     hits: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)  # of calls that ask no model, those from the cache left out
 
-    def add(self, record: Record) -> None:
+    def add(self, record: CallRecord) -> None:
         kind = type(record.call).__name__
         self.answered[kind] += 1
         self.hits[kind] += record.cached

@@ -12,7 +12,7 @@ from kgqa.artefacts.run import IDENTITY
 from kgqa.artefacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestion
 from kgqa.errors import ConfigError, DataError
 from kgqa.runtime.codec import call_json, traced_reply_json
-from kgqa.runtime.scheduler import Record
+from kgqa.runtime.scheduler import CallRecord
 from kgqa.storage import OUT_ELSEWHERE, digest, json_text, jsonl_text, locked, replace_file, storing
 from kgqa.types import Json, Question
 
@@ -40,13 +40,12 @@ class RunFolder:
             )
             self._opened = opened.pop_all()
 
-    def record(self, question: Question, prediction: Prediction, records: Iterable[Record]) -> None:
+    def record(self, question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> None:
         """Keep one finished question: its prediction, and every call it made as a zstd frame of its own."""
         import zstandard
 
         line = json.dumps(prediction.json(), ensure_ascii=False)
-        traced_question = TracedQuestion(question, prediction, tuple(map(_traced, records)))
-        traced = json.dumps(traced_question.json(), ensure_ascii=False)
+        traced = json.dumps(traced_question(question, prediction, records).json(), ensure_ascii=False)
         frame = zstandard.ZstdCompressor(level=3).compress(f"{traced}\n".encode("utf-8", "backslashreplace"))
         with storing(self.path, OUT_ELSEWHERE):
             self._partial.write(f"{line}\n")
@@ -92,7 +91,12 @@ def run_name(identity: Mapping[str, Json]) -> str:
     return digest(identity, 8)
 
 
-def _traced(record: Record) -> TracedCall:
+def traced_question(question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> TracedQuestion:
+    """A question with its calls, as a trace tells it."""
+    return TracedQuestion(question, prediction, tuple(map(_traced, records)))
+
+
+def _traced(record: CallRecord) -> TracedCall:
     asked = call_json(record.call)
     kind = asked.pop("call")
     reply = traced_reply_json(record.call, record.reply)

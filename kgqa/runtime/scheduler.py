@@ -17,13 +17,13 @@ from typing import Any, Generic, TypeVar
 
 from kgqa.calls import Call, Gather, Generate, Program
 from kgqa.errors import EngineDied, UsageError
-from kgqa.runtime.services import Done, Reply, Request, Service
+from kgqa.runtime.services import Done, Request, Service, ServiceReply
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class CallRecord:
     """One answered call. `path` places it in its program: the n-th await, then (after a gather) slot and n-th await."""
 
     path: tuple[int, ...]
@@ -31,7 +31,7 @@ class Record:
     reply: Any
     cached: bool
     queued: float = 0.0  # seconds it waited for its engine
-    seconds: float = 0.0  # of work, where it is no model's, see `Reply`
+    seconds: float = 0.0  # of work, where it is no model's, see `ServiceReply`
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,14 @@ class Finished(Generic[T]):
 
     key: str
     result: T | Exception
-    records: tuple[Record, ...]
+    records: tuple[CallRecord, ...]
 
 
 @dataclass(slots=True, eq=False)
 class _Root:
     key: str
     place: int  # among all programs of the run
-    records: list[Record] = field(default_factory=list)
+    records: list[CallRecord] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +76,7 @@ class Scheduler:
         self._waiting: dict[int, tuple[_Task, tuple[int, ...], Call[Any]]] = {}
         self._live: set[_Task] = set()
         self._tickets = self._places = self._roots = 0
-        self.on_record: Callable[[Record], None] | None = None
+        self.on_record: Callable[[CallRecord], None] | None = None
 
     def run(
         self, programs: Iterable[tuple[str, Program[T]]], *, streaming: bool = False
@@ -190,11 +190,11 @@ class Scheduler:
         while not self._done.empty():
             self._receive(self._done.get())
 
-    def _receive(self, reply: Reply) -> None:
+    def _receive(self, reply: ServiceReply) -> None:
         task, path, call = self._waiting.pop(reply.ticket)
         if isinstance(reply.value, (EngineDied, UsageError)):
             raise reply.value
-        record = Record(path, call, reply.value, reply.cached, reply.queued, reply.seconds)
+        record = CallRecord(path, call, reply.value, reply.cached, reply.queued, reply.seconds)
         task.root.records.append(record)
         if self.on_record:
             self.on_record(record)

@@ -34,7 +34,7 @@ class Request(NamedTuple):
     since: float  # `time.monotonic()` when it was asked
 
 
-class Reply(NamedTuple):
+class ServiceReply(NamedTuple):
     ticket: int
     value: Any  # an exception is raised in the program
     cached: bool  # nothing was paid for it: found in the cache, or asked by another program at the same time
@@ -42,7 +42,7 @@ class Reply(NamedTuple):
     seconds: float = 0.0  # the work itself where it is no model's; calls answered together share it equally
 
 
-Done = SimpleQueue[Reply]
+Done = SimpleQueue[ServiceReply]
 
 
 class Service(Protocol):
@@ -74,7 +74,7 @@ class Instant:
             value = self._answer(request.call)
         except KgqaError as error:
             value = error
-        self._done.put(Reply(request.ticket, value, cached=False, seconds=time.monotonic() - started))
+        self._done.put(ServiceReply(request.ticket, value, cached=False, seconds=time.monotonic() - started))
 
     def flush(self) -> None:
         """Nothing is ever held."""
@@ -103,13 +103,13 @@ class _Asked:
             if value is None:
                 self._flight[key], self._keys[request.ticket] = [request], key
                 return True
-        self._done.put(Reply(request.ticket, reply_from_json(request.call, value), cached=True))
+        self._done.put(ServiceReply(request.ticket, reply_from_json(request.call, value), cached=True))
         return False
 
     def finish(self, answered: Sequence[tuple[Request, Any]], started: float, seconds: float = 0.0) -> None:
         """Commit replies, then hand them on. Errors are handed on and not kept.
 
-        started: when work on them began. seconds: see `Reply`.
+        started: when work on them began. seconds: see `ServiceReply`.
         """
         try:
             self._cache.put(
@@ -122,9 +122,10 @@ class _Asked:
         for request, reply in answered:
             with self._lock:
                 waiting = self._flight.pop(self._keys.pop(request.ticket))
-            self._done.put(Reply(request.ticket, reply, cached=False, queued=started - request.since, seconds=seconds))
+            queued = started - request.since
+            self._done.put(ServiceReply(request.ticket, reply, cached=False, queued=queued, seconds=seconds))
             for asker in waiting[1:]:
-                self._done.put(Reply(asker.ticket, reply, cached=True))
+                self._done.put(ServiceReply(asker.ticket, reply, cached=True))
 
 
 class Waves:

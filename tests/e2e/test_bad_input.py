@@ -37,7 +37,7 @@ from tests.e2e.processes import replies_kept, started
         ("seed=1,2", "seed=1,2: several values: a list is seed=[1,2]"),
         ("dataset.path=a#b", "dataset.path=a#b: cannot be read; put the value into quotes"),
         ("dataset.path=nowhere.jsonl", "nowhere.jsonl"),
-        ("method._target_=os.system", "only classes and functions of kgqa"),
+        ("method._target_=os.system", "only these and kgqa"),
         pytest.param("method.demonstrations_from.path=" + "x" * 5_000, "xxx: File name too long", id="a long path"),
     ],
 )

@@ -19,7 +19,7 @@ import pytest
 from kgqa.datasets import fetching
 from kgqa.datasets.sources import Source
 from kgqa.experiment import data
-from kgqa.experiment.config.composing import groups
+from kgqa.experiment.config.files import groups
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.file_server import Behaviour, serving
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kgqa.engines import weights
-from kgqa.experiment.config.composing import groups
+from kgqa.experiment.config.files import groups
 from kgqa.experiment.machine import doctor, hardware
 from kgqa.experiment.machine.presets import Preset, presets, verdict
 from kgqa.retrieval import faiss_search

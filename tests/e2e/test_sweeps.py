@@ -52,7 +52,7 @@ def test_a_run_of_other_code_is_not_finished_and_takes_its_replies_from_the_cach
     kgqa(*TWO)
     kept = replies_kept(tmp_path)
     for module in ("finished", "manifest"):
-        monkeypatch.setattr(f"kgqa.experiment.run.{module}.code_hash", lambda: "another")
+        monkeypatch.setattr(f"kgqa.experiment.run.{module}.code_hash", lambda config: "another")
     assert "cells: 2 done" in kgqa(*TWO).out
     assert replies_kept(tmp_path) == kept
     assert "cells: 2 skipped" in kgqa(*TWO).out

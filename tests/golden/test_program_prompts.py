@@ -18,8 +18,8 @@ from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.methods.steps.safe_verdict import CORRECT
+from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Prompt, Question
-from tests.driver import drive
 
 FOLDER = Path(__file__).parent / "programs"
 OPERA = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt.")

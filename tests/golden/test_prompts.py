@@ -21,8 +21,8 @@ from kgqa.methods.steps.few_shot import FewShot, Written
 from kgqa.methods.steps.reader import numbered, passages_text
 from kgqa.methods.trace import Case, Chain, Trace, Unit
 from kgqa.prompting import render
+from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Prompt
-from tests.driver import drive
 
 FOLDER = Path(__file__).parent / "prompts"
 QUESTION = "In which town was the composer of The Herring Queen born?"

@@ -9,8 +9,8 @@ from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
 from kgqa.errors import PromptTooLong
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
+from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
-from tests.driver import drive
 
 OPERA = Passage.of("The Herring Queen", "The Herring Queen is an opera by Asbjarne Lyngholt.")
 COMPOSER = Passage.of("Asbjarne Lyngholt", "Asbjarne Lyngholt was born in Fauskenes.")

@@ -9,7 +9,7 @@ from typing import Any
 from kgqa.calls import Program
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.scheduler import Finished, Scheduler
-from kgqa.runtime.services import Reply, Waves
+from kgqa.runtime.services import ServiceReply, Waves
 from tests.engines_for_tests import Batches, ask
 
 
@@ -26,7 +26,7 @@ def named(count: int, program: Callable[[str], Program[Any]]) -> Iterator[tuple[
 def drive(
     engine: Batches, cache: CallCache, programs: Iterator[tuple[str, Program[Any]]], *, width: int = 64
 ) -> list[Finished[Any]]:
-    done = SimpleQueue[Reply]()
+    done = SimpleQueue[ServiceReply]()
     waves = Waves(done, cache, engine)
     scheduler = Scheduler(lambda call: waves, done, width=width)
     try:

@@ -13,8 +13,8 @@ from kgqa.methods.all_documents import AllDocuments
 from kgqa.methods.golden import Golden
 from kgqa.methods.no_context import NoContext
 from kgqa.protocols import Method
+from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
-from tests.driver import drive
 
 PASSAGES = tuple(Passage.of(f"T{i}", f"text {i}") for i in range(3))
 QUESTION = Question("q1", "Which one?", ("T2",), PASSAGES, frozenset({PASSAGES[2].id, PASSAGES[1].id}))

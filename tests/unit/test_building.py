@@ -9,7 +9,8 @@ import pytest
 
 from kgqa.errors import UsageError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose, groups
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.files import groups
 
 BUILT = ("method", "retriever", "ranker", "reranker", "graph", "engine", "kg", "judge", "tracker", "collection")
 CHOICES = [(group, name) for group in BUILT for name in groups()[group]]

@@ -11,7 +11,7 @@ import pytest
 from kgqa.cli import main
 from kgqa.commands import tree
 from kgqa.commands.parsing import Parser, parse
-from kgqa.experiment.config.composing import groups
+from kgqa.experiment.config.files import groups
 
 
 def parsers(parser: Parser) -> Iterator[Parser]:

@@ -14,7 +14,7 @@ from kgqa.cli import main
 from kgqa.commands import COMMANDS, tree
 from kgqa.commands.completing import complete
 from kgqa.commands.completion import SCRIPTS
-from kgqa.experiment.config.composing import groups
+from kgqa.experiment.config.files import groups
 
 ROOT = Path(__file__).parents[2]
 METHODS = groups()["method"]

@@ -8,7 +8,7 @@ from kgqa.artefacts.metrics import Flagged
 from kgqa.engines.weights import Prices
 from kgqa.errors import EngineError
 from kgqa.runtime.costs import Ledger
-from kgqa.runtime.scheduler import Record
+from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Completion, Usage
 from tests.engines_for_tests import ask
 
@@ -16,11 +16,11 @@ PRICES = Prices(input=1.0, cached=0.5, output=10.0)
 REPLY = Completion("said", usage=Usage(prompt_tokens=1000, cached_tokens=400, output_tokens=50, seconds=0.5))
 
 
-def record(reply: object = REPLY, *, role: str = "reader", cached: bool = False, queued: float = 0.0) -> Record:
-    return Record((0,), ask("say", role), reply, cached, queued)
+def record(reply: object = REPLY, *, role: str = "reader", cached: bool = False, queued: float = 0.0) -> CallRecord:
+    return CallRecord((0,), ask("say", role), reply, cached, queued)
 
 
-def ledger(*records: Record) -> Ledger:
+def ledger(*records: CallRecord) -> Ledger:
     kept = Ledger()
     for each in records:
         kept.add(each)

@@ -13,7 +13,7 @@ from kgqa.calls import Call, Rank
 from kgqa.datasets.demonstrations import load_chains, load_documents
 from kgqa.demonstrations import choose_demonstrations
 from kgqa.errors import DataError
-from tests.driver import drive
+from kgqa.testing import drive
 
 CHAIN = {
     "question": "Who painted Elm?",

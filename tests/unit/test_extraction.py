@@ -12,8 +12,8 @@ from kgqa.calls import Call, CountTokens, Generate, Rank
 from kgqa.demonstrations import DocumentDemonstration
 from kgqa.errors import ConfigError, EngineError
 from kgqa.kg.extraction import TripleExtractor
+from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Usage
-from tests.driver import drive
 
 DEMONSTRATIONS = tuple(DocumentDemonstration(f"Title {i}", f"text {i}", (f"<Title {i}; is; text>",)) for i in range(4))
 EXTRACTOR = TripleExtractor(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kgqa.calls import CountTokens, Generate
 from kgqa.errors import ConfigError, PromptTooLong
 from kgqa.methods.steps.few_shot import Case, FewShot, Written, stated_answer
+from kgqa.testing import drive
 from kgqa.types import Completion, Passage
-from tests.driver import drive
 from tests.thoughts_world import ALDER, BIRCH, FEW_SHOT, World, demonstration
 
 CASE = Case("When?", (ALDER, BIRCH), "cot")

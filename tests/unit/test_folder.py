@@ -15,7 +15,7 @@ from kgqa.artefacts.predictions import Prediction
 from kgqa.artefacts.trace import read_trace
 from kgqa.errors import ConfigError, DataError
 from kgqa.runtime.folder import RunFolder, run_name
-from kgqa.runtime.scheduler import Record
+from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Answer, Completion, Passage, Question
 from tests.engines_for_tests import ask
 
@@ -76,7 +76,7 @@ def test_an_interrupted_rerun_leaves_the_earlier_predictions_and_trace(tmp_path:
 
 def test_the_trace_holds_every_call_and_survives_a_cut(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, {})
-    record = Record((0,), ask("say"), Completion("said"), cached=True)
+    record = CallRecord((0,), ask("say"), Completion("said"), cached=True)
     for _ in range(3):
         folder.record(QUESTION, PREDICTION, [record])
     folder.finish([])

@@ -15,8 +15,8 @@ from kgqa.experiment.config.composing import compose
 from kgqa.judge.forms import FORMS
 from kgqa.judge.judges import Judge, JudgedAnswer, Panel, Verdict
 from kgqa.scoring.verdicts import summarise_verdicts
+from kgqa.testing import drive
 from kgqa.types import Completion
-from tests.driver import drive
 
 ANSWER = JudgedAnswer("Where was Ilse Ravenholt born?", ("Pellery", "the town of Pellery"), "in Pellery")
 

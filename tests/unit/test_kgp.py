@@ -10,8 +10,8 @@ from kgqa.calls import Call, Generate, Neighbours, Rank, Search
 from kgqa.errors import ConfigError, PromptTooLong
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
+from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Question
-from tests.driver import drive
 from tests.unit.kgp_world import COMPOSER, EDGES, FJORD, OPERA, POOL, QUESTION, TOWN, World, walk
 
 

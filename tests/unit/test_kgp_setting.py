@@ -9,8 +9,8 @@ import pytest
 from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
+from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Question
-from tests.driver import drive
 
 POOL = tuple(Passage.of(f"T{number}", f"text {number}") for number in range(40))
 QUESTION = Question("q", "Which one?", ("text 1",), POOL, frozenset({POOL[1].id, POOL[2].id}))

@@ -21,8 +21,8 @@ from kgqa.methods.steps.knowtrace_graph import (
     support,
     target_entities,
 )
+from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
-from tests.driver import drive
 
 METHOD = KnowTrace(
     memory="triplets",

@@ -19,8 +19,8 @@ from kgqa.methods.era_cot import SCORE
 from kgqa.methods.react import read_action
 from kgqa.methods.steps.replies import bullets, concluded, labelled
 from kgqa.prompting import imagined_reply
+from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
-from tests.driver import drive
 
 QUESTION = Question("q", "Where was the author of Reed Lake born?", ("Gorm",))
 REED = Passage.of("Reed Lake", "Reed Lake is a novel by Ada Holm.")

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 TESTS = """
+import os
 import pytest
 
 @pytest.mark.parametrize("word", ["one", "two words", "three\\nlines"])
-def test_what_passes(word):
-    pass
+def test_what_passes(word, tmp_path):
+    os.chdir(tmp_path)
 
 def test_what_fails():
     assert False
@@ -24,7 +25,7 @@ def test_what_is_skipped():
 
 def ran(folder: Path, *options: str) -> str:
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", "pytest.ini", *options, "test_these.py"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False).stdout
 
 
@@ -36,4 +37,3 @@ def test_tests_that_passed_are_named_and_left_out_the_next_time(tmp_path: Path) 
     assert "    1  engine abacus needs beads" in first.splitlines()
     assert (tmp_path / "passed").read_text().count("\n") == 3
     assert "1 failed, 1 skipped, 3 deselected" in ran(tmp_path, "--but=passed")
-    assert "1 failed, 3 passed, 1 skipped" in ran(tmp_path, "--but=nothing-passed-yet")

@@ -12,7 +12,8 @@ import yaml
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose, flatten, groups
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.files import flatten, groups
 from kgqa.experiment.config.overrides import merged
 from kgqa.experiment.reproduce.reading import load_table, table_ids
 from tests.unit.small_table import SMALL, table_of

@@ -17,8 +17,8 @@ from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.methods.safe import Safe, read_step
 from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, read_verdict
+from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
-from tests.driver import drive
 
 REED = Passage.of("Reed Lake", "Reed Lake is a novel by Ada Holm.")
 HOLM = Passage.of("Ada Holm", "Ada Holm was born in Gorm.")

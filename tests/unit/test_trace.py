@@ -10,8 +10,8 @@ import pytest
 
 from kgqa.calls import Call, Choose, Generate, Rank
 from kgqa.errors import EngineError
+from kgqa.testing import drive
 from kgqa.types import Triple
-from tests.driver import drive
 from tests.trace_world import (
     ALDER,
     BIRCH,

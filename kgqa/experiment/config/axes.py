@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.composing import check_form, conf_folder
+from kgqa.experiment.config.composing import check_form
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -61,13 +61,14 @@ def grid(found: Sequence[Axis]) -> list[tuple[str, list[str]]]:
 
 def parsed(overrides: Sequence[str]) -> list[Override]:
     """Raises ConfigError naming the override that cannot be read."""
-    from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
+    from kgqa.experiment.config.search_path import hydra_ready
+
     found = []
-    with initialize_config_dir(str(conf_folder().resolve()), version_base="1.3"):
+    with hydra_ready():
         # the loader knows the names in each group, which glob() asks for
         parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
         for override in overrides:

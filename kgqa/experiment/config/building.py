@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.config.importing import target
+from kgqa.types import Json
 
 
 def build(node: Mapping[str, Any], key: str, **given: Any) -> Any:
     """Call the `_target_` with the node's values; nested nodes are built first, `given` adds built objects.
 
-    Only targets inside kgqa are allowed: a configuration is data, not a way to run other code.
-
     Raises:
         ConfigError: naming the key, the value and what was expected.
     """
-    target = _target(node, key)
-    expected = _parameters(target)
+    path = str(node.get("_target_", ""))
+    made = target(path, key)
+    expected = _parameters(made, f"{key}._target_={path}")
     values = {name: value for name, value in node.items() if name != "_target_"}
     for name in values:
         if name not in expected or name in given:
@@ -29,25 +29,17 @@ def build(node: Mapping[str, Any], key: str, **given: Any) -> Any:
     if missing:
         raise ConfigError(f"{key}: missing {', '.join(missing)}")
     checked = {name: _value(f"{key}.{name}", value, expected[name]) for name, value in values.items()}
-    return target(**checked, **given)
+    return made(**checked, **given)
 
 
-def _target(node: Mapping[str, Any], key: str) -> Any:
-    path = str(node.get("_target_", ""))
-    module, _, name = path.rpartition(".")
-    if not module.startswith("kgqa."):
-        raise ConfigError(f"{key}._target_={path}: only classes and functions of kgqa can be built")
+def _parameters(made: Callable[..., Json], said: str) -> dict[str, Any]:
     try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{key}._target_={path}: cannot be imported ({error})") from error
-
-
-def _parameters(target: Any) -> dict[str, Any]:
-    hints = get_type_hints(target)
-    if dataclasses.is_dataclass(target):
-        return {field.name: hints[field.name] for field in dataclasses.fields(target)}
-    return {name: hints.get(name, Any) for name in inspect.signature(target).parameters}
+        hints = get_type_hints(made)
+        if dataclasses.is_dataclass(made):
+            return {field.name: hints[field.name] for field in dataclasses.fields(made) if field.init}
+        return {name: hints.get(name, Any) for name in inspect.signature(made).parameters}
+    except (NameError, TypeError, ValueError) as error:  # a type that only type checkers import, or nothing to call
+        raise ConfigError(f"{said}: cannot be built: {error}") from error
 
 
 def _value(key: str, value: Any, expected: Any) -> Any:

@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.storage import package
+from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.config.files import config_file, flatten, groups
+from kgqa.types import Json
 
-Config = Mapping[str, Any]
+if TYPE_CHECKING:
+    from yaml import MarkedYAMLError
+
 # groups that may be null
+DATASET_KEYS = ("name", "profile", "family")  # that others than the dataset's class read
 OPTIONAL = ("ranker", "reranker", "retriever", "graph", "collection", "judge", "tracker", "experiment")
 
 
-def conf_folder() -> Path:
-    """`conf/` of the installed package, or of the checkout the package is installed from."""
-    packaged = package() / "conf"
-    return packaged if packaged.is_dir() else package().parent / "conf"
-
-
-def groups() -> dict[str, list[str]]:
-    """The names that can be chosen in each group, e.g. `{"method": ["all_documents", …], …}`."""
-    folders = sorted(folder for folder in conf_folder().iterdir() if folder.is_dir() and folder.name != "reproduce")
-    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
-
-
-def compose(overrides: Sequence[str]) -> dict[str, Any]:
+def compose(overrides: Sequence[str]) -> dict[str, Json]:
     """The resolved configuration as plain dictionaries; `choices` names what was chosen in each group.
 
     Raises:
         ConfigError: an unknown name, key or value, with the nearest ones that exist.
     """
     from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
+    from yaml import MarkedYAMLError
+
+    from kgqa.experiment.config.search_path import RUN, hydra_ready
 
     for override in overrides:
         check_form(override)
@@ -44,26 +37,35 @@ def compose(overrides: Sequence[str]) -> dict[str, Any]:
         if override.startswith(("hydra/", "hydra.")):
             raise ConfigError(f"{override}: only kgqa run -m and kgqa reproduce, which make several runs, read it")
     try:
-        with initialize_config_dir(str(conf_folder().resolve()), version_base="1.3"):
-            composed = hydra_compose("config", overrides=[_spelt(o) for o in overrides], return_hydra_config=True)
+        with hydra_ready():
+            composed = hydra_compose(RUN, overrides=[_spelt(o) for o in overrides], return_hydra_config=True)
             choices = OmegaConf.to_container(composed.hydra.runtime.choices)
             del composed.hydra
-            resolved: Any = OmegaConf.to_container(composed, resolve=True)
+            resolved: Json = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error, overrides) from error
+    except MarkedYAMLError as error:
+        raise ConfigError(_place_in_yaml(error)) from error
     assert isinstance(choices, dict)
-    return {**resolved, "choices": {group: choices.get(group) for group in groups()}}
+    config = {**resolved, "choices": {group: choices.get(group) for group in groups()}}
+    _check_nodes(config)
+    return config
 
 
-def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`{"method.beam": 5, …}`; lists are leaves."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+def _check_nodes(config: Mapping[str, Json]) -> None:
+    """What each chosen file must have, whoever wrote it."""
+    for group, name in config["choices"].items():
+        if not name or group == "experiment":
+            continue
+        node = config.get(group)
+        for key in ("_target_", *(DATASET_KEYS if group == "dataset" else ())):
+            if not isinstance(node, Mapping) or key not in node:
+                raise ConfigError(f"{config_file(group, name)}: no key {key}; see docs/OWN_CODE.md")
+
+
+def _place_in_yaml(error: MarkedYAMLError) -> str:
+    mark = error.problem_mark
+    return f"{mark.name}:{mark.line + 1}: {error.problem}" if mark else str(error)
 
 
 def check_form(override: str) -> None:
@@ -137,32 +139,15 @@ def _misread(override: str) -> str | None:
 def _known_keys(overrides: Sequence[str]) -> list[str]:
     """Keys of the configuration that the group choices alone would give; none where these do not fit together."""
     from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
 
+    from kgqa.experiment.config.search_path import RUN, hydra_ready
+
     choices = [override for override in overrides if _group(override.partition("=")[0]) in groups()]
     try:
-        with initialize_config_dir(str(conf_folder().resolve()), version_base="1.3"):
-            container: Any = OmegaConf.to_container(hydra_compose("config", overrides=choices))
+        with hydra_ready():
+            container: Json = OmegaConf.to_container(hydra_compose(RUN, overrides=choices))
     except HydraException:
         return []
     return [*flatten(container), *groups()]
-
-
-def load_yaml(file: Path) -> Any:
-    """A configuration that a run has kept. Raises DataError: not readable."""
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
-    try:
-        return OmegaConf.to_container(OmegaConf.load(file))
-    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
-        raise DataError(f"{file}: not readable ({error}); run the same command again") from error
-
-
-def yaml_text(config: Config) -> str:
-    from omegaconf import OmegaConf
-
-    return OmegaConf.to_yaml(OmegaConf.create(dict(config)))

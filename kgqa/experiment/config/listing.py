@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
-from kgqa.experiment.config.composing import Config, conf_folder
+from kgqa.experiment.config.files import Config, config_file, config_files
+from kgqa.places import shipped_conf
 
 LINE = re.compile(r"^( *)([\w.]+):(?: +(.*?))??(?:\s+# *(.*))?$")
 CHOICE = re.compile(r"^ *- (?:override )?/?([\w]+)(?:@(\S+))?(?:: *(\w+))?(?:\s+#.*)?$")
@@ -38,7 +38,6 @@ def about(group: str, name: str) -> str:
     return " ".join(line.lstrip("# ") for line in opening)
 
 
-@cache
 def keys(group: str, name: str) -> tuple[Key, ...]:
     """In the file's order, behind those of the file it builds on; what a file says again stands where it was first."""
     found: dict[str, Key] = {}
@@ -70,7 +69,7 @@ def sources(config: Config) -> dict[str, str]:
     return {
         f"{group}.{key.name}": key.source
         for group, name in config["choices"].items()
-        if name
+        if name and name in config_files(group)  # what was chosen long ago may be gone
         for key in _read(_text(group, name))
         if key.source
     }
@@ -101,10 +100,9 @@ def _read(text: str) -> Iterator[Key]:
         yield Key(".".join(name for _, name in above), read[3] or listed, read[4] or "")
 
 
-@cache
 def _text(group: str, name: str) -> str:
-    return (conf_folder() / group / f"{name}.yaml").read_text(encoding="utf-8")
+    return config_file(group, name).read_text(encoding="utf-8")
 
 
 def _main() -> str:
-    return (conf_folder() / "config.yaml").read_text(encoding="utf-8")
+    return (shipped_conf() / "config.yaml").read_text(encoding="utf-8")

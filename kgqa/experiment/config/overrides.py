@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+Value = str | int | float | bool | None | Path | Sequence["Value"] | Mapping[str, "Value"]
+
+# what Hydra's grammar takes for one text as it stands
+_PLAIN = re.compile(r"[\w./@%+-][\w./@:%+ -]*(?<! )", re.ASCII)
 
 
 def override_key(override: str) -> str:
@@ -27,3 +35,37 @@ def merged(*groups: Iterable[str]) -> tuple[str, ...]:
         by_key.pop(key, None)
         by_key[key] = override
     return tuple(by_key.values())
+
+
+def spelt(key: str, value: Value) -> str:
+    """The override that gives a key this value."""
+    return f"{key}={value_text(value)}"
+
+
+def swept(key: str, value: Value) -> str:
+    """The override that gives a key each of these values in turn; a value alone is given as it is."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"{key}={','.join(map(value_text, value))}"
+    return spelt(key, value)
+
+
+def value_text(value: Value) -> str:
+    """A value in Hydra's grammar: quoted where it would be taken for something else."""
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if isinstance(value, str | Path):
+        text = str(value)
+        return text if _PLAIN.fullmatch(text) and not _other_than_text(text) else _quoted(text)
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{value_text(each)}" for name, each in value.items()) + "}"
+    return "[" + ",".join(map(value_text, value)) + "]"
+
+
+def _other_than_text(text: str) -> bool:
+    """Numbers, true, null and the like: as a text they need quotes."""
+    return re.fullmatch(r"(?i)[+-]?(\d[\d_.e+-]*|\.\d[\d_e+-]*|inf|nan)|true|false|null", text) is not None
+
+
+def _quoted(text: str) -> str:
+    """Backslashes count where a quote follows, and are themselves elsewhere."""
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda at: at[1] * 2 + ("\\'" if at[2] else ""), text) + "'"

@@ -14,7 +14,7 @@ from kgqa.artefacts.trace import TRACE, read_questions
 from kgqa.datasets.predictions import matched, read_predictions
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import load_yaml
+from kgqa.experiment.config.files import load_yaml
 from kgqa.experiment.run.judging import reader_preset
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.scoring.questions import ScoredQuestion, score_question

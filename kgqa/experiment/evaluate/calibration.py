@@ -11,7 +11,7 @@ from kgqa.artefacts.form import as_json
 from kgqa.artefacts.metrics import Agreement
 from kgqa.artefacts.verdicts import RIGHT, WRONG, Judgement, judge_of, read_verdicts
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.config.composing import groups
+from kgqa.experiment.config.files import groups
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run
 from kgqa.experiment.evaluate.evaluation import scored
 from kgqa.experiment.session.experiment import Experiment
@@ -72,26 +72,28 @@ def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
     Raises:
         DataError: naming file:line: a column is missing, an id unknown or there twice, or a verdict none of these.
     """
-    found: dict[str, str | None] = {}
+    verdicts: dict[str, str | None] = {}
     try:
         with file.open(encoding="utf-8-sig", newline="") as source:
             reader = csv.DictReader(source)
             if not {"question_id", "correct"} <= set(reader.fieldnames or ()):
                 raise DataError(f"{file}:1: the columns question_id and correct are wanted, not {reader.fieldnames}")
             for row in reader:
-                where, key, said = f"{file}:{reader.line_num}", row["question_id"], (row["correct"] or "").strip()
+                where, key, verdict = f"{file}:{reader.line_num}", row["question_id"], (row["correct"] or "").strip()
                 if key not in known:
                     raise DataError(f"{where}: question {key}: not a question of this run; correct the id")
-                if key in found:
+                if key in verdicts:
                     raise DataError(f"{where}: question {key} is there twice; remove one of them")
-                if said and said.casefold() not in HUMAN:
-                    raise DataError(f"{where}: correct={said}: expected 1 or 0, or nothing where there is no verdict")
-                found[key] = HUMAN[said.casefold()] if said else None
+                if verdict and verdict.casefold() not in HUMAN:
+                    raise DataError(
+                        f"{where}: correct={verdict}: expected 1 or 0, or nothing where there is no verdict"
+                    )
+                verdicts[key] = HUMAN[verdict.casefold()] if verdict else None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"human={file}: cannot be read ({error}); name a CSV file in UTF-8") from error
-    if not any(found.values()):
+    if not any(verdicts.values()):
         raise DataError(f"{file}: no verdicts in this file")
-    return found
+    return verdicts
 
 
 def _second(run: AnsweredQuestions, other: str, overrides: Sequence[str], display: Display) -> Labels:
@@ -117,8 +119,8 @@ def _labels(run: AnsweredQuestions, verdicts: Mapping[str, Judgement], source: P
     for row in run.rows():
         line = verdicts.get(row.id)
         if line is None or line.answer != row.answer:
-            why = "no verdict on" if line is None else "another answer was judged for"
-            raise DataError(f"{source}: {why} question {row.id}; judge it again: kgqa evaluate RUN judge=…")
+            wrong = "no verdict on" if line is None else "another answer was judged for"
+            raise DataError(f"{source}: {wrong} question {row.id}; judge it again: kgqa evaluate RUN judge=…")
         labels[row.id] = line.asked
     return labels
 

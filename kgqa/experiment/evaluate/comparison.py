@@ -11,6 +11,7 @@ from string import ascii_uppercase
 from kgqa.artefacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run, share_questions
+from kgqa.report.card import cards
 from kgqa.report.content import Section
 from kgqa.report.evaluation import comparison_section
 from kgqa.scoring.comparison import compare
@@ -32,6 +33,9 @@ class ComparisonRequest:
 class Comparison:
     heading: str
     sections: list[Section]
+
+    def _repr_html_(self) -> str:
+        return cards(self.heading, self.sections)
 
 
 def compare_answers(request: ComparisonRequest) -> Comparison:

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from os import environ
-from typing import Any
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose, conf_folder, groups
+from kgqa.experiment.config import parts
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.files import groups, node
 from kgqa.experiment.config.overrides import override_key, override_values
 from kgqa.experiment.machine.presets import Preset, presets, verdict
 from kgqa.extras import missing_libraries
-from kgqa.protocols import Need
 
 ENCODERS = ("ranker", "retriever", "reranker")
 
@@ -80,7 +79,7 @@ def _asks_models(method: str) -> bool:
     """Whether a method as its preset has it, which "" stands for if none is named, asks any."""
     if method not in groups()["method"]:
         return True
-    uses: frozenset[Need] = build(compose([f"method={method}"])["method"], "method").uses
+    uses = parts.method(compose([f"method={method}"])["method"]).uses
     return bool(uses & {"model", "triples"})
 
 
@@ -124,9 +123,9 @@ def _absence(model: str) -> str:
 @cache
 def _encoder_models(group: str, name: str, place: str, chosen: frozenset[str]) -> tuple[str, ...]:
     """The models that the configuration at `place` names, and those of its parts that are not chosen otherwise."""
-    node = _node(group, name)
-    found = [node[key] for key in ("model", "query_model") if isinstance(node.get(key), str)]
-    for default in node.get("defaults", ()):
+    encoder = node(group, name)
+    found = [encoder[key] for key in ("model", "query_model") if isinstance(encoder.get(key), str)]
+    for default in encoder.get("defaults", ()):
         for key, choice in default.items() if isinstance(default, dict) else ():
             within, _, part = key.removeprefix("override ").lstrip("/").partition("@")
             if within in ENCODERS and f"{place}.{part}" not in chosen:
@@ -143,16 +142,9 @@ def _datasets(named: Mapping[str, str]) -> Iterator[str]:
 @cache
 def _no_data(name: str, path: str | None) -> str:
     """Why a dataset's file cannot be read; "" where it is there."""
-    node = _node("dataset", name)
+    given = {} if path is None else {"path": path}
     try:
-        _ = build(node if path is None else {**node, "path": path}, "dataset").file
+        _ = parts.dataset({**node("dataset", name), **given}).file
     except DataError as error:
         return str(error)
     return ""
-
-
-def _node(group: str, name: str) -> dict[str, Any]:
-    from omegaconf import OmegaConf
-
-    node: Any = OmegaConf.to_container(OmegaConf.load(conf_folder() / group / f"{name}.yaml"))
-    return dict(node)

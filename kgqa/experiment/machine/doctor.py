@@ -12,13 +12,13 @@ from importlib.metadata import PackageNotFoundError, metadata, version
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from kgqa import http
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import conf_folder, groups
+from kgqa.experiment.config import parts
+from kgqa.experiment.config.files import groups, node
 from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory
 from kgqa.extras import missing_libraries
 from kgqa.retrieval.faiss_search import checked
@@ -179,12 +179,10 @@ def _server(name: str, url: str, path: str, remedy: str) -> Finding:
 
 
 def _datasets() -> Iterator[Finding]:
-    from omegaconf import OmegaConf
-
     for name in groups()["dataset"]:
-        node: Any = OmegaConf.to_container(OmegaConf.load(conf_folder() / "dataset" / f"{name}.yaml"))
+        settings = node("dataset", name)
         try:
-            yield Finding("data", name, "ok", str(build(node, "dataset").file))
+            yield Finding("data", name, "ok", str(parts.dataset(settings).file))
         except DataError as error:
             missing = str(error).partition(": ")[2].partition(";")[0]
             yield Finding("data", name, "gap", missing, f"kgqa data prepare dataset={name}, or set KGQA_DATA=FOLDER")

@@ -6,11 +6,11 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kgqa.engines.weights import FOLDER_FILES, Model
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import conf_folder, groups
+from kgqa.errors import ConfigError
+from kgqa.experiment.config import parts
+from kgqa.experiment.config.files import config_file, groups, node
 from kgqa.experiment.machine.hardware import GB, gpus, memory
 from kgqa.extras import missing_libraries
 from kgqa.hub import offline
@@ -69,16 +69,17 @@ class Preset:
 
 def presets() -> list[Preset]:
     """All of them, by name."""
-    from omegaconf import OmegaConf
+    return [_preset(name) for name in groups()["model"]]
 
-    found = []
-    for name in groups()["model"]:
-        file = conf_folder() / "model" / f"{name}.yaml"
-        node: Any = OmegaConf.to_container(OmegaConf.load(file))
-        comment = re.match(r"(?:#.*\n)*", file.read_text(encoding="utf-8"))
-        text = " ".join(line.lstrip("# ") for line in comment[0].splitlines()) if comment else ""
-        found.append(Preset(name, build(node, "model"), text))
-    return found
+
+def _preset(name: str) -> Preset:
+    file = config_file("model", name)
+    comment = re.match(r"(?:#.*\n)*", file.read_text(encoding="utf-8"))
+    text = " ".join(line.lstrip("# ") for line in comment[0].splitlines()) if comment else ""
+    try:
+        return Preset(name, parts.model(node("model", name)), text)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from error
 
 
 def show_presets() -> int:

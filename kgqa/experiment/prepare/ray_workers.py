@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.errors import ConfigError, EngineDied, KgqaError, UsageError
-from kgqa.experiment.config.composing import Config
+from kgqa.experiment.config.files import Config
 from kgqa.experiment.prepare.corpus import CorpusBuild, Extract
 from kgqa.experiment.prepare.triples import TripleBuilder
 from kgqa.experiment.session.experiment import Experiment

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.composing import Config, flatten, groups
+from kgqa.experiment.config.files import Config, flatten, groups
 from kgqa.experiment.config.overrides import merged, override_group, override_key, override_values
 from kgqa.experiment.machine.availability import missing, with_engines
 from kgqa.experiment.reproduce.published import PublishedCell, PublishedTable, Setting
@@ -40,9 +40,11 @@ def planned_cells(table: PublishedTable, given: Sequence[str], only: str | None)
 
 def replaced(own: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
     """The paper's overrides with those given; another choice in a group takes the keys of the former one along."""
-    chosen = {override_key(each) for each in given} & set(groups())
-    stale = [each for each in own if override_group(each) in chosen and override_key(each) not in chosen]
-    return merged((each for each in own if each not in stale), given)
+    chosen = {override_key(override) for override in given} & set(groups())
+    stale = [
+        override for override in own if override_group(override) in chosen and override_key(override) not in chosen
+    ]
+    return merged((override for override in own if override not in stale), given)
 
 
 def differing(
@@ -54,20 +56,20 @@ def differing(
     the table can tell. configs: by the overrides of a cell.
     """
     running = [cell for cell in cells if cell.state == "run"]
-    found, named = [], {"limit"}  # how many questions were asked is told by itself
+    rows, named = [], {"limit"}  # how many questions were asked is told by itself
     for setting in table.settings:
         named.add(setting.key)
         here = dict.fromkeys(_here(cell, setting, configs.get(cell.overrides, {})) for cell in running)
         if shown := [text for text in here if text]:
-            found.append((setting.name, setting.theirs, "; ".join(shown)))
+            rows.append((setting.name, setting.theirs, "; ".join(shown)))
     for override in given:
         if override_key(override) not in named:
             key = override_key(override)
             theirs = dict.fromkeys(
                 override_values(cell.published.overrides).get(key, "not named") for cell in running or cells
             )
-            found.append((key, "; ".join(theirs), override))
-    return found
+            rows.append((key, "; ".join(theirs), override))
+    return rows
 
 
 def _here(cell: PlannedCell, setting: Setting, config: Config) -> str:
@@ -89,17 +91,17 @@ def _here(cell: PlannedCell, setting: Setting, config: Config) -> str:
 def _planned(table: PublishedTable, cell: PublishedCell, given: Sequence[str]) -> PlannedCell:
     if cell.column == table.average:
         return PlannedCell(cell, (), "mean", ())
-    named = {override_key(each) for each in given}
+    named = {override_key(override) for override in given}
     own = merged(cell.overrides, () if "model" in named else cell.substitute)
     if "model" in named and "engine" not in named:
-        own = tuple(each for each in own if override_group(each) != "engine")
+        own = tuple(override for override in own if override_group(override) != "engine")
     overrides = with_engines(replaced(own, given))
     runs = cell.availability in ("run", "model retired") or bool(cell.trained and cell.trained in named)
     if not runs:
         hint = f" Give {cell.trained}=… to run it with one of yours." if cell.trained else ""
         return PlannedCell(cell, overrides, cell.availability, (f"{cell.why}{hint}",))
     if lacking := missing(overrides):
-        state = "needs data" if all(each.startswith("dataset=") for each in lacking) else "needs weights"
+        state = "needs data" if all(override.startswith("dataset=") for override in lacking) else "needs weights"
         return PlannedCell(cell, overrides, state, tuple(dict.fromkeys(lacking)))
     return PlannedCell(cell, overrides, "run", ())
 
@@ -125,8 +127,8 @@ def _matching(pattern: str, names: Sequence[str]) -> set[str]:
     folded = {name: name.casefold() for name in names}
     wanted = pattern.strip().casefold()
     for match in (wanted.__eq__, lambda name: fnmatchcase(name, wanted), lambda name: bool(wanted) and wanted in name):
-        if found := {name for name, text in folded.items() if match(text)}:
-            return found
+        if matching := {name for name, text in folded.items() if match(text)}:
+            return matching
     return set()
 
 

@@ -10,9 +10,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.config.composing import conf_folder
 from kgqa.experiment.config.overrides import merged
 from kgqa.experiment.reproduce.published import Availability, PublishedCell, PublishedTable, Setting
+from kgqa.places import shipped_conf
 from kgqa.scoring.closeness import Metric, Value
 
 _KEY = re.compile(r"[+~]*[\w@./-]+=")
@@ -62,7 +62,7 @@ class _Table(_Strict):
 
 def table_ids() -> list[str]:
     """`paper/table1`, papers by name, tables before figures, both in the order of their numbers."""
-    folder = conf_folder() / "reproduce"
+    folder = shipped_conf() / "reproduce"
     files = [file.relative_to(folder).with_suffix("") for file in folder.glob("*/*.yaml")]
 
     def position(file: Path) -> tuple[str, bool, int, str]:
@@ -81,7 +81,7 @@ def load_table(table_id: str) -> PublishedTable:
     known = table_ids()
     if table_id not in known:
         raise ConfigError(f"{table_id}: no such table or figure; {nearest(table_id, known)}; see kgqa reproduce --list")
-    return read_table(conf_folder() / "reproduce" / f"{table_id}.yaml", table_id)
+    return read_table(shipped_conf() / "reproduce" / f"{table_id}.yaml", table_id)
 
 
 def read_table(file: Path, table_id: str) -> PublishedTable:
@@ -89,7 +89,8 @@ def read_table(file: Path, table_id: str) -> PublishedTable:
     try:
         parsed = _Table.model_validate(_yaml(file))
     except ValidationError as error:
-        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")  # likely a missing key misspelt
+        # an unknown key first: it is likely the missing one, misspelt
+        first = min(error.errors(), key=lambda wrong: wrong["type"] != "extra_forbidden")
         key = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("tuple[", "function-", "_")))
         raise DataError(f"{file}: {key}: {first['msg'].lower()}, not {first.get('input')!r:.80}") from error
     for complaint in _complaints(parsed, table_id):
@@ -99,8 +100,8 @@ def read_table(file: Path, table_id: str) -> PublishedTable:
         parsed.title,
         parsed.place,
         parsed.source,
-        tuple(_metric(name, each) for name, each in parsed.metrics.items()),
-        tuple(Setting(name, *(*each, "")[:3]) for name, each in parsed.settings.items()),
+        tuple(_metric(name, measured) for name, measured in parsed.metrics.items()),
+        tuple(Setting(name, *(*texts, "")[:3]) for name, texts in parsed.settings.items()),
         parsed.axis,
         parsed.against,
         tuple(parsed.columns) + ((parsed.average,) if parsed.average else ()),
@@ -161,7 +162,7 @@ def _complaints(table: _Table, table_id: str) -> Iterator[str]:
     for name, metric in table.metrics.items():
         if isinstance(metric, _Measured) and (metric.path is None) != bool(metric.why):
             yield f"metrics.{name}: `why` goes with `path: null`, and only with it"
-    given = [("given", table.given), *((f"columns.{name}", each) for name, each in table.columns.items())]
+    given = [("given", table.given), *((f"columns.{name}", overrides) for name, overrides in table.columns.items())]
     yield from (complaint for key, overrides in given for complaint in _odd_overrides(key, overrides))
     names = [row.name for row in table.rows]
     for number, row in enumerate(table.rows):
@@ -198,11 +199,11 @@ def _odd_values(key: str, row: _Row, table: _Table) -> Iterator[str]:
     for column, values in (row.published or {}).items():
         if values is not None:
             yield from _odd_count(f"{key}.published.{column}", values, table)
-        for value in (each for each in values or () if isinstance(each, str)):
-            if not re.fullmatch(r"~-?\d+(\.\d+)?", value):
-                yield f"{key}.published.{column}: {value!r}: a number, or one read from a plot, as ~41"
+        for text in (value for value in values or () if isinstance(value, str)):
+            if not re.fullmatch(r"~-?\d+(\.\d+)?", text):
+                yield f"{key}.published.{column}: {text!r}: a number, or one read from a plot, as ~41"
             elif table.source == "text":
-                yield f"{key}.published.{column}: {value!r}: read from a plot, but source: text"
+                yield f"{key}.published.{column}: {text!r}: read from a plot, but source: text"
 
 
 def _odd_count(key: str, values: Sequence[object], table: _Table) -> Iterator[str]:
@@ -211,7 +212,7 @@ def _odd_count(key: str, values: Sequence[object], table: _Table) -> Iterator[st
 
 
 def _odd_overrides(key: str, overrides: Iterable[str]) -> Iterator[str]:
-    yield from (f"{key}: {each!r}: expected key=value" for each in overrides if not _KEY.match(each))
+    yield from (f"{key}: {text!r}: expected key=value" for text in overrides if not _KEY.match(text))
 
 
 def _cells(table: _Table) -> Iterator[PublishedCell]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.overrides import override_key
+from kgqa.experiment.config.overrides import override_key, override_values
 from kgqa.experiment.reproduce.published import PublishedTable
 from kgqa.experiment.reproduce.reading import load_table
 from kgqa.experiment.sweep.budget import SweepBudget
@@ -31,9 +31,10 @@ class ReproduceRequest:
     def of(cls, table_id: str, given: Sequence[str]) -> ReproduceRequest:
         """Raises ConfigError: an unknown table, key or value."""
         table = load_table(table_id)
-        own = {override_key(each): each.partition("=")[2] for each in given if override_key(each) in OWN}
-        hydra = tuple(each for each in given if each.startswith(("hydra/", "hydra.")))
-        overrides = tuple(each for each in given if override_key(each) not in OWN and each not in hydra)
+        own = {key: value for key, value in override_values(given).items() if key in OWN}
+        hydra = tuple(override for override in given if override.startswith(("hydra/", "hydra.")))
+        others = (override for override in given if override not in hydra)
+        overrides = tuple(override for override in others if override_key(override) not in OWN)
         for override in overrides:
             if override_key(override) == "out":
                 raise ConfigError(f"{override}: every cell has a run's folder of its own; give name= for the report's")
@@ -42,10 +43,10 @@ class ReproduceRequest:
         if "name" in own and (not own["name"] or Path(own["name"]).name != own["name"] or own["name"].startswith(".")):
             raise ConfigError(f"name={own['name']}: must be a plain folder name, without slashes or a leading dot")
         budget = SweepBudget.of(own["budget"]) if "budget" in own else None
-        for each in hydra:
-            if not each.startswith(("hydra/launcher=", "hydra.launcher.")):
+        for override in hydra:
+            if not override.startswith(("hydra/launcher=", "hydra.launcher.")):
                 raise ConfigError(
-                    f"{each}: nothing reads it; a table names its cells itself, hydra/launcher= runs them"
+                    f"{override}: nothing reads it; a table names its cells itself, hydra/launcher= runs them"
                 )
         check_launcher(hydra, budget)
         dry_run = own.get("dry_run", "false").lower() == "true"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from kgqa.artefacts.metrics import Throughput
 from kgqa.artefacts.predictions import Prediction
@@ -12,8 +13,7 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import Runner
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import RunFolder
-from kgqa.runtime.scheduler import Record
+from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Answer, Question
 
 
@@ -30,8 +30,14 @@ class Answers:
         return tuple(f"{key}: {error}" for key, error in failed[:count])
 
 
-def answer(experiment: Experiment, runner: Runner, folder: RunFolder, display: Display) -> Answers:
-    """Run the method on every question; each is kept in the folder when it is finished."""
+class Keeper(Protocol):
+    """Who is given each question when it is finished: a run's folder."""
+
+    def record(self, question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> None: ...
+
+
+def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Display) -> Answers:
+    """Run the method on every question."""
     questions = {question.id: question for question in experiment.questions}
     predictions: dict[str, Prediction] = {}
     programs = ((key, experiment.method.answer(question)) for key, question in questions.items())
@@ -44,12 +50,12 @@ def answer(experiment: Experiment, runner: Runner, folder: RunFolder, display: D
                     outcome = replace(outcome, context_tokens=None)  # it serves for cutting, not for reporting
                 outcome = with_evidence_titles(outcome, question, ended.records)
             prediction = predictions[ended.key] = Prediction.of(question, outcome)
-            folder.record(question, prediction, ended.records)
+            keeper.record(question, prediction, ended.records)
             stage.finished(failed=isinstance(outcome, Exception))
     return Answers(predictions, runner.ledger, runner.throughput())
 
 
-def with_evidence_titles(answer: Answer, question: Question, records: Iterable[Record]) -> Answer:
+def with_evidence_titles(answer: Answer, question: Question, records: Iterable[CallRecord]) -> Answer:
     """The answer with the titles of its evidence, which are those of the passages the question saw."""
     titles = {passage.id: passage.title for passage in (*question.passages, *question.pinned)}
     for record in records:

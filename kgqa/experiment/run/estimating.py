@@ -51,16 +51,16 @@ class Estimated:
     def lines(self) -> list[str]:
         if not self.asked:
             return []
-        said = [f"to be asked: about {self.tokens:,} tokens"]
+        lines = [f"to be asked: about {self.tokens:,} tokens"]
         if self.seconds is None:
-            said.append(
+            lines.append(
                 f"time: not known, no finished run here with {', '.join(self.unmeasured)}; one with limit=3 tells"
             )
         else:
-            said.append(f"time: about {duration(self.seconds)}, from the rates of {self.measured} earlier runs")
+            lines.append(f"time: about {duration(self.seconds)}, from the rates of {self.measured} earlier runs")
         if self.usd is not None:
-            said.append(f"cost: about {self.usd:,.2f} USD")
-        return said
+            lines.append(f"cost: about {self.usd:,.2f} USD")
+        return lines
 
 
 def estimate_roles(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estimated:
@@ -87,7 +87,7 @@ def estimate_roles(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estim
 
 def measured_rates() -> dict[str, Rate]:
     """By `model@engine`, from the metrics of the finished runs in outputs/; what cannot be read is left out."""
-    found: dict[str, Rate] = {}
+    rates: dict[str, Rate] = {}
     for file in sorted(outputs().glob(f"*/*/*/*/{METRICS}")):
         try:
             metrics = Metrics.read(file.parent)
@@ -96,12 +96,12 @@ def measured_rates() -> dict[str, Rate]:
         throughput, paid = metrics.throughput, metrics.cost.paid
         if throughput is None or len(throughput.engines) != 1 or not paid.calls:
             continue
-        rate = found.setdefault(throughput.engines[0].engine, Rate())
+        rate = rates.setdefault(throughput.engines[0].engine, Rate())
         rate.runs.append((paid.prompt_tokens, paid.output_tokens, throughput.seconds))
         for role, cost in metrics.cost.method.by_role.items():
             tokens, calls = rate.replies.get(role, (0, 0))
             rate.replies[role] = (tokens + cost.output_tokens, calls + cost.calls)
-    return found
+    return rates
 
 
 def duration(seconds: float) -> str:

@@ -12,7 +12,7 @@ from kgqa.artefacts.manifest import MANIFEST
 from kgqa.artefacts.metrics import METRICS, JudgeMetrics, Metrics
 from kgqa.artefacts.run import SETTINGS, Chosen
 from kgqa.artefacts.verdicts import VERDICTS
-from kgqa.experiment.config.composing import yaml_text
+from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.config.listing import sources
 from kgqa.experiment.prepare.indexes import opened_index
 from kgqa.experiment.prepare.prepared import prepare

@@ -12,7 +12,7 @@ from kgqa.artefacts.metrics import Metrics
 from kgqa.artefacts.predictions import question_ids
 from kgqa.artefacts.run import IDENTITY
 from kgqa.errors import DataError
-from kgqa.experiment.config.composing import load_yaml
+from kgqa.experiment.config.files import load_yaml
 from kgqa.experiment.run.manifest import code_hash
 from kgqa.experiment.session.identity import run_folder, run_identity
 from kgqa.experiment.session.session import Session
@@ -33,7 +33,7 @@ def finished(session: Session) -> Metrics | None:
     except (KeyError, DataError):
         return None  # not begun, killed before its end, or damaged: running it again mends it
     same = identity == json.loads(json.dumps(run_identity(session))) and config == _reporting(experiment.config)
-    same = same and made.code == code_hash()
+    same = same and made.code == code_hash(experiment.config)
     judged = experiment.config.get("judge") is None or metrics.judge is not None
     whole = answered == [question.id for question in experiment.questions] and metrics.questions == len(answered)
     return metrics if same and judged and whole and not too_many_questions_failed(metrics) else None
@@ -46,5 +46,5 @@ def too_many_questions_failed(metrics: Metrics) -> bool:
 def _reporting(config: Mapping[str, Any]) -> dict[str, Any]:
     """What decides a run's scores beside its identity."""
     judge = config.get("judge")
-    asked = {"roles": config["roles"]["judge"], "model": config["model"], "engine": config["engine"]} if judge else {}
-    return {"judge": judge, "profile": config["profile"], "dataset": config["dataset"]["profile"], **asked}
+    judging = {"roles": config["roles"]["judge"], "model": config["model"], "engine": config["engine"]} if judge else {}
+    return {"judge": judge, "profile": config["profile"], "dataset": config["dataset"]["profile"], **judging}

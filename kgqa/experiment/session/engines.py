@@ -9,7 +9,8 @@ from typing import Any, TypeVar, cast
 from kgqa.engines.weights import Prices
 from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import Config, compose
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.files import Config
 from kgqa.protocols import Engine
 
 T = TypeVar("T")

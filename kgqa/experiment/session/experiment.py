@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from kgqa.datasets.given import Given
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import Config, compose
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.files import Config
 from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.config.settings import RunSettings
 from kgqa.judge.judges import ROLE, AnyJudge
@@ -24,12 +26,16 @@ class Experiment:
     overrides: tuple[str, ...]
     config: Config
     settings: RunSettings
+    given: Given | None = None
 
     @classmethod
-    def of(cls, overrides: Sequence[str], config: Config | None = None) -> Experiment:
-        """`config`: what `compose` gave for these overrides earlier, which then holds even if conf/ has changed."""
+    def of(cls, overrides: Sequence[str], config: Config | None = None, given: Given | None = None) -> Experiment:
+        """`config`: what `compose` gave for these overrides earlier, which then holds even if conf/ has changed.
+
+        given: questions in place of the dataset's.
+        """
         composed = compose(overrides) if config is None else config
-        return cls(tuple(overrides), composed, RunSettings.of(composed))
+        return cls(tuple(overrides), composed, RunSettings.of(composed), given)
 
     def with_models_of(self, config: Config) -> Experiment:
         """The same with the models of another configuration, unless the overrides name models themselves."""
@@ -45,6 +51,8 @@ class Experiment:
     @cached_property
     def source(self) -> Any:
         """The dataset as its files give it."""
+        if self.given is not None:
+            return self.given
         return build(self.config["dataset"], "dataset")
 
     @cached_property
@@ -108,4 +116,6 @@ class Experiment:
 
     def name(self, group: str) -> str:
         """What was chosen in a group, e.g. the dataset's name."""
+        if group == "dataset" and self.given is not None:
+            return "given"
         return str(self.config["choices"][group])

@@ -16,8 +16,8 @@ from kgqa.experiment.session.engines import Engines
 from kgqa.protocols import BatchEngine, Engine, Index, NeighbourSource, Ranker, StreamingEngine, TripleSource
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import Ledger, Spent, total
-from kgqa.runtime.scheduler import Finished, Record, Scheduler
-from kgqa.runtime.services import Done, Instant, Reply, Service, Streams, Waves, Worker
+from kgqa.runtime.scheduler import CallRecord, Finished, Scheduler
+from kgqa.runtime.services import Done, Instant, Service, ServiceReply, Streams, Waves, Worker
 from kgqa.types import Json
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Runner:
         self._asked: dict[int, tuple[Engine, Streams | Waves]] = {}  # the engines among them
         self._died = False
         self._seconds = 0.0  # that `run` took
-        self._done: Done = SimpleQueue[Reply]()
+        self._done: Done = SimpleQueue[ServiceReply]()
         self._scheduler: Scheduler | None = None
 
     def run(
@@ -64,7 +64,7 @@ class Runner:
         settings = self._settings
         scheduler = self._scheduler = Scheduler(self._route, self._done, width=settings.width, seed=settings.seed)
 
-        def enter(record: Record) -> None:
+        def enter(record: CallRecord) -> None:
             self.ledger.add(record)
             recorded()
 

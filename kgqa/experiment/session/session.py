@@ -10,7 +10,7 @@ from typing import Any
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import groups
+from kgqa.experiment.config.files import groups
 from kgqa.experiment.session.engines import Engines, Pool, RoleNodes, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import UNPREPARED, Prepared, Runner

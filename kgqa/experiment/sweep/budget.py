@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.composing import Config
+from kgqa.experiment.config.files import Config
 from kgqa.runtime.costs import NOTHING, Spent
 
 
@@ -23,10 +23,10 @@ class SweepBudget:
     @classmethod
     def of(cls, value: str) -> SweepBudget:
         """`2.50usd` or `500000tokens`. Raises ConfigError for anything else."""
-        found = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?) ?(usd|tokens)", value.strip().lower())
-        if not found or (found[2] == "tokens" and "." in found[1]) or not float(found[1]):
+        amount = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?) ?(usd|tokens)", value.strip().lower())
+        if not amount or (amount[2] == "tokens" and "." in amount[1]) or not float(amount[1]):
             raise ConfigError(f"budget={value}: expected dollars or tokens, e.g. budget=2.50usd or budget=500000tokens")
-        return cls(None, float(found[1])) if found[2] == "usd" else cls(int(found[1]), None)
+        return cls(None, float(amount[1])) if amount[2] == "usd" else cls(int(amount[1]), None)
 
     def __str__(self) -> str:
         return f"{self.dollars:g}usd" if self.dollars is not None else f"{self.tokens}tokens"
@@ -64,7 +64,7 @@ def limited(config: Config, allowance: SweepBudget | None) -> dict[str, Any]:
         )
     own = {"budget_tokens": allowance.tokens, "budget_usd": allowance.dollars}
     smaller = {
-        key: min((each for each in (engine[key], value) if each is not None), default=None)
+        key: min((limit for limit in (engine[key], value) if limit is not None), default=None)
         for key, value in own.items()
     }
     return {**config, "engine": {**engine, **smaller}}

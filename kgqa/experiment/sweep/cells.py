@@ -12,7 +12,7 @@ from typing import Literal
 from kgqa.artefacts.metrics import Metrics
 from kgqa.artefacts.sweep import ListedCell, SweepPlan, cell_file
 from kgqa.errors import ConfigError, KgqaError
-from kgqa.experiment.config.composing import Config, flatten, load_yaml
+from kgqa.experiment.config.files import Config, flatten, load_yaml
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session

@@ -41,14 +41,14 @@ def _estimated(cell: Cell, pool: Pool, shared: Shared, rates: Mapping[str, Rate]
 
 
 def in_all(estimates: Sequence[Estimated]) -> Estimated:
-    seconds = [each.seconds for each in estimates]
-    dollars = [each.usd for each in estimates if each.usd is not None]
+    seconds = [cell.seconds for cell in estimates]
+    dollars = [cell.usd for cell in estimates if cell.usd is not None]
     return Estimated(
-        sum(each.calls for each in estimates),
-        sum(each.asked for each in estimates),
-        sum(each.tokens for each in estimates),
-        None if None in seconds else sum(each for each in seconds if each is not None),
+        sum(cell.calls for cell in estimates),
+        sum(cell.asked for cell in estimates),
+        sum(cell.tokens for cell in estimates),
+        None if None in seconds else sum(known for known in seconds if known is not None),
         sum(dollars) if dollars else None,
-        tuple(dict.fromkeys(name for each in estimates for name in each.unmeasured)),
-        max((each.measured for each in estimates), default=0),
+        tuple(dict.fromkeys(name for cell in estimates for name in cell.unmeasured)),
+        max((cell.measured for cell in estimates), default=0),
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kgqa.artefacts.sweep import CellState, SweepPlan
 from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
-from kgqa.experiment.config.composing import conf_folder
+from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, read_cell
@@ -37,8 +37,7 @@ _QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_log
 
 def launcher_of(overrides: Sequence[str]) -> str:
     """What `hydra/launcher=` says. Raises ConfigError for an unknown one."""
-    given = [each.partition("=")[2] for each in overrides if each.partition("=")[0] == "hydra/launcher"]
-    name = given[-1] if given else "basic"
+    name = override_values(overrides).get("hydra/launcher", "basic")
     if name != "basic" and name not in LAUNCHERS:
         raise ConfigError(f"hydra/launcher={name}: no such launcher; {nearest(name, ['basic', *LAUNCHERS])}")
     return name
@@ -55,10 +54,10 @@ def check_launcher(overrides: Sequence[str], budget: SweepBudget | None) -> None
         raise ConfigError(
             f"budget={budget}: processes of hydra/launcher={name} do not see each other's cost; set engine.budget_usd"
         )
-    for each in overrides:
-        if each.startswith("hydra.launcher.") and name == "basic":
+    for override in overrides:
+        if override.startswith("hydra.launcher.") and name == "basic":
             raise ConfigError(
-                f"{each}: nothing reads it without hydra/launcher=joblib, submitit_local, submitit_slurm or ray"
+                f"{override}: nothing reads it without hydra/launcher=joblib, submitit_local, submitit_slurm or ray"
             )
 
 
@@ -120,17 +119,18 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
         ConfigError: the launcher is not installed, or one of its keys is wrong.
         EngineDied: a job of submitit or Ray was killed; others may still be running.
     """
-    from hydra import initialize_config_dir
     from hydra.core.config_store import ConfigStore
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
+    from kgqa.experiment.config.search_path import hydra_ready
+
     ConfigStore.instance().store(name=_JOB, node={"sweep": "???", "home": "???", "cell": "???"})
     cells = ",".join(map(str, numbers))
     places = [f"sweep='{sweep}'", f"home='{Path.cwd()}'", f"hydra.sweep.dir='{sweep.resolve() / 'launcher'}'"]
     try:
-        with initialize_config_dir(str(conf_folder().resolve()), version_base="1.3"):
+        with hydra_ready():
             hydra = GlobalHydra.instance().hydra
             assert hydra is not None
             hydra.multirun(

@@ -46,7 +46,7 @@ class Tuning:
             Path(given["dev_ids"]) if "dev_ids" in given else None,
             Path(given["dev_path"]) if "dev_path" in given else None,
             _count(given, "seed") or 0,
-            tuple(each for each in given.get("sets", "").split(",") if each),
+            tuple(name for name in given.get("sets", "").split(",") if name),
             given.get("name"),
         )
 

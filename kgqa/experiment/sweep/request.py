@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgqa.errors import ConfigError, nearest
+from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.launching import check_launcher
 
@@ -48,8 +49,7 @@ class SweepRequest:
 
     @property
     def sweeper(self) -> str:
-        given = [override.partition("=")[2] for override in self.hydra if override.startswith("hydra/sweeper=")]
-        return given[-1] if given else "basic"
+        return override_values(self.hydra).get("hydra/sweeper", "basic")
 
     def _refuse_unread(self) -> None:
         """Raises ConfigError: a key of a launcher or sweeper that was not chosen, which would change nothing."""

@@ -14,7 +14,7 @@ from typing import TextIO
 from kgqa.artefacts.metrics import Metrics
 from kgqa.artefacts.sweep import CellState, cell_file, questions_asked, sweep_name
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError
-from kgqa.experiment.config.composing import yaml_text
+from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.executing import execute
 from kgqa.experiment.run.finished import finished, too_many_questions_failed

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from kgqa.artefacts.sweep import sweep_name
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.axes import parsed
-from kgqa.experiment.config.composing import yaml_text
+from kgqa.experiment.config.files import yaml_text
+from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.cells import Cell, CellResult, frozen_cells, listed_plan
@@ -90,11 +91,12 @@ class _Space:
 
 def _space(request: SweepRequest) -> _Space:
     refuse_unknown_metric("sweep.metric", request.metric or "")
-    overrides = parsed(request.overrides)
-    distributions = {each.get_key_element(): _distribution(each) for each in overrides if each.is_sweep_override()}
+    pairs = list(zip(request.overrides, parsed(request.overrides), strict=True))
+    swept = (read for _, read in pairs if read.is_sweep_override())
+    distributions = {read.get_key_element(): _distribution(read) for read in swept}
     if not distributions:
         raise ConfigError("nothing to search: give a key several values, e.g. method.candidates='range(10,40)'")
-    fixed = [given for given, each in zip(request.overrides, overrides, strict=True) if not each.is_sweep_override()]
+    fixed = [override for override, read in pairs if not read.is_sweep_override()]
     base = Experiment.of(fixed)
     if base.settings.dry_run:
         raise ConfigError("dry_run=true: the cells of a search are not known ahead; plan one with kgqa run and no -m")
@@ -114,7 +116,7 @@ def _tell(ended: Swept, request: SweepRequest, display: Display) -> None:
 
 def _settings(hydra: Sequence[str]) -> tuple[int, int]:
     """How many trials, and the seed. Raises ConfigError for another key: cells run in this process, one by one."""
-    given = {key: value for key, _, value in (each.partition("=") for each in hydra)}
+    given = override_values(hydra)
     for key, value in given.items():
         if key not in KEYS:
             raise ConfigError(f"{key}={value}: not a key of hydra/sweeper=optuna; {nearest(key, KEYS)}")
@@ -150,7 +152,7 @@ def _distribution(override: Override) -> Any:
             return IntDistribution(low, high, log=log)
         return FloatDistribution(float(low or 0.0), float(high or 0.0), log=log)
     values = list(override.sweep_iterator())
-    whole = [each for each in values if isinstance(each, int)]
+    whole = [value for value in values if isinstance(value, int)]
     if isinstance(swept, RangeSweep) and whole and len(whole) == len(values):
         return IntDistribution(min(whole), max(whole), step=abs(int(swept.step)))
     return CategoricalDistribution(list(override.sweep_string_iterator()))

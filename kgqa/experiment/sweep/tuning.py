@@ -12,6 +12,7 @@ from kgqa.artefacts.sweep import sweep_name
 from kgqa.artefacts.tuning import TUNE, Choice, OnTest, Outcome, TuneRecord
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import Axis, axes, grid
+from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, folder_of, frozen_cells
@@ -38,10 +39,10 @@ class TuneRequest:
     @classmethod
     def of(cls, arguments: Sequence[str]) -> TuneRequest:
         """Raises ConfigError: an unknown key under `tune.`, or nothing to choose from."""
-        own = [each.removeprefix("tune.").partition("=") for each in arguments if each.startswith("tune.")]
-        tuning = Tuning.of({key: value for key, _, value in own})
+        own = [argument.removeprefix("tune.") for argument in arguments if argument.startswith("tune.")]
+        tuning = Tuning.of(override_values(own))
         budget = next((SweepBudget.of(a.partition("=")[2]) for a in arguments if a.startswith("budget=")), None)
-        given = axes([each for each in arguments if not each.startswith(("tune.", "budget="))])
+        given = axes([argument for argument in arguments if not argument.startswith(("tune.", "budget="))])
         _refuse_no_hyperparameters(given)
         return cls(tuning, given, budget, ("kgqa", "tune", *arguments))
 

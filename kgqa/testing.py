@@ -1,4 +1,4 @@
-"""Drives a program in a test: every call is answered by a plain function, in the order the calls are made."""
+"""For tests of methods, kgqa's and one's own: a program is driven by a plain function that answers its calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ Reply = Callable[[Call[Any]], Any]
 
 
 def drive(program: Program[T], reply: Reply, widths: list[int] | None = None) -> T:
-    """The program's result. A reply that is an exception is raised in the program, as the scheduler does.
+    """The program's result; `reply` answers its calls in the order in which they are made.
+
+    A reply that is an exception is raised in the program, as the scheduler does.
 
     `widths`, where given, collects the number of programs of each `gather` of the outermost program.
     """

@@ -1,0 +1,6 @@
+from kgqa.api import Run as Run
+from kgqa.api import ask as ask
+from kgqa.api import compare as compare
+from kgqa.api import load as load
+from kgqa.api import run as run
+from kgqa.api import sweep as sweep

@@ -1,0 +1,40 @@
+"""`kgqa new`: the first files of a method, dataset or retriever of one's own."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from kgqa.commands.parsing import Parser
+
+NAME = "new"
+SUMMARY = "write the files of a method, dataset or retriever of your own into this folder; they run as they are"
+STARTS = {
+    "method": "a module, its prompts, its configuration, and a test with scripted replies",
+    "dataset": "a reader of a JSONL file, two questions to begin with, its configuration, and a test",
+    "retriever": "a module, its configuration, and a test",
+}
+TRY = {
+    "method": "kgqa run method={name} dataset=demo engine=scripted limit=3",
+    "dataset": "kgqa run dataset={name} method=all_documents engine=scripted",
+    "retriever": "kgqa run retriever={name} method=retrieve_only dataset=demo",
+}
+
+
+def arguments(parser: Parser) -> None:
+    for group, written in STARTS.items():
+        own = parser.command(group, written)
+        own.takes_places("NAME", f"of the {group} and its module, e.g. my_{group}; docs/OWN_CODE.md")
+        own.examples = (f"kgqa new {group} my_{group}",)
+    parser.examples = ("kgqa new method my_method",)
+
+
+def run(given: Namespace) -> int:
+    from kgqa.experiment.config.scaffold import start
+
+    group, name = given.action, given.places[0]
+    written = start(group, name)
+    for file in written:
+        print(file)
+    test = next(file for file in written if file.name.startswith("test_"))
+    print(f"\nIt runs as it is; change it to yours:\n  {TRY[group].format(name=name)}\n  python -m pytest {test}")
+    return 0

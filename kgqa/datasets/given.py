@@ -1,0 +1,44 @@
+"""Questions that are in memory and in no file: for `kgqa.ask`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+from kgqa.errors import ConfigError
+from kgqa.storage import text_digest
+from kgqa.types import Json, Passage, Question
+
+
+@dataclass(frozen=True)
+class Given:
+    """Their own passages are the corpus."""
+
+    asked: tuple[Question, ...]
+
+    @classmethod
+    def of(cls, question: str, passages: Iterable[tuple[str, str]]) -> Given:
+        """One question with titled texts, and no gold answer.
+
+        Raises:
+            ConfigError: the question or every passage is empty.
+        """
+        kept = tuple(Passage.of(title.strip(), text.strip()) for title, text in passages if text.strip())
+        if not question.strip() or not kept:
+            raise ConfigError(f"question={question!r}, {len(kept)} passages: a question and one passage are the least")
+        return cls((Question("asked", question.strip(), (), tuple(dict.fromkeys(kept))),))
+
+    @property
+    def sha256(self) -> str:
+        """Of the questions and their passages."""
+        return text_digest(json.dumps([asdict(question) for question in self.asked], default=sorted))
+
+    def questions(self) -> Iterator[Question]:
+        return iter(self.asked)
+
+    def passages(self) -> Iterator[Passage]:
+        return iter(dict.fromkeys(passage for question in self.asked for passage in question.passages))
+
+    def corpus_identity(self) -> Mapping[str, Json]:
+        return {"files": [self.sha256]}

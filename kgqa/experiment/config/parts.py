@@ -1,0 +1,92 @@
+"""The parts of an experiment, built from their nodes; what is not what its group promises is told so in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import get_annotations, getattr_static, getmro
+from typing import TypeVar
+
+from kgqa.datasets.collections import Collected, Collections
+from kgqa.engines.weights import Model
+from kgqa.errors import ConfigError
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.files import Node
+from kgqa.judge.judges import ROLE, AnyJudge
+from kgqa.kg.extraction import TripleExtractor
+from kgqa.protocols import Dataset, Engine, Method, Ranker, Retriever, Tracker
+from kgqa.retrieval.graphs.links import PassageGraph
+
+T = TypeVar("T")
+_ABSENT = object()
+
+
+def method(node: Node) -> Method:
+    return _part(node, "method", Method)
+
+
+def dataset(node: Node) -> Dataset:
+    """Its file is looked for when it is first asked."""
+    return _part(node, "dataset", Dataset)
+
+
+def collection(node: Node, dataset: Dataset) -> Collected:
+    """The dataset's questions, each with a collection of its own."""
+    return _part(node, "collection", Collections).over(dataset)
+
+
+def model(node: Node) -> Model:
+    return _part(node, "model", Model)
+
+
+def engine(node: Node, model: Node) -> Engine:
+    """Nothing heavy is loaded."""
+    return _part(node, "engine", Engine, model=_part(model, "model", Model))
+
+
+def retriever(node: Node) -> Retriever:
+    return _part(node, "retriever", Retriever)
+
+
+def ranker(node: Node, group: str = "ranker") -> Ranker:
+    """`group`: ranker or reranker."""
+    return _part(node, group, Ranker)
+
+
+def linker(node: Node) -> PassageGraph:
+    """What links passages to a graph: `graph=` for people."""
+    return _part(node, "graph", PassageGraph)
+
+
+def extractor(node: Node) -> TripleExtractor:
+    """`offline` is the run's, and not the extractor's."""
+    return _part({key: value for key, value in node.items() if key != "offline"}, "kg", TripleExtractor)
+
+
+def judge(node: Node) -> AnyJudge:
+    return _part(node, ROLE, AnyJudge)
+
+
+def tracker(node: Node) -> Tracker:
+    """
+    Raises:
+        ConfigError: also where its package is not installed.
+    """
+    built = _part(node, "tracker", Tracker)
+    built.check()
+    return built
+
+
+def _part(node: Node, key: str, kind: Callable[..., T], **given: object) -> T:
+    built: T = build(node, key, **given)
+    if lacks := [name for name in _promised(kind) if getattr_static(built, name, _ABSENT) is _ABSENT]:
+        raise ConfigError(
+            f"{key}._target_={node['_target_']}: is no {key}: it lacks {', '.join(lacks)}; see docs/OWN_CODE.md"
+        )
+    return built
+
+
+def _promised(kind: object) -> list[str]:
+    """The names of what every one of a kind has."""
+    assert isinstance(kind, type)
+    named = dict.fromkeys(name for each in getmro(kind) for name in (*vars(each), *get_annotations(each)))
+    return [name for name in named if not name.startswith("_")]

@@ -1,0 +1,135 @@
+"""What a method's program says: its syntax, its templates and its demonstrations, as one hash for a run's identity.
+
+A changed method is another method: its runs get folders of their own and never replace what the method answered before.
+Comments, docstrings and layout decide no answer, so they are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+
+from kgqa.prompting import has_template, template_hash
+
+_TEMPLATE = re.compile(r"[\w.-]+/[\w.-]+")
+# what a program is made of and what answers its calls: these have identities, keys and versions of their own
+_VOCABULARY = ("kgqa.types", "kgqa.errors", "kgqa.calls", "kgqa.protocols", "kgqa.prompting", "kgqa.constraints")
+
+
+def program_hash(program: object) -> str:
+    """12 hex digits of the modules, templates and values that a program (a method, an extractor) is made of.
+
+    The same under every Python: the names of nodes and what they hold, not the text that a version prints for them.
+    """
+    modules = program_modules(type(program).__module__)
+    said = {name: _syntax(file) for name, file in modules.items()}
+    constants = {text for file in modules.values() for text in _texts(file)}
+    templates = {name: template_hash(name) for name in constants if _TEMPLATE.fullmatch(name) and has_template(name)}
+    return sha256(repr((sorted(said.items()), sorted(templates.items()), _value(program))).encode()).hexdigest()[:12]
+
+
+def program_modules(start: str) -> dict[str, Path]:
+    """The module and those of its package that it imports, directly or not, with their files.
+
+    Of kgqa those that methods are written in; of a person's own code those of the same folder or package.
+    """
+    found: dict[str, Path] = {}
+    waiting = [start]
+    while waiting:
+        name = waiting.pop()
+        if name in found or not _same_code(start, name):
+            continue
+        spec = find_spec(name)
+        if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+            continue
+        found[name] = Path(spec.origin)
+        waiting += _imported(found[name], name)
+    return found
+
+
+def _same_code(start: str, name: str) -> bool:
+    if name.startswith("kgqa."):
+        return not name.startswith(_VOCABULARY)
+    return name.partition(".")[0] == start.partition(".")[0] or _folder(name) == _folder(start)
+
+
+@cache
+def _folder(name: str) -> Path | None:
+    """Of the file or package that a top-level name stands for."""
+    try:
+        spec = find_spec(name.partition(".")[0])
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin).parent if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
+def _imported(file: Path, module: str) -> Iterator[str]:
+    """The modules whose names stand after `import` and `from`; `from a import b` may mean the module a.b."""
+    for node in ast.walk(_tree(file)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = module.split(".")[: -node.level] if node.level else []
+            origin = ".".join([*package, *([node.module] if node.module else [])])
+            yield origin
+            yield from (f"{origin}.{alias.name}" for alias in node.names if _is_module(origin, alias.name))
+
+
+def _is_module(package: str, name: str) -> bool:
+    try:
+        return find_spec(f"{package}.{name}") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _texts(file: Path) -> Iterator[str]:
+    for node in ast.walk(_tree(file)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _syntax(file: Path) -> object:
+    return _node(_tree(file))
+
+
+def _node(node: object) -> object:
+    """Type and fields; what is empty is left out, since versions of Python add fields."""
+    if isinstance(node, list):
+        return [_node(each) for each in node]
+    if not isinstance(node, ast.AST):
+        return node
+    kept = {
+        name: value for name, value in ast.iter_fields(node) if value not in (None, []) and name not in ("kind", "ctx")
+    }
+    if _has_docstring(node):
+        kept["body"] = kept["body"][1:]
+    return type(node).__name__, [(name, _node(value)) for name, value in sorted(kept.items())]
+
+
+def _has_docstring(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return ast.get_docstring(node, clean=False) is not None
+
+
+def _value(value: object) -> object:
+    """What a part holds, in an order that every process gives."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value).__name__, [(field.name, _value(getattr(value, field.name))) for field in fields(value)]
+    if isinstance(value, Mapping):
+        return sorted((str(key), _value(each)) for key, each in value.items())
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value))
+    if isinstance(value, list | tuple):
+        return [_value(each) for each in value]
+    return value if isinstance(value, str | int | float | bool | None) else type(value).__name__

@@ -1,0 +1,133 @@
+"""kgqa from Python: runs as values, wherever they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+import kgqa
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.config.overrides import Value, spelt, swept
+from kgqa.runtime.display import QUIET
+
+QUICK: dict[str, Any] = {"dataset": "demo", "engine": "scripted", "limit": 3}
+MILL = [("Mill", "Ann built the mill in 1900."), ("Town", "The town has a river.")]
+
+
+@pytest.fixture(autouse=True)
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def golden() -> kgqa.Run:
+    return kgqa.run(method="golden", display=QUIET, **QUICK)
+
+
+def test_a_run_is_its_metrics_rows_and_calls() -> None:
+    run = golden()
+    assert run.metrics.questions == len(run.predictions) == 3
+    assert {"id", "question", "gold", "answer", "em", "f1"} <= run.predictions[0].keys()
+    assert len({tuple(row) for row in run.predictions}) == 1
+    mean = 100 * sum(float(str(row["f1"])) for row in run.predictions) / 3
+    assert run.metrics.scores.f1.mean == pytest.approx(mean, abs=0.05)
+    assert run.question(str(run.predictions[1]["id"])).prediction.answer == run.predictions[1]["answer"]
+    assert {row["question_id"] for row in run.calls} == {row["id"] for row in run.predictions}
+    assert run.report.is_file()
+
+
+def test_a_run_is_found_again_and_asks_nothing() -> None:
+    first = golden()
+    calls = first.metrics.cost.paid.calls
+    again = golden()
+    assert (calls > 0, again.folder, again.metrics.cost.paid.calls) == (True, first.folder, 0)
+    assert kgqa.load(first.folder).predictions == again.predictions
+
+
+def test_a_notebook_shows_the_score_card() -> None:
+    shown = golden()._repr_html_()
+    assert "golden on demo" in shown
+    assert "<td" in shown
+    assert "F1" in shown
+
+
+def test_a_list_of_values_sweeps_and_its_runs_compare() -> None:
+    runs = kgqa.sweep(method=["golden", "no_context"], display=QUIET, **QUICK)
+    assert [run.metrics.questions for run in runs] == [3, 3]
+    comparison = kgqa.compare(*runs)
+    assert "A: " in comparison.heading
+    assert "<table>" in comparison._repr_html_()
+
+
+def test_a_question_is_answered_over_ones_own_passages() -> None:
+    answered = kgqa.ask("Who built the mill?", MILL, method="all_documents", engine="scripted", display=QUIET)
+    assert answered.prediction.error is None
+    assert answered.prediction.answer
+    assert answered.prediction.evidence_titles == ("Mill", "Town")
+    assert answered.calls[0].template == "reader/answer"
+    assert sorted(path.name for path in Path("outputs").iterdir()) == [".cache"]
+
+
+def test_a_method_that_searches_searches_the_passages_given() -> None:
+    answered = kgqa.ask("Who built the mill?", MILL, method="retrieve_read", engine="scripted", display=QUIET)
+    assert set(answered.prediction.evidence_titles) <= {"Mill", "Town"}
+    assert not Path("outputs/index").exists()
+
+
+def test_it_works_where_an_event_loop_runs_and_in_a_thread() -> None:
+    async def in_a_loop() -> kgqa.Run:
+        return golden()
+
+    threaded: list[kgqa.Run] = []
+    thread = threading.Thread(target=lambda: threaded.append(golden()))
+    thread.start()
+    thread.join()
+    assert asyncio.run(in_a_loop()).folder == threaded[0].folder
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda: kgqa.run(method="trase", **QUICK), "method=trase: no such method; did you mean trace"),
+        (lambda: kgqa.run("method.beems=3", method="trace", **QUICK), "unknown key"),
+        (lambda: kgqa.run(method="golden", dry_run=True, **QUICK), "dry_run"),
+        (lambda: kgqa.load("nowhere"), "nowhere"),
+        (lambda: golden().question("none"), "none: no such question"),
+        (lambda: kgqa.compare("one"), "two or more"),
+        (lambda: kgqa.ask(" ", MILL), "a question and one passage"),
+        (lambda: kgqa.ask("Who?", [("Title", "")]), "a question and one passage"),
+    ],
+)
+def test_a_mistake_is_an_error_of_one_line(wrong: object, said: str) -> None:
+    assert callable(wrong)
+    with pytest.raises((ConfigError, DataError), match=said) as raised:
+        wrong()
+    assert "\n" not in str(raised.value)
+
+
+def test_importing_it_imports_nothing_else() -> None:
+    script = "import kgqa, sys; assert not {'hydra', 'rich', 'numpy', 'pydantic'} & set(sys.modules); kgqa.run"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["trace", "a b", " lead", "it's", "C:\\x\\'y", "trailing\\", "12", "1e5", "true", "null", "", "nan", "a,b", "f#n",
+     "${x}", "é", "/tmp/a b/c.jsonl", "range(1)", "~x", "2wiki", None, True, 3, 2.5, ["a", "b,c"], {"a": 1}],
+)  # fmt: skip
+def test_every_value_means_itself_in_hydras_grammar(value: Value) -> None:
+    override = OverridesParser.create().parse_override(spelt("key", value))
+    assert not override.is_sweep_override()
+    read = override.value()
+    assert getattr(read, "text", read) == value or read in ([["a", "b,c"]], ["a", "b,c"], {"a": 1})
+
+
+def test_values_to_sweep_stand_side_by_side() -> None:
+    assert swept("method", ["trace", "a,b"]) == "method=trace,'a,b'"
+    assert swept("limit", 3) == "limit=3"

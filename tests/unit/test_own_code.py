@@ -1,0 +1,210 @@
+"""Configurations, classes and prompts of one's own: found beside kgqa's, before them, and refused in one line."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+from kgqa import places
+from kgqa.errors import ConfigError
+from kgqa.experiment.config import parts
+from kgqa.experiment.config.axes import axes
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.files import config_file, groups, node
+from kgqa.experiment.config.listing import sources
+from kgqa.experiment.config.own import own_code, own_parts
+from kgqa.experiment.machine.presets import presets
+from kgqa.prompting import render, template_names
+
+METHOD = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+@dataclass(frozen=True)
+class {name}:
+    depth: int
+    uses: ClassVar[frozenset[str]] = frozenset()
+
+    async def answer(self, question):
+        ...
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory of a person's own, of which Python knows nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KGQA_CONF", raising=False)
+    places.packages.cache_clear()
+    yield tmp_path
+    places.packages.cache_clear()
+
+
+def write(file: str, text: str) -> Path:
+    path = Path(file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def own_method(name: str, text: str = METHOD.format(name="Mine")) -> None:
+    write(f"{name}.py", text)
+    write(f"conf/method/{name}.yaml", f"# mine\n_target_: {name}.Mine\ndepth: 3 # tried 1 to 5\n")
+
+
+def refusal(name: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        parts.method(compose([f"method={name}"])["method"])
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_choice_of_ones_own_is_listed_first_composed_and_built() -> None:
+    own_method("depths")
+    assert groups()["method"][:2] == ["depths", "all_documents"]
+    config = compose(["method=depths", "method.depth=4"])
+    assert vars(parts.method(config["method"])) == {"depth": 4}
+    assert sources(config)["method.depth"] == "tried 1 to 5"
+    assert axes(["method=glob(dep*)"])[0].values == ("depths",)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_choice_of_ones_own_wins_over_ours_and_is_said_to() -> None:
+    own_method("golden")
+    config = compose(["method=golden"])
+    assert config["method"] == {"_target_": "golden.Mine", "depth": 3}
+    said = own_parts(config)
+    assert said
+    assert said.choices == {"method=golden": "conf/method/golden.yaml"}
+    assert list(said.files) == ["golden.py"]
+    assert own_parts(compose(["method=trace"])) is None
+
+
+def test_KGQA_CONF_names_another_folder_whose_neighbours_are_searched(  # noqa: N802
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_method("elsewhere")
+    write("prompts/elsewhere/ask.j2", "{% block user %}Who?{% endblock %}")
+    (folder / "away").mkdir()
+    monkeypatch.chdir(folder / "away")
+    assert "elsewhere" not in groups()["method"]
+    monkeypatch.setenv("KGQA_CONF", str(folder / "conf"))
+    assert vars(parts.method(compose(["method=elsewhere"])["method"])) == {"depth": 3}
+    assert render("elsewhere/ask").messages[0].content == "Who?"
+    monkeypatch.setenv("KGQA_CONF", "nowhere")
+    with pytest.raises(ConfigError, match=r"^KGQA_CONF=nowhere: no such folder"):
+        groups()
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_conf_folder_of_another_program_changes_nothing() -> None:
+    before = compose([])
+    write("conf/config.yaml", "defaults:\n  - optimizer: adam\nlimit: 7\n")
+    write("conf/optimizer/adam.yaml", "rate: 1\n")
+    assert compose([]) == before
+    assert "optimizer" not in groups()
+
+
+@pytest.mark.usefixtures("folder")
+def test_choices_of_ones_own_may_build_upon_ours_and_ours_upon_them() -> None:
+    write("conf/retriever/both.yaml", "defaults:\n  - hybrid\n  - _self_\ndepth: 50\n")
+    config = compose(["retriever=both"])
+    assert config["retriever"]["dense"]["_target_"].startswith("kgqa.")
+    assert config["retriever"]["depth"] == 50
+    write("conf/ranker/near.yaml", "defaults:\n  - lexical\n")
+    assert compose(["graph=knn", "ranker@graph.encoder=near"])["graph"]["encoder"] == node("ranker", "lexical")
+
+
+def test_an_installed_package_declares_components(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = folder / "site"
+    monkeypatch.syspath_prepend(str(site))
+    point = EntryPoint("lab", "lab_of_tests", places.ENTRY_POINTS)
+    monkeypatch.setattr(places, "entry_points", lambda group: [point])
+    with pytest.raises(ConfigError, match="lab = lab_of_tests: no such package; reinstall"):
+        groups()
+    write("site/lab_of_tests/__init__.py", "")
+    write("site/lab_of_tests/walks.py", METHOD.format(name="Walk"))
+    write("site/lab_of_tests/conf/method/walk.yaml", "_target_: lab_of_tests.walks.Walk\ndepth: 1 # ours\n")
+    write("site/lab_of_tests/prompts/walk/step.j2", "{% block user %}Step{% endblock %}")
+    importlib.invalidate_caches()
+    config = compose(["method=walk"])
+    assert vars(parts.method(config["method"])) == {"depth": 1}
+    assert "walk/step" in template_names()
+    assert [Path(file).name for file in own_code(config)] == ["__init__.py", "step.j2", "walks.py"]
+    write("conf/method/walk.yaml", "_target_: lab_of_tests.walks.Walk\ndepth: 2 # mine\n")
+    assert config_file("method", "walk") == Path("conf/method/walk.yaml")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("broken", "class Mine\n", "broken.py:1: expected ':'"),
+        ("lacking", "import no_such_library\n", "lacking.py:1: No module named 'no_such_library'"),
+        ("failing", "\n\nx = y\n", "failing.py:3: NameError: name 'y' is not defined"),
+        ("other", "class Yours: ...\n", "has no attribute 'Mine'"),
+        ("lazy", METHOD.format(name="Mine").replace("depth", "length"), "unknown key; did you mean length?"),
+        ("typed", METHOD.format(name="Mine").replace("depth: int", "depth: 'Depth'"), "name 'Depth' is not defined"),
+        ("no_method", METHOD.format(name="Mine").replace("answer", "reply"), "is no method: it lacks answer"),
+    ],
+)
+def test_what_is_wrong_with_ones_own_module_is_one_line(name: str, text: str, said: str) -> None:
+    own_method(name, text)
+    assert said in refusal(name)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_target_that_is_nowhere_names_its_line() -> None:
+    own_method("gone")
+    Path("gone.py").unlink()
+    assert refusal("gone").startswith("conf/method/gone.yaml:2: method._target_=gone.Mine: no module 'gone' in /")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("target", ["os.system", "subprocess.run", "print", ".x"])
+def test_nothing_else_that_is_installed_can_be_built(target: str) -> None:
+    with pytest.raises(ConfigError, match="only these and kgqa's own are imported"):
+        parts.method({"_target_": target})
+    write("json.py", "loads = print\n")
+    with pytest.raises(ConfigError, match="give yours another name"):
+        parts.method({"_target_": "json.loads"})
+
+
+@pytest.mark.usefixtures("folder")
+def test_templates_of_ones_own_are_found_by_name_and_errors_name_file_and_line() -> None:
+    write("prompts/mine/ask.j2", "{% block user %}Who built {{ what }}?{% endblock %}")
+    assert render("mine/ask", what="it").messages[0].content == "Who built it?"
+    with pytest.raises(ConfigError, match=r"mine/aks.j2: no such template in prompts, nor among kgqa's; .*mine/ask"):
+        render("mine/aks")
+    write("prompts/mine/bad.j2", "{% block user %}\n{{ what }\n{% endblock %}")
+    with pytest.raises(ConfigError, match=r"^prompts/mine/bad.j2:2: "):
+        render("mine/bad")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("choice", "text", "said"),
+    [
+        ("method", "_target_: [1\n", r"conf/method/mine.yaml:2: expected ',' or '\]'"),
+        ("method", "depth: 1\n", "conf/method/mine.yaml: no key _target_"),
+        ("method", "", "conf/method/mine.yaml: no key _target_"),
+        ("dataset", "_target_: mine.Mine\nname: mine\n", "conf/dataset/mine.yaml: no key profile"),
+        ("model", "rate: 1\n", "conf/model/mine.yaml: no key _target_"),
+    ],
+)
+def test_a_file_that_is_no_component_is_named(choice: str, text: str, said: str) -> None:
+    write(f"conf/{choice}/mine.yaml", text)
+    with pytest.raises(ConfigError, match=f"(?m)\\A[^\n]*{said}[^\n]*\\Z"):
+        compose([f"{choice}=mine"])
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_model_that_is_none_is_named_where_all_are_listed() -> None:
+    write("conf/model/resnet.yaml", "rate: 1\n")
+    with pytest.raises(ConfigError, match=r"^conf/model/resnet.yaml: model: no _target_"):
+        presets()
