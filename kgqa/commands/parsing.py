@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from kgqa.errors import ConfigError, nearest
 
 WIDEST = 32  # of a column of names
+RUN = "a run: its folder, or the beginning of its name, or last"
 
 
 @dataclass(frozen=True)
