@@ -31,7 +31,7 @@ def manifest(session: Session, index: Index | None) -> Manifest:
     """Nothing here is secret: no environment variables, no host name, no user name. `index`: what the run searches."""
     experiment = session.experiment
     source, choices, uses = experiment.source, experiment.choices, experiment.method.uses
-    documents = experiment.dataset.documents if "collection" in choices else None
+    documents = experiment.collection.documents if experiment.collection else None
     return Manifest(
         command=("kgqa", "run", *experiment.overrides),
         kgqa=_code(),

@@ -29,7 +29,7 @@ def run_identity(session: Session) -> dict[str, Json]:
         **kept,
         "engine": engine if asks_models else None,
         "dataset": {**dataset, "sha256": experiment.data_sha256},
-        **({"collection": dict(experiment.dataset.identity())} if "collection" in experiment.choices else {}),
+        **({"collection": dict(experiment.collection.identity())} if experiment.collection else {}),
         "model": model if asks_models else None,
         "roles": {role: choice for role, choice in kept["roles"].items() if role != "judge" and asks_models},
         "kg": triples if "triples" in uses else None,
