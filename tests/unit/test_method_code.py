@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose, groups
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.files import groups
 from kgqa.experiment.session.method_code import program_hash, program_modules
 
 METHOD = '''"""A method."""
