@@ -39,9 +39,11 @@ from kgqa.commands import (
     report,
     reproduce,
     run,
+    runs,
     show,
     tune,
 )
+from kgqa.commands import open as open_report
 from kgqa.commands.parsing import Parser
 
 
@@ -56,8 +58,8 @@ class Command(Protocol):
 
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
-    run, tune, show, report, export, evaluate, compare, judge, kg, graph, kgp, reproduce, index, data, models, doctor,
-    new, completion,
+    run, tune, runs, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp, reproduce, index,
+    data, models, doctor, new, completion,
 )  # fmt: skip
 
 

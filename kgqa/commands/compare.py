@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 
-from kgqa.commands.parsing import Parser
+from kgqa.commands.parsing import RUN, Parser
 from kgqa.errors import ConfigError
 
 NAME = "compare"
@@ -15,7 +14,7 @@ SHOWN = 10  # flipped questions of a pair, without --all
 
 
 def arguments(parser: Parser) -> None:
-    parser.takes_places("RUN", "folders that kgqa run printed", least=2, most=26)
+    parser.takes_places("RUN", RUN, least=2, most=26)
     parser.takes_keys("profile= of EM and F1; seed=0 of intervals; difference=2 points that matter", KEYS, only=True)
     parser.add_argument("--common", action="store_true", help="only the questions that all of them have")
     parser.add_argument("--all", action="store_true", help=f"every flipped question, not {SHOWN} of a pair")
@@ -25,6 +24,7 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
+    from kgqa.artefacts.runs import find_run
     from kgqa.experiment.config.overrides import override_values
     from kgqa.experiment.evaluate.comparison import ComparisonRequest, compare_answers
     from kgqa.terminal.console import Terminal
@@ -37,7 +37,7 @@ def run(given: Namespace) -> int:
         raise ConfigError(f"{' '.join(given.overrides)}: seed and difference must be numbers ({error})") from error
     if seed < 0 or not 0 < difference <= 100:
         raise ConfigError(f"seed={seed} difference={difference}: seed from 0, difference above 0 and up to 100 points")
-    runs, flips = tuple(map(Path, given.places)), None if given.all else SHOWN
+    runs, flips = tuple(map(find_run, given.places)), None if given.all else SHOWN
     comparison = compare_answers(
         ComparisonRequest(runs, values.get("profile"), seed, difference, in_all=given.common, flips=flips)
     )

@@ -62,10 +62,9 @@ def arguments(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     if given.line is not None:
-        from kgqa.commands import tree
         from kgqa.commands.completing import complete
 
-        for word, meaning in complete(tree(), given.line):
+        for word, meaning in complete(given.tree, given.line):
             print(f"{word}\t{meaning}" if meaning else word)
         return 0
     if not given.places:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from kgqa.commands.parsing import Parser
+from kgqa.commands.parsing import RUN, Parser
 from kgqa.errors import ConfigError
 
 NAME = "evaluate"
@@ -15,7 +15,7 @@ OF_QUESTIONS = ("dataset", "limit", "ids")
 
 
 def arguments(parser: Parser) -> None:
-    parser.takes_places("RUN|FILE", "a run's folder; with --predictions a file of predictions")
+    parser.takes_places("RUN|FILE", f"{RUN}; with --predictions a file of predictions")
     meaning = f"of {', '.join(OF_SCORES)}; with --predictions also {', '.join(OF_QUESTIONS)}"
     parser.takes_keys(meaning, own=(*OF_SCORES, *OF_QUESTIONS), only=True)
     parser.add_argument(
@@ -30,6 +30,7 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
+    from kgqa.artefacts.runs import find_run
     from kgqa.experiment.config.overrides import override_group
     from kgqa.experiment.evaluate.evaluation import evaluate_predictions, evaluate_run
     from kgqa.runtime.display import log_lines
@@ -41,12 +42,12 @@ def run(given: Namespace) -> int:
     of_questions = [override for override in given.overrides if override_group(override) in OF_QUESTIONS]
     if of_questions and not given.predictions:
         raise ConfigError(f"{of_questions[0]}: goes with --predictions; a run says itself which questions it answered")
-    source, terminal = Path(given.places[0]), Terminal(width=120)
+    place, terminal = given.places[0], Terminal(width=120)
     with log_lines(terminal):
         if given.predictions:
-            evaluated = evaluate_predictions(source, given.overrides, terminal, subset=given.subset)
+            evaluated = evaluate_predictions(Path(place), given.overrides, terminal, subset=given.subset)
         else:
-            evaluated = evaluate_run(source, given.overrides, terminal)
+            evaluated = evaluate_run(find_run(place), given.overrides, terminal)
     show_sections(evaluated.name, evaluated.sections(), terminal)
     if written := evaluated.write():
         terminal.line(f"evaluation: {written}")

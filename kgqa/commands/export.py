@@ -5,21 +5,22 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from kgqa.commands.parsing import Parser
+from kgqa.commands.parsing import RUN, Parser
 
 NAME = "export"
-SUMMARY = "a run's predictions and calls for other programs, a row a line (JSONL)"
+SUMMARY = "a run's predictions and calls for other programs"
 
 
 def arguments(parser: Parser) -> None:
-    parser.takes_places("RUN", "the folder that kgqa run printed")
+    parser.takes_places("RUN", RUN)
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="a folder that is empty or not there")
     parser.examples = ("kgqa export outputs/demo/trace/smollm2_135m/beeb5e9d --out exported",)
 
 
 def run(given: Namespace) -> int:
+    from kgqa.artefacts.runs import find_run
     from kgqa.report.exporting import write_export
 
-    for place in write_export(Path(given.places[0]), given.out):
+    for place in write_export(find_run(given.places[0]), given.out):
         print(place)
     return 0

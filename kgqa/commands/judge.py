@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from kgqa.commands.parsing import Parser
+from kgqa.commands.parsing import RUN, Parser
 from kgqa.errors import ConfigError
 
 NAME = "judge"
@@ -16,7 +16,7 @@ OF_SECOND_JUDGE = ("judge", "model", "engine", "roles", "seed", "width")
 
 def arguments(parser: Parser) -> None:
     calibrate = parser.command("calibrate", "agreement of a judged run's verdicts: percent, kappa, confusion")
-    calibrate.takes_places("RUN", "the folder of a run that was judged")
+    calibrate.takes_places("RUN", f"{RUN}; it was judged")
     calibrate.takes_keys(
         "human=FILE.csv with question_id, correct; other=RUN|JUDGE; then judge.model=… of that judge",
         own=(*OWN, *OF_SECOND_JUDGE), only=True,
@@ -27,6 +27,7 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
+    from kgqa.artefacts.runs import find_run
     from kgqa.experiment.config.overrides import override_group
     from kgqa.experiment.evaluate.calibration import calibrate_judge
     from kgqa.runtime.display import log_lines
@@ -40,7 +41,7 @@ def run(given: Namespace) -> int:
     human = Path(own["human"]) if "human" in own else None
     terminal = Terminal(width=120)
     with log_lines(terminal):
-        calibration = calibrate_judge(Path(given.places[0]), human, own.get("other"), others, terminal)
+        calibration = calibrate_judge(find_run(given.places[0]), human, own.get("other"), others, terminal)
     show_sections(f"{calibration.run}\njudge: {calibration.judge}", calibration.sections(), terminal)
     terminal.line(f"calibration: {calibration.write()}")
     return 0

@@ -7,7 +7,7 @@ from argparse import Namespace
 from kgqa.commands.parsing import Parser
 
 NAME = "new"
-SUMMARY = "write the files of a method, dataset or retriever of your own into this folder; they run as they are"
+SUMMARY = "start a method, dataset or retriever of your own, with its test"
 STARTS = {
     "method": "a module, its prompts, its configuration, and a test with scripted replies",
     "dataset": "a reader of a JSONL file, two questions to begin with, its configuration, and a test",

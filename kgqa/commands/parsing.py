@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from kgqa.errors import ConfigError, nearest
 
 WIDEST = 32  # of a column of names
+RUN = "a run: its folder, or the beginning of its name, or last"
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def rows(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def parse(tree: Parser, arguments: Sequence[str]) -> Namespace:
-    """`given.parser` is the command's own; words stand where they like among the options.
+    """`given.parser` is the command's own, `given.tree` the whole; words stand where they like among the options.
 
     Raises:
         ConfigError: an unknown command or option, or a word that is missing or one too many.
@@ -143,6 +144,7 @@ def parse(tree: Parser, arguments: Sequence[str]) -> Namespace:
     """
     given, left = tree.parse_known_args(arguments)
     parser: Parser = given.parser
+    given.tree = tree
     for each in left:
         if each.startswith("-"):
             options = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from kgqa.commands.parsing import Parser
+from kgqa.commands.parsing import RUN, Parser
 from kgqa.errors import ConfigError
 
 NAME = "report"
@@ -13,30 +13,32 @@ SUMMARY = "a run's or sweep's report as HTML, Markdown, CSV or LaTeX"
 
 
 def arguments(parser: Parser) -> None:
-    parser.takes_places("RUN", "the folder that kgqa run printed; with -m it is a sweep")
+    parser.takes_places("RUN", f"{RUN}; or a sweep")
     parser.add_argument(
         "--format", choices=("html", "md", "csv", "latex"), default="html",
         help="html (the default): tables and trace explorer; md, latex: the tables; csv: one line a question",
     )  # fmt: skip
     parser.add_argument(
-        "--against", metavar="RUN", type=Path,
+        "--against", metavar="RUN",
         help="html: another run on the same questions; its answers stand beside, those that flipped are a filter",
     )  # fmt: skip
     parser.add_argument("--out", metavar="FILE", type=Path, help="instead of report.html (.md, .csv, .tex) in RUN")
-    parser.examples = ("kgqa report outputs/demo/trace/smollm2_135m/beeb5e9d --format latex",)
+    parser.examples = ("kgqa report last --format latex",)
 
 
 def run(given: Namespace) -> int:
+    from kgqa.artefacts.runs import find_run
     from kgqa.artefacts.sweep import SWEEP
     from kgqa.report.sweep_writing import write_sweep_report
     from kgqa.report.writing import write_report
 
-    folder = Path(given.places[0])
+    folder = find_run(given.places[0], sweeps=True)
     sweep = (folder / SWEEP).is_file()
     if given.against and (given.format != "html" or sweep):
         raise ConfigError("--against: only a run's HTML report stands against another run; leave --format away")
     if sweep:
         print(write_sweep_report(folder, given.format, given.out))
     else:
-        print(write_report(folder, given.format, given.out, given.against))
+        against = find_run(given.against) if given.against else None
+        print(write_report(folder, given.format, given.out, against))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from kgqa.commands.parsing import Parser
+from kgqa.commands.parsing import RUN, Parser
 from kgqa.errors import ConfigError
 
 NAME = "show"
@@ -13,7 +13,7 @@ SUMMARY = "a run's questions; one question's way to its answer"
 
 
 def arguments(parser: Parser) -> None:
-    parser.takes_places("RUN", "the folder that kgqa run printed")
+    parser.takes_places("RUN", RUN)
     parser.takes_places("QUESTION", "the id of one: its passages, triples, chains, prompts and answer", least=0)
     parser.add_argument(
         "--svg",
@@ -28,15 +28,16 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:
+    from kgqa.artefacts.runs import find_run
     from kgqa.terminal.console import Terminal
     from kgqa.terminal.question import show_question, show_questions
 
-    folder, *question = given.places
+    name, *question = given.places
     if given.svg and not question:
         raise ConfigError("--svg: draws one question's walk; name it: kgqa show RUN QUESTION --svg FILE")
-    terminal = Terminal(width=None)
+    folder, terminal = find_run(name), Terminal(width=None)
     if question:
-        show_question(Path(folder), question[0], given.svg, terminal)
+        show_question(folder, question[0], given.svg, terminal)
     else:
-        show_questions(Path(folder), terminal)
+        show_questions(folder, terminal)
     return 0

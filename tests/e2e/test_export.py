@@ -75,7 +75,7 @@ def test_a_folder_that_holds_something_is_left_alone(kgqa: Kgqa, tmp_path: Path)
     ("arguments", "said"),
     [
         (("one",), "the following arguments are required: --out"),
-        (("one", "--out", "out", "--format", "xml"), "--format xml: no such value; choose from: datasets"),
+        (("one", "--out", "out", "--format", "parquet"), "--format: no such option of kgqa export"),
         (("nowhere", "--out", "out"), "not the folder of a run that ended"),
     ],
 )

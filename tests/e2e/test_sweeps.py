@@ -105,6 +105,7 @@ def test_models_are_loaded_once_for_cells_that_share_them(kgqa: Kgqa, monkeypatc
 
 
 def test_cells_run_what_was_frozen_though_the_configuration_changed(kgqa: Kgqa) -> None:
+    from kgqa.artefacts.sweep import SweepPlan
     from kgqa.experiment.session.engines import Pool
     from kgqa.experiment.sweep.cells import read_cell
     from kgqa.experiment.sweep.running import run_cell
@@ -112,7 +113,7 @@ def test_cells_run_what_was_frozen_though_the_configuration_changed(kgqa: Kgqa) 
     ran = kgqa(*TWO)
     frozen = ran.folder / "cells/001.yaml"
     frozen.write_text(frozen.read_text().replace("max_answer_tokens: 25", "max_answer_tokens: 7"))
-    cell = read_cell(ran.folder, ran.json("sweep.json")["cells"][1])
+    cell = read_cell(ran.folder, SweepPlan.read(ran.folder).cells[1])
     assert cell.experiment.config["method"]["max_answer_tokens"] == 7
     again = run_cell(cell, ran.folder, Pool())
     assert again.status == "done"

@@ -96,7 +96,7 @@ def test_what_is_on_disk_is_a_place_whatever_its_name(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("ruN", "ruN: no such command; did you mean run?"),
+        ("ruN", "ruN: no such command; did you mean run or runs?"),
         ("kg biuld", "kg biuld: no such command; did you mean build?"),
         ("kg build --corpse", "--corpse: no such option of kgqa kg build; did you mean --corpus"),
         ("run --multi", "--multi: no such option of kgqa run; did you mean --multirun"),

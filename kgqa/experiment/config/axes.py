@@ -26,6 +26,43 @@ class Axis:
         return [f"{self.key}={value}" for value in self.values] if self.swept else list(self.values)
 
 
+@dataclass(frozen=True)
+class Span:
+    """A quantity from `low` to `high`, both included; whole numbers where both ends are, `step` apart."""
+
+    low: float
+    high: float
+    step: int = 1
+    log: bool = False  # to be searched on a log scale
+
+
+def searched(overrides: Sequence[str]) -> tuple[list[str], dict[str, Span | tuple[str, ...]]]:
+    """The overrides that say one thing, and what each key that says several is searched among.
+
+    `a,b`, `choice` and `glob` are unordered; `range` and `interval` are quantities, `tag(log, …)` on a log scale.
+
+    Raises:
+        ConfigError: what Hydra's grammar cannot read.
+    """
+    pairs = list(zip(overrides, parsed(overrides), strict=True))
+    fixed = [override for override, read in pairs if not read.is_sweep_override()]
+    return fixed, {read.get_key_element(): _among(read) for _, read in pairs if read.is_sweep_override()}
+
+
+def _among(override: Override) -> Span | tuple[str, ...]:
+    from hydra.core.override_parser.types import IntervalSweep, RangeSweep
+
+    swept = override.value()
+    if isinstance(swept, IntervalSweep):
+        low, high = (0.0 if end is None else end for end in (swept.start, swept.end))
+        return Span(low, high, log="log" in swept.tags)
+    values = list(override.sweep_iterator())
+    whole = [value for value in values if isinstance(value, int)]
+    if isinstance(swept, RangeSweep) and whole and len(whole) == len(values):
+        return Span(min(whole), max(whole), abs(int(swept.step)))
+    return tuple(override.sweep_string_iterator())
+
+
 def axes(overrides: Sequence[str]) -> list[Axis]:
     """In the order given.
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kgqa.artefacts.sweep import sweep_name
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.axes import parsed
+from kgqa.experiment.config.axes import Span, searched
 from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.session.engines import Pool
@@ -25,9 +25,6 @@ from kgqa.experiment.sweep.running import Swept, frozen_texts, open_sweep, run_c
 from kgqa.runtime.display import Display
 from kgqa.runtime.sweep_folder import SweepFolder
 from kgqa.types import Json
-
-if TYPE_CHECKING:
-    from hydra.core.override_parser.types import Override
 
 KEYS = ("hydra/sweeper", "hydra.sweeper.n_trials", "hydra.sweeper.seed")
 
@@ -91,12 +88,10 @@ class _Space:
 
 def _space(request: SweepRequest) -> _Space:
     refuse_unknown_metric("sweep.metric", request.metric or "")
-    pairs = list(zip(request.overrides, parsed(request.overrides), strict=True))
-    swept = (read for _, read in pairs if read.is_sweep_override())
-    distributions = {read.get_key_element(): _distribution(read) for read in swept}
-    if not distributions:
+    fixed, keys = searched(request.overrides)
+    if not keys:
         raise ConfigError("nothing to search: give a key several values, e.g. method.candidates='range(10,40)'")
-    fixed = [override for override, read in pairs if not read.is_sweep_override()]
+    distributions = {key: _distribution(among) for key, among in keys.items()}
     base = Experiment.of(fixed)
     if base.settings.dry_run:
         raise ConfigError("dry_run=true: the cells of a search are not known ahead; plan one with kgqa run and no -m")
@@ -138,24 +133,15 @@ def _study(seed: int) -> Any:
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
 
 
-def _distribution(override: Override) -> Any:
-    """`a,b`, `choice` and `glob` are unordered; `range` and `interval` are quantities, `tag(log, …)` on a log scale."""
-    from hydra.core.override_parser.types import IntervalSweep, RangeSweep
-
+def _distribution(among: Span | tuple[str, ...]) -> Any:
     _study(0)
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    swept = override.value()
-    if isinstance(swept, IntervalSweep):
-        low, high, log = swept.start, swept.end, "log" in swept.tags
-        if isinstance(low, int) and isinstance(high, int):
-            return IntDistribution(low, high, log=log)
-        return FloatDistribution(float(low or 0.0), float(high or 0.0), log=log)
-    values = list(override.sweep_iterator())
-    whole = [value for value in values if isinstance(value, int)]
-    if isinstance(swept, RangeSweep) and whole and len(whole) == len(values):
-        return IntDistribution(min(whole), max(whole), step=abs(int(swept.step)))
-    return CategoricalDistribution(list(override.sweep_string_iterator()))
+    if not isinstance(among, Span):
+        return CategoricalDistribution(list(among))
+    if isinstance(among.low, int) and isinstance(among.high, int):
+        return IntDistribution(among.low, among.high, step=among.step, log=among.log)
+    return FloatDistribution(float(among.low), float(among.high), log=among.log)
 
 
 def _failed() -> Any:

@@ -1,0 +1,136 @@
+"""The runs and sweeps that lie in `outputs/`, and the one that a word stands for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from kgqa.artefacts.metrics import METRICS, Metrics
+from kgqa.artefacts.predictions import PREDICTIONS
+from kgqa.artefacts.run import IDENTITY
+from kgqa.artefacts.sweep import SWEEP
+from kgqa.errors import ConfigError, DataError
+from kgqa.storage import outputs
+from kgqa.types import Json
+
+LAST = "last"
+LEVELS = 4  # outputs/<dataset>/<method>/<model>/<name>
+TOLD_BY = (IDENTITY, METRICS, PREDICTIONS, SWEEP)  # one of them is in every folder of a run or sweep
+SHOWN = 5  # of several that a word may stand for
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A run or a sweep. `written`: when it last was, as its files say, in seconds since 1970."""
+
+    folder: Path
+    parts: tuple[str, ...]  # of a run: dataset, method, model (of a method that asks none: retriever), name
+    written: float
+    ended: bool
+
+    @property
+    def name(self) -> str:
+        """As it can be typed wherever a run is expected."""
+        return "/".join(self.parts)
+
+
+def kept_runs() -> list[Kept]:
+    """Those under `outputs/`, the last one first; begun and not ended ones too. `out=DIR` may lie elsewhere."""
+    return sorted(_runs(outputs()), key=lambda run: (-run.written, run.parts))
+
+
+def kept_sweeps() -> list[Kept]:
+    """Their names begin with "sweeps/"."""
+    found = (_kept(folder, folder.parts[-2:], "report.html", SWEEP) for folder in _folders(outputs() / "sweeps", 1))
+    return sorted((sweep for sweep in found if sweep), key=lambda sweep: (-sweep.written, sweep.parts))
+
+
+def find_run(text: str, *, sweeps: bool = False) -> Path:
+    """The folder that a person means: a path, "last", or the beginning of a run's name, e.g. "bee" or "trace/smol".
+
+    "last" is the one that ended last. `sweeps`: it may be a sweep, too.
+
+    Raises:
+        ConfigError: there is none, or there are several.
+    """
+    if any((Path(text) / file).is_file() for file in TOLD_BY):
+        return Path(text)
+    known = kept_runs() + (kept_sweeps() if sweeps else [])
+    if text == LAST:
+        ended = [each for each in known if each.ended]
+        if not ended:
+            raise ConfigError(f"last: no run in {outputs()}/ has ended; see kgqa runs")
+        return max(ended, key=lambda each: each.written).folder
+    found = matching(text, known)
+    if not found and Path(text).is_dir():
+        return Path(text)  # whoever reads it says what it lacks
+    if not found:
+        raise ConfigError(f"{text}: not the folder of a run that ended, nor how a run's name begins; see kgqa runs")
+    if len(found) > 1:
+        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        names = ", ".join(each.name for each in found[:SHOWN])
+        raise ConfigError(f"{text}: stands for several: {names}{more}; give more of it")
+    return found[0].folder
+
+
+def matching(text: str, known: Sequence[Kept]) -> list[Kept]:
+    """Those whose name, or its end from a slash on, is this; else those where it begins so."""
+    text = text.removeprefix(f"{outputs()}/").rstrip("/")
+    ends = {each: ["/".join(each.parts[place:]) for place in range(len(each.parts))] for each in known}
+    return [each for each in known if text in ends[each]] or [
+        each for each in known if any(end.startswith(text) for end in ends[each])
+    ]
+
+
+def _runs(root: Path) -> Iterator[Kept]:
+    for folder in _folders(root, LEVELS):
+        if run := _kept(folder, folder.parts[-LEVELS:], METRICS, IDENTITY):
+            yield run
+
+
+def _kept(folder: Path, parts: tuple[str, ...], ending: str, beginning: str) -> Kept | None:
+    """None for a folder of something else."""
+    ended = _written(folder / ending)
+    written = _written(folder / beginning) if ended is None else ended
+    return None if written is None else Kept(folder, parts, written, ended is not None)
+
+
+def _written(file: Path) -> float | None:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return None
+
+
+def _folders(root: Path, levels: int) -> Iterable[Path]:
+    """Those so many levels down, without what is hidden."""
+    try:
+        with os.scandir(root) as entries:
+            below = [Path(entry.path) for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+    except OSError:  # none, or removed meanwhile
+        return []
+    return below if levels == 1 else [folder for each in below for folder in _folders(each, levels - 1)]
+
+
+def run_json(run: Kept) -> dict[str, Json]:
+    """For other programs. Scores are None where the run has not ended, or its metrics cannot be read."""
+    dataset, method, model, _ = run.parts
+    try:
+        metrics = Metrics.read(run.folder) if run.ended else None
+    except DataError:
+        metrics = None
+    return {
+        "folder": str(run.folder),
+        "dataset": dataset,
+        "method": method,
+        "model": model,
+        "written": datetime.fromtimestamp(run.written).astimezone().isoformat(timespec="seconds"),
+        "ended": run.ended,
+        "questions": metrics.questions if metrics else None,
+        "failed": metrics.failed if metrics else None,
+        "em": metrics.scores.em.mean if metrics else None,
+        "f1": metrics.scores.f1.mean if metrics else None,
+    }

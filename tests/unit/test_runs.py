@@ -1,0 +1,141 @@
+"""Runs are found again: by the beginning of a name, as "last", and soon among thousands."""
+
+from __future__ import annotations
+
+import json
+import os
+import webbrowser
+from pathlib import Path
+
+import pytest
+
+from kgqa.artefacts.runs import find_run, kept_runs, kept_sweeps
+from kgqa.cli import main
+from kgqa.errors import ConfigError
+
+FINISHED = Path(__file__).parents[1] / "golden" / "artefacts" / "trace" / "metrics.json"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(name: str, written: int, *files: str) -> Path:
+    """A run of that name, written at that time; what it does not say of itself is none of our business."""
+    folder = Path("outputs") / name
+    folder.mkdir(parents=True)
+    for file in files or ("identity.json", "metrics.json"):
+        text = FINISHED.read_text(encoding="utf-8") if file == "metrics.json" else "{}"
+        (folder / file).write_text(text, encoding="utf-8")
+        os.utime(folder / file, (written, written))
+    return folder
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        find_run(text)
+    return str(refused.value)
+
+
+def test_a_run_is_found_by_its_path_its_name_and_the_beginning_of_each_part() -> None:
+    first = run("demo/trace/small/beeb5e9d", 1)
+    run("demo/golden/small/be000000", 2)
+    for text in (str(first), f"{first}/", "beeb5e9d", "bee", "trace/small/b", "trace", "demo/tr", "outputs/demo/trace"):
+        assert find_run(text) == first
+
+
+def test_what_stands_for_several_names_them() -> None:
+    for number in range(7):
+        run(f"demo/trace/small/be00000{number}", number)
+    said = "demo/trace/small/be000006, demo/trace/small/be000005"
+    assert refusal("be").startswith(f"be: stands for several: {said}")
+    assert refusal("be").endswith("and 2 more; give more of it")
+    run("demo/trace/small/be", 9)  # by name=be
+    assert find_run("be").name == "be"
+
+
+def test_last_is_the_run_that_ended_last() -> None:
+    assert "no run in outputs/ has ended" in refusal("last")
+    older = run("demo/trace/small/a", 1)
+    newer = run("demo/trace/small/b", 2)
+    begun = run("demo/trace/small/c", 3, "identity.json")
+    assert find_run("last") == newer
+    os.utime(older / "metrics.json", (5, 5))
+    assert find_run("last") == older
+    assert [each.folder for each in kept_runs()] == [older, begun, newer]
+    assert [each.ended for each in kept_runs()] == [True, False, True]
+
+
+def test_sweeps_are_found_where_one_is_expected_too() -> None:
+    run("demo/trace/small/a", 1)
+    sweep = run("sweeps/beams", 2, "sweep.json", "report.html")
+    assert find_run("beams", sweeps=True) == find_run("sweeps/b", sweeps=True) == find_run("last", sweeps=True) == sweep
+    assert "not the folder of a run" in refusal("beams")
+    assert [each.name for each in kept_sweeps()] == ["sweeps/beams"]
+
+
+def test_only_runs_are_found_in_outputs() -> None:
+    run("index/demo/bm25/0f0f0f", 1, "manifest.json")
+    run(".cache/x/y/z", 1)
+    run("sweeps/s", 1, "sweep.json")
+    assert kept_runs() == []
+    assert "see kgqa runs" in refusal("0f")
+
+
+def test_runs_lists_what_is_asked_for_the_last_one_first(capsys: pytest.CaptureFixture[str]) -> None:
+    run("demo/trace/small/a", 86_400)
+    run("demo/golden/small/b", 10 * 86_400)
+    run("musique/trace/large/c", 20 * 86_400, "identity.json")
+
+    def listed(*words: str) -> list[str]:
+        assert main(["runs", *words]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    everything = listed()
+    assert [line.split()[2] for line in everything[1:]] == [
+        "musique/trace/large/c",
+        "demo/golden/small/b",
+        "demo/trace/small/a",
+    ]
+    assert "not ended" in everything[1]
+    assert len(listed("method=trace", "dataset=demo")) == 2
+    assert len(listed("since=1970-01-05")) == 3
+    assert len(listed("tr")) == 3
+    assert listed("--limit", "1")[-1] == "1 of 3; all: --limit 3"
+    assert "no such runs" in listed("model=huge")[0]
+    read = json.loads("".join(listed("--json", "model=small")))
+    assert [each["folder"] for each in read] == ["outputs/demo/golden/small/b", "outputs/demo/trace/small/a"]
+    assert read[0]["questions"] == json.loads(FINISHED.read_text(encoding="utf-8"))["questions"]
+    assert json.loads("".join(listed("--json", "musique")))[0]["em"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [("since=soon", "no date"), ("--limit 0", "at least 1"), ("methods=x", "did you mean method")]
+)
+def test_a_filter_that_cannot_be_is_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", *words.split()]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_open_shows_a_report_in_the_browser_and_prints_its_path(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    folder = run("demo/trace/small/a", 1)
+    assert main(["open", "last"]) == 2
+    assert "report.html: no such file; kgqa report last writes it" in capsys.readouterr().err
+    (folder / "report.html").write_text("", encoding="utf-8")
+    assert main(["open", "a"]) == 0
+    assert capsys.readouterr().out == f"{folder}/report.html\n"
+    assert opened == [(folder / "report.html").resolve().as_uri()]
+
+
+@pytest.mark.parametrize("command", ["show", "report", "export --out o", "evaluate", "compare last", "judge calibrate"])
+def test_every_command_that_takes_a_run_finds_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run("demo/trace/small/ab", 1)
+    run("demo/trace/small/ac", 2)
+    assert main([*command.split(), "a"]) == 2
+    said = "kgqa: a: stands for several: demo/trace/small/ac, demo/trace/small/ab; give more of it\n"
+    assert capsys.readouterr().err == said
