@@ -23,7 +23,7 @@ LOCKED      := $(PIP) -c constraints.txt
 LOCKED_VLLM := $(PIP) -c constraints-vllm.txt
 GET_TORCH   := $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 LIGHT := llamacpp,openai,faiss-cpu,elasticsearch,fuzzy,bm25s,graphs,pdf,datasets,joblib,optuna
-HEAVY := transformers,sentence-transformers,rerankers,llamacpp,openai,faiss-cpu,fuzzy,mlflow,wandb
+HEAVY := $(LIGHT),transformers,sentence-transformers,rerankers,mlflow,wandb
 # the tests that passed without torch: the environments with torch run the others
 PASSED     := $(VENV)/passed
 VLLM_TESTS := $(addprefix tests/,engines/test_contract.py engines/test_exactness.py engines/test_vllm.py e2e/test_vllm_runs.py)

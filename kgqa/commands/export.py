@@ -8,7 +8,7 @@ from pathlib import Path
 from kgqa.commands.parsing import RUN, Parser
 
 NAME = "export"
-SUMMARY = "a run's predictions and calls for other programs"
+SUMMARY = "a run's predictions and calls for other programs, a row a line (JSONL)"
 
 
 def arguments(parser: Parser) -> None:

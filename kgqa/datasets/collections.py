@@ -15,6 +15,7 @@ from functools import cached_property
 from itertools import groupby, islice
 from typing import TypeVar
 
+from kgqa.constraints import Count
 from kgqa.datasets import corpus
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.hotpotqa import MISSING
@@ -33,14 +34,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Collections:
-    documents: int
-    passage_size: int
+    documents: Count
+    passage_size: Count
     seed: int
-
-    def __post_init__(self) -> None:
-        for name, least in (("documents", 1), ("passage_size", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"collection.{name}={getattr(self, name)}: must be at least {least}")
 
     def over(self, dataset: object) -> Collected:
         if not isinstance(dataset, FileDataset):

@@ -20,6 +20,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from kgqa import records, storage
+from kgqa.constraints import Count
 from kgqa.datasets import corpus, files, pdf, splitting
 from kgqa.datasets.html_text import plain_text
 from kgqa.datasets.schema import Gold, checked, parsed
@@ -60,7 +61,7 @@ class Folder:
     path: str | None
     kinds: tuple[str, ...]
     questions_file: str | None
-    passage_size: int
+    passage_size: Count
     profile: str
     family: str
     corpus: ClassVar[None] = None  # of files beside the documents there is none
@@ -70,8 +71,6 @@ class Folder:
         for kind in self.kinds:
             if kind not in known:
                 raise ConfigError(f"dataset.kinds: {kind}: no reader for such files; {nearest(kind, known)}")
-        if self.passage_size < 1:
-            raise ConfigError(f"dataset.passage_size={self.passage_size}: must be at least 1")
 
     @cached_property
     def folder(self) -> Path:

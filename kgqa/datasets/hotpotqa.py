@@ -13,10 +13,11 @@ from pathlib import Path
 from pydantic import AliasChoices, BaseModel, Field, StrictInt
 
 from kgqa import records, storage
+from kgqa.constraints import Count
 from kgqa.datasets import contexts
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.schema import Gold, looks_like, parsed
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import DataError
 from kgqa.types import Hop, Passage, Question
 
 MISSING = "missing:"  # + title: support that is not among the passages (fullwiki), so that recall counts it
@@ -48,14 +49,8 @@ class HotpotQA(FileDataset):
     evidences are kept as hops "subject, relation" → object, with the passage whose title is the subject.
     """
 
-    hops: Mapping[str, int]  # by question type
+    hops: Mapping[str, Count]  # by question type
     aliases: str | None  # 2Wiki's id_aliases.json
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for type_, hops in self.hops.items():
-            if hops < 1:
-                raise ConfigError(f"dataset.hops.{type_}={hops}: must be at least 1")
 
     @property
     def sha256(self) -> str:

@@ -103,7 +103,7 @@ def _starts_with(tokenizer: Path, bos: str) -> bool:
 
     if not tokenizer.is_file():
         raise ConfigError(f"{tokenizer.parent}: no tokenizer.json; save the model with a fast tokenizer")
-    return Tokenizer.from_file(str(tokenizer)).encode("a").tokens[0] == bos
+    return bool(Tokenizer.from_file(str(tokenizer)).encode("a").tokens[0] == bos)
 
 
 def _token(value: Json) -> str:

@@ -11,15 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
+from kgqa.constraints import Bound, Count
 from kgqa.engines.weights import Model
-from kgqa.errors import ConfigError, DataError
+from kgqa.errors import DataError
 from kgqa.types import Choice, Completion, Json, Usage
 
 WORD = re.compile(r"[^\W\d_]\w+")
 LAST_LINES = 3  # of the prompt, from which words are taken: the question or the passage stands there
+Delay = Annotated[float, Bound("must be between 0 and 3600 seconds", lambda seconds: 0 <= seconds < 3600)]
 
 
 @dataclass(frozen=True)
@@ -33,16 +35,12 @@ class Scripted:
 
     model: Model  # only its name and context count
     rules: str | None
-    delay: float
-    batch_size: int
+    delay: Delay
+    batch_size: Count
 
     streaming: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ConfigError(f"engine.batch_size={self.batch_size}: must be at least 1")
-        if not 0 <= self.delay < 3600:
-            raise ConfigError(f"engine.delay={self.delay}: must be between 0 and 3600 seconds")
         _ = self._rules
 
     def identity(self) -> Mapping[str, Json]:

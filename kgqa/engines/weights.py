@@ -12,27 +12,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Annotated
 
 from kgqa import hub
+from kgqa.constraints import Bound, Count, matches
 from kgqa.errors import ConfigError, DataError
 from kgqa.storage import BLOCK, HOME_ELSEWHERE, home, noted_sha256, replacing, text_digest
 
 # What a folder of weights is made of; anything else in it (README, original/*.pth) cannot change a reply.
 FOLDER_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
+Price = Annotated[float, Bound("must be a price in USD, 0 or more", lambda price: 0 <= price < math.inf)]
+Sha256 = Annotated[str, matches(r"[0-9a-f]{64}", "must be 64 lower-case hexadecimal digits, or null")]
+InPackage = Annotated[str, matches(r"[^=:]+==[^=:]+:[^:]+", "must be like name==version:path")]
 
 
 @dataclass(frozen=True)
 class Prices:
     """US dollars per million tokens. `cached` is the price of prompt tokens that the endpoint found in its cache."""
 
-    input: float
-    cached: float
-    output: float
-
-    def __post_init__(self) -> None:
-        for field in ("input", "cached", "output"):
-            if not 0 <= getattr(self, field) < math.inf:
-                raise ConfigError(f"model.prices.{field}={getattr(self, field)}: must be a price in USD, 0 or more")
+    input: Price
+    cached: Price
+    output: Price
 
     def dollars(self, prompt: int, cached: int, output: int) -> float:
         """The cost of so many tokens; `cached` of the `prompt` tokens were cached."""
@@ -51,19 +51,10 @@ class Model:
     name: str
     path: str | None
     hub: str | None
-    packages: tuple[str, ...]
-    sha256: str | None
-    context: int  # tokens the model was trained for
+    packages: tuple[InPackage, ...]
+    sha256: Sha256 | None
+    context: Count  # tokens the model was trained for
     prices: Prices | None  # None: not known; a model of one's own has none
-
-    def __post_init__(self) -> None:
-        if self.context < 1:
-            raise ConfigError(f"model.context={self.context}: must be at least 1")
-        if self.sha256 is not None and not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
-            raise ConfigError(f"model.sha256={self.sha256}: must be 64 lower-case hexadecimal digits, or null")
-        for package in self.packages:
-            if not re.fullmatch(r"[^=:]+==[^=:]+:[^:]+", package):
-                raise ConfigError(f"model.packages: {package!r} is not name==version:path")
 
     def locate(self) -> Path:
         """The .gguf file or transformers folder, checked. May assemble or download it, never loads it.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kgqa.calls import Generate, settle
+from kgqa.constraints import Count
 from kgqa.errors import ConfigError, nearest
 from kgqa.judge.forms import FORMS, Form, FormName, Label
 from kgqa.prompting import render
@@ -60,11 +61,8 @@ class Judge:
 
     form: FormName
     model: str | None
-    max_tokens: int
+    max_tokens: Count
     skip_exact: bool
-
-    def __post_init__(self) -> None:
-        _at_least_one(self.max_tokens)
 
     @property
     def roles(self) -> Mapping[str, str | None]:
@@ -89,11 +87,10 @@ class Panel:
     """
 
     members: tuple[str, ...]
-    max_tokens: int
+    max_tokens: Count
     skip_exact: bool
 
     def __post_init__(self) -> None:
-        _at_least_one(self.max_tokens)
         if len(self.members) < 2 or len(set(self.members)) < len(self.members):
             raise ConfigError(f"judge.members={list(self.members)}: name at least two judges, each once")
         for member in self.members:
@@ -139,8 +136,3 @@ async def _vote(form: Form, judged: JudgedAnswer, role: str, max_tokens: int) ->
 
 def _is_exact(judged: JudgedAnswer) -> bool:
     return any(exact_match(judged.answer, gold) for gold in judged.golds)
-
-
-def _at_least_one(max_tokens: int) -> None:
-    if max_tokens < 1:
-        raise ConfigError(f"judge.max_tokens={max_tokens}: must be at least 1")

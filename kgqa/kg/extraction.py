@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kgqa.calls import CountTokens, Generate
+from kgqa.constraints import Count
 from kgqa.demonstrations import DocumentDemonstration, Mode, choose_demonstrations
 from kgqa.errors import ConfigError
 from kgqa.kg.parsing import Extraction
@@ -17,16 +18,13 @@ STOP = ("\nTitle:",)  # a model that runs on starts the next document
 
 @dataclass(frozen=True)
 class TripleExtractor:
-    max_tokens: int
-    max_prompt_tokens: int
+    max_tokens: Count
+    max_prompt_tokens: Count
     demonstrations: Mode
-    demonstration_count: int
+    demonstration_count: Count
     demonstrations_from: tuple[DocumentDemonstration, ...]
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "max_prompt_tokens", "demonstration_count"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"kg.{name}={getattr(self, name)}: must be at least 1")
         if self.demonstrations != "none" and self.demonstration_count > len(self.demonstrations_from):
             count, available = self.demonstration_count, len(self.demonstrations_from)
             raise ConfigError(f"kg.demonstration_count={count}: the file holds only {available} documents")

@@ -138,14 +138,6 @@ class TripleStore:
         self._write_manifest()
         return replace_file(self.folder / "statistics.json", json_text(dict(statistics)), ELSEWHERE)
 
-    def export(self, passages: Iterable[Passage], path: Path) -> None:
-        """Parsed triples as JSONL: `{"passage_id", "title", "text", "triples": [[head, relation, tail], …]}`."""
-        with storing(path, ELSEWHERE), path.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            for passage in {passage.id: passage for passage in passages}.values():
-                triples = [[triple.head, triple.relation, triple.tail] for triple in self.triples(passage)]
-                record = {"passage_id": passage.id, "title": passage.title, "text": passage.text, "triples": triples}
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
-
     def _locked(self) -> AbstractContextManager[None]:
         """Nobody else writes meanwhile; the lock is not the file itself, which `arrange` replaces."""
         return locked(self.folder / ".lock", remedy=ELSEWHERE)

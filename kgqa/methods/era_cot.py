@@ -10,10 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search, gather
-from kgqa.errors import ConfigError
+from kgqa.constraints import Bound, Count
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import bullets, concluded, counted
 from kgqa.prompting import render
@@ -22,28 +22,22 @@ from kgqa.triples import read_triples
 from kgqa.types import Answer, Json, Question
 
 SCORE = re.compile(r"\s*(10|\d)(?![\d.])")  # a whole number from 0 to 10 at the beginning
+Score = Annotated[int, Bound("must be from 0 to 10", lambda score: 0 <= score <= 10)]
 
 
 @dataclass(frozen=True)
 class ERACoT:
     """Fields as in conf/method/era_cot.yaml, which cites the source of each value."""
 
-    passages: int
-    threshold: int
-    max_entities: int
-    max_relations: int
-    max_list_tokens: int
-    max_tokens: int
+    passages: Count
+    threshold: Score
+    max_entities: Count
+    max_relations: Count
+    max_list_tokens: Count
+    max_tokens: Count
     examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
-
-    def __post_init__(self) -> None:
-        for name in ("passages", "max_entities", "max_relations", "max_list_tokens", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
-        if not 0 <= self.threshold <= 10:
-            raise ConfigError(f"method.threshold={self.threshold}: must be from 0 to 10")
 
     async def answer(self, question: Question) -> Answer:
         """Evidence: the passages as retrieved. Notes: entities, relations and scores.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search, gather
-from kgqa.errors import ConfigError
+from kgqa.constraints import Count
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import concluded, counted
 from kgqa.prompting import render
@@ -55,20 +55,15 @@ class Filling:
 class GEReasoning:
     """Fields as in conf/method/ge_reasoning.yaml, which cites the source of each value."""
 
-    passages: int
-    max_rounds: int
-    max_graph_tokens: int
-    max_fill_tokens: int
-    max_tokens: int
+    passages: Count
+    max_rounds: Count
+    max_graph_tokens: Count
+    max_fill_tokens: Count
+    max_tokens: Count
     graphs_from: tuple[Mapping[str, Json], ...]
     fills_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
-
-    def __post_init__(self) -> None:
-        for name in ("passages", "max_rounds", "max_graph_tokens", "max_fill_tokens", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
 
     async def answer(self, question: Question) -> Answer:
         """Evidence: all passages, first retrieved first. Notes: the graph as parsed and as filled.

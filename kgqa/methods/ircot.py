@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Literal
 
-from kgqa.errors import ConfigError
+from kgqa.constraints import Count, Natural
 from kgqa.methods.retrieve_only import Scope, Searched, without_question_words
 from kgqa.methods.steps.few_shot import Case, FewShot, stated_answer
 from kgqa.methods.steps.page_titles import pages_named
@@ -31,23 +31,16 @@ class IRCoT:
     """Fields as in conf/method/ircot.yaml, which cites the source of each value."""
 
     scope: Searched
-    passages_per_step: int
-    max_passages: int
-    max_steps: int
-    titles: int
+    passages_per_step: Count
+    max_passages: Count
+    max_steps: Count
+    titles: Natural
     reader: Reader | Literal["none"]
-    max_thought_tokens: int
-    max_answer_tokens: int
+    max_thought_tokens: Count
+    max_answer_tokens: Count
     demos_from: str
     demonstration_set: int
     few_shot: FewShot
-
-    def __post_init__(self) -> None:
-        for name in ("passages_per_step", "max_passages", "max_steps", "max_thought_tokens", "max_answer_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
-        if self.titles < 0:
-            raise ConfigError(f"method.titles={self.titles}: must be at least 0")
 
     @property
     def uses(self) -> frozenset[Need]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
-from kgqa.errors import ConfigError
+from kgqa.constraints import Count
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import concluded, counted, cut
 from kgqa.prompting import render
@@ -23,17 +23,12 @@ from kgqa.types import Answer, Completion, Json, Passage, Question
 class IterRetGen:
     """Fields as in conf/method/iter_retgen.yaml, which cites the source of each value."""
 
-    iterations: int
-    passages: int
-    max_tokens: int
+    iterations: Count
+    passages: Count
+    max_tokens: Count
     examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
-
-    def __post_init__(self) -> None:
-        for name in ("iterations", "passages", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
 
     async def answer(self, question: Question) -> Answer:
         """Evidence: the last iteration's passages, then those of earlier ones. Notes: query and generation of each.

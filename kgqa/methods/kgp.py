@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kgqa.calls import Generate, Neighbours, Rank, Search, gather
-from kgqa.errors import ConfigError, PromptTooLong
+from kgqa.constraints import Count
+from kgqa.errors import PromptTooLong
 from kgqa.methods.retrieve_only import Scope, Searched
 from kgqa.methods.steps.reader import numbered, read
 from kgqa.methods.steps.replies import counted
@@ -50,22 +51,16 @@ class Kgp:
 
     agent: Literal["llm", "t5", "mdr", "tfidf", "random"]
     scope: Searched
-    seeds: int
-    branching: int
-    hops: int
-    budget: int
+    seeds: Count
+    branching: Count
+    hops: Count
+    budget: Count
     structure: bool
-    max_evidence_tokens: int
-    max_answer_tokens: int
+    max_evidence_tokens: Count
+    max_answer_tokens: Count
     instruction: str
     examples_from: tuple[Mapping[str, Json], ...]
     seed: int
-
-    def __post_init__(self) -> None:
-        counts = ("seeds", "branching", "hops", "budget", "max_evidence_tokens", "max_answer_tokens")
-        for name in counts:
-            if getattr(self, name) < 1:
-                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
 
     @property
     def uses(self) -> frozenset[Need]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
-from kgqa.errors import ConfigError, PromptTooLong
+from kgqa.constraints import Count
+from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.knowtrace_graph import Fact, Pair, as_paths, initial_entities, support, target_entities
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import bullets, counted, labelled
@@ -73,22 +74,16 @@ class KnowTrace:
     """Fields as in conf/method/knowtrace.yaml, which cites the source of each value."""
 
     memory: Literal["triplets", "paths", "texts"]
-    passages: int
-    max_iterations: int
-    max_pairs: int
-    max_exploration_tokens: int
-    max_completion_tokens: int
-    max_memory_tokens: int
+    passages: Count
+    max_iterations: Count
+    max_pairs: Count
+    max_exploration_tokens: Count
+    max_completion_tokens: Count
+    max_memory_tokens: Count
     explorations_from: tuple[Mapping[str, Json], ...]
     completions_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
-
-    def __post_init__(self) -> None:
-        counts = ("passages", "max_iterations", "max_pairs")
-        for name in (*counts, "max_exploration_tokens", "max_completion_tokens", "max_memory_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
 
     async def answer(self, question: Question) -> Answer:
         """Evidence: all retrieved passages, first retrieved first. `context_tokens`: passage tokens that completions

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
-from kgqa.errors import ConfigError
+from kgqa.constraints import Count
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import counted
 from kgqa.prompting import render
@@ -27,17 +27,12 @@ ACTION = re.compile(r"^Action \d+:[^\S\n]*(Search|Finish)\[(.*)\][^\S\n]*$", fla
 class ReAct:
     """Fields as in conf/method/react.yaml, which cites the source of each value."""
 
-    passages: int
-    max_steps: int
-    max_step_tokens: int
+    passages: Count
+    max_steps: Count
+    max_step_tokens: Count
     examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
-
-    def __post_init__(self) -> None:
-        for name in ("passages", "max_steps", "max_step_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
 
     async def answer(self, question: Question) -> Answer:
         """Evidence: all passages observed, first observed first. Notes: the transcript and the queries.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kgqa.calls import Rank, Search
+from kgqa.constraints import Count
 from kgqa.errors import ConfigError
 from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
@@ -34,15 +35,12 @@ class RetrieveOnly:
     """Fields as in conf/method/retrieve_only.yaml, which cites the source of each value."""
 
     scope: Searched
-    passages: int
+    passages: Count
     strip_question_words: bool
     reranker: bool
-    candidates: int
+    candidates: Count
 
     def __post_init__(self) -> None:
-        for name in ("passages", "candidates"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
         if self.reranker and self.scope == "corpus" and self.candidates < self.passages:
             raise ConfigError(f"method.candidates={self.candidates}: fewer than method.passages={self.passages}")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from kgqa.constraints import Count, Natural
 from kgqa.errors import ConfigError
 from kgqa.methods.retrieve_only import RetrieveOnly, Scope
 from kgqa.methods.steps.few_shot import FewShot
@@ -21,22 +22,18 @@ class RetrieveRead:
     """Fields as in conf/method/retrieve_read.yaml, which cites the source of each value."""
 
     scope: Literal["corpus", "own", "none"]
-    passages: int
+    passages: Count
     strip_question_words: bool
     reranker: bool
-    candidates: int
-    titles: int
+    candidates: Count
+    titles: Natural
     reader: Reader
-    max_answer_tokens: int
+    max_answer_tokens: Count
     demos_from: str
     demonstration_set: int
     few_shot: FewShot
 
     def __post_init__(self) -> None:
-        if self.max_answer_tokens < 1:
-            raise ConfigError(f"method.max_answer_tokens={self.max_answer_tokens}: must be at least 1")
-        if self.titles < 0:
-            raise ConfigError(f"method.titles={self.titles}: must be at least 0")
         if self.scope == "none" and self.reader in ("zero_shot", "short"):
             raise ConfigError(f"method.scope=none: method.reader={self.reader} then is method=no_context")
         _ = self.retriever

@@ -11,10 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate
-from kgqa.errors import ConfigError
+from kgqa.constraints import Count, not_negative
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import counted, first_line
 from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, Verdict, read_verdict
@@ -54,25 +54,18 @@ class Safe:
     """Fields as in conf/method/safe.yaml, which cites the source of each value."""
 
     feedback: Literal["none", "self", "model"]
-    passages: int
+    passages: Count
     shuffle_seed: int
-    max_steps: int
-    max_retries: int
+    max_steps: Count
+    max_retries: Annotated[int, not_negative]
     unparsable: Literal["accept", "retry"]
-    max_step_tokens: int
-    max_feedback_tokens: int
-    max_answer_tokens: int
+    max_step_tokens: Count
+    max_feedback_tokens: Count
+    max_answer_tokens: Count
     steps_from: tuple[Mapping[str, Json], ...]
     verdicts_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
-
-    def __post_init__(self) -> None:
-        for name in ("passages", "max_steps", "max_step_tokens", "max_feedback_tokens", "max_answer_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
-        if self.max_retries < 0:
-            raise ConfigError(f"method.max_retries={self.max_retries}: must not be negative")
 
     async def answer(self, question: Question) -> Answer:
         """Evidence: passages that accepted attribution steps cite, first cited first. Notes: every attempt with its

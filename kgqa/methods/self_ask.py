@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
-from kgqa.errors import ConfigError
+from kgqa.constraints import Count
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import counted, labelled
 from kgqa.prompting import render
@@ -27,18 +27,13 @@ CONCLUDED = "\nFinal answer:"
 class SelfAsk:
     """Fields as in conf/method/self_ask.yaml, which cites the source of each value."""
 
-    passages: int
+    passages: Count
     search_question: bool
-    max_follow_ups: int
-    max_tokens: int
+    max_follow_ups: Count
+    max_tokens: Count
     examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
-
-    def __post_init__(self) -> None:
-        for name in ("passages", "max_follow_ups", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
 
     async def answer(self, question: Question) -> Answer:
         """Evidence: all passages, those of the question first. Notes: the transcript and the follow-up questions.

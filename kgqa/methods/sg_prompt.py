@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
-from kgqa.errors import ConfigError
+from kgqa.constraints import Count
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import concluded, counted, cut
 from kgqa.prompting import render
@@ -24,17 +24,12 @@ from kgqa.types import Answer, Json, Question
 class SGPrompt:
     """Fields as in conf/method/sg_prompt.yaml, which cites the source of each value."""
 
-    passages: int
-    max_graph_tokens: int
-    max_tokens: int
+    passages: Count
+    max_graph_tokens: Count
+    max_tokens: Count
     examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
-
-    def __post_init__(self) -> None:
-        for name in ("passages", "max_graph_tokens", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
 
     async def answer(self, question: Question) -> Answer:
         """Evidence: the passages as retrieved. Notes: the graph.

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from kgqa.calls import Choose, Rank, Triples, gather, labels
+from kgqa.constraints import Bound, Count
 from kgqa.demonstrations import ChainDemonstration, Mode, choose_demonstrations
 from kgqa.errors import ConfigError, DataError
 from kgqa.methods.steps.reader import passages_text, read
@@ -73,39 +74,37 @@ class Example:
     letter: str
 
 
+Candidates = Annotated[
+    Count, Bound(f"at most {MAX_CANDIDATES} can be labelled", lambda number: number <= MAX_CANDIDATES)
+]
+Probability = Annotated[float, Bound("must be in [0, 1)", lambda share: 0 <= share < 1)]
+
+
 @dataclass(frozen=True)
 class Trace:
     """Fields as in conf/method/trace.yaml, which cites the source of each value."""
 
     context: Literal["triples", "documents"]
     units: Literal["triples", "sentences", "documents"]
-    candidates: int
+    candidates: Candidates
     ranker: bool
     selector: bool
-    top: int | None
-    max_length: int
-    beam: int
-    branch: int
-    chains: int
-    min_probability: float
+    top: Count | None
+    max_length: Count
+    beam: Count
+    branch: Count
+    chains: Count
+    min_probability: Probability
     adaptive_termination: bool
     query_order: Literal["question_first", "triples_first"]
     demonstrations: Mode
-    demonstration_count: int
+    demonstration_count: Count
     demonstrations_from: tuple[ChainDemonstration, ...]
-    max_answer_tokens: int
+    max_answer_tokens: Count
 
     def __post_init__(self) -> None:
-        counts = ("candidates", "max_length", "beam", "branch", "chains", "demonstration_count", "max_answer_tokens")
-        for name in (*counts, *(["top"] if self.top is not None else [])):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"method.{name}={getattr(self, name)}: must be at least 1")
-        if self.candidates > MAX_CANDIDATES:
-            raise ConfigError(f"method.candidates={self.candidates}: at most {MAX_CANDIDATES} can be labelled")
         if self.chains > self.beam:
             raise ConfigError(f"method.chains={self.chains}: cannot exceed method.beam={self.beam}")
-        if not 0 <= self.min_probability < 1:
-            raise ConfigError(f"method.min_probability={self.min_probability}: must be in [0, 1)")
         if not self.ranker and (self.top is not None or not self.selector):
             raise ConfigError("method.ranker=false: method.top and method.selector=false need the ranker")
         if self.demonstrations != "none" and self.demonstration_count > len(self.demonstrations_from):

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from kgqa.errors import ConfigError, DataError, StorageError
+from kgqa.constraints import Bound
+from kgqa.errors import DataError, StorageError
 from kgqa.protocols import Query
 from kgqa.retrieval import analysis
 from kgqa.storage import storing
@@ -29,6 +30,13 @@ SPARE = 8  # hits fetched beyond k, to see whether the k-th shares its score wit
 MOST_TIES = 10_000  # hits fetched for one query because of equal scores; among more, tantivy's own order decides
 
 
+def _boosted(fields: Mapping[str, float]) -> bool:
+    return bool(fields) and set(fields) <= {"title", "text"} and min(fields.values()) > 0
+
+
+Boosts = Annotated[Mapping[str, float], Bound("give title, text or both a boost above 0", _boosted)]
+
+
 @dataclass(frozen=True)
 class Bm25:
     """A passage's score is the sum over `fields` of BM25 with that field's own statistics, times the field's boost.
@@ -38,12 +46,9 @@ class Bm25:
     tantivy, which chokes on questions, is never used.
     """
 
-    fields: Mapping[str, float]  # boosts of "title" and "text"; one that is absent is not searched
+    fields: Boosts  # boosts of "title" and "text"; one that is absent is not searched
 
     pools: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_fields(self.fields)
 
     def identity(self) -> Mapping[str, Json]:
         return {
@@ -89,11 +94,6 @@ def _empty(folder: Path) -> None:
     with storing(folder):
         for left in folder.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
-
-
-def check_fields(fields: Mapping[str, float]) -> None:
-    if not fields or not set(fields) <= {"title", "text"} or min(fields.values()) <= 0:
-        raise ConfigError(f"retriever.fields={dict(fields)}: give title, text or both a boost above 0")
 
 
 class Bm25Finder:

@@ -9,10 +9,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from kgqa.constraints import NotNegative, Share
 from kgqa.errors import ConfigError
 from kgqa.protocols import Query
 from kgqa.retrieval import analysis
-from kgqa.retrieval.bm25 import check_fields
+from kgqa.retrieval.bm25 import Boosts
 from kgqa.retrieval.places import best_places
 from kgqa.storage import storing
 from kgqa.types import Json, Passage
@@ -32,21 +33,13 @@ class Bm25s:
     of its own. delta: of bm25l and bm25+, without effect on the other variants.
     """
 
-    fields: Mapping[str, float]
+    fields: Boosts
     variant: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
-    k1: float
-    b: float
-    delta: float
+    k1: NotNegative
+    b: Share
+    delta: NotNegative
 
     pools: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_fields(self.fields)
-        for name in ("k1", "delta"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"retriever.{name}={getattr(self, name)}: must not be negative")
-        if not 0 <= self.b <= 1:
-            raise ConfigError(f"retriever.b={self.b}: must be between 0 and 1")
 
     def identity(self) -> Mapping[str, Json]:
         try:

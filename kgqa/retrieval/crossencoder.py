@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kgqa import hub
 from kgqa.calls import Rank
+from kgqa.constraints import Count
 from kgqa.errors import ConfigError
 from kgqa.extras import installed
 from kgqa.retrieval.network import torch_device
@@ -30,15 +31,10 @@ class CrossEncoder:
     """
 
     model: str
-    max_length: int  # tokens of query and text together; the text is cut
-    batch_size: int
+    max_length: Count  # tokens of query and text together; the text is cut
+    batch_size: Count
     device: str
     dtype: Literal["float32", "bfloat16", "float16"]
-
-    def __post_init__(self) -> None:
-        for name in ("max_length", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"reranker.{name}={getattr(self, name)}: must be at least 1")
 
     def identity(self) -> Mapping[str, Json]:
         versions = installed(EXTRA, "sentence-transformers", "transformers", "torch")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, overload
 
 from kgqa import hub
+from kgqa.constraints import Count
 from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Query
 from kgqa.retrieval import faiss_search
@@ -41,12 +42,12 @@ class Dense:
     backend: Literal["numpy", "torch", "flat", "ivf", "hnsw"]
     device: str  # of torch and FAISS
     storage: Literal["float32", "float16"]
-    shard: int
-    lists: int
-    probes: int
-    links: int
-    build_breadth: int
-    breadth: int
+    shard: Count
+    lists: Count
+    probes: Count
+    links: Count
+    build_breadth: Count
+    breadth: Count
 
     pools: ClassVar[bool] = True
 
@@ -55,9 +56,6 @@ class Dense:
             raise ConfigError(
                 f"retriever.encoder: {type(self.encoder).__name__} gives scores but no vectors; choose another preset"
             )
-        for name in ("shard", "lists", "probes", "links", "build_breadth", "breadth"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"retriever.{name}={getattr(self, name)}: must be at least 1")
 
     def identity(self) -> Mapping[str, Json]:
         """Encoder, storage and, where it approximates, the search; exact searches find the same."""

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from kgqa.constraints import Bound, NotNegative, Share
 from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, StorageError
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.biencoder import clean
@@ -28,6 +29,11 @@ LONGEST_QUERY = 500
 MOST_TERMS = 65_536  # values of one `terms` filter: the server's default
 MOST_RESULTS = 10_000  # of one search: the server's default
 MERGE_SECONDS = 3_600
+Boost = Annotated[float, Bound("must be above 0; leave out the field instead", lambda boost: boost > 0)]
+Fields = Annotated[
+    Mapping[str, Boost],
+    Bound("expected boosts of title, text or both", lambda fields: bool(fields) and set(fields) <= {"title", "text"}),
+]
 
 
 @dataclass(frozen=True)
@@ -41,23 +47,12 @@ class Elasticsearch:
     fields: the boost of `title` and of `text`; one that is absent is not searched.
     """
 
-    fields: Mapping[str, float]
+    fields: Fields
     analyzer: str
-    k1: float
-    b: float
+    k1: NotNegative
+    b: Share
 
     pools: ClassVar[bool] = False  # an index on the server for each question
-
-    def __post_init__(self) -> None:
-        if not self.fields or not set(self.fields) <= {"title", "text"}:
-            raise ConfigError(f"retriever.fields={dict(self.fields)}: expected boosts of title, text or both")
-        for field, boost in self.fields.items():
-            if boost <= 0:
-                raise ConfigError(f"retriever.fields.{field}={boost}: must be above 0; leave out the field instead")
-        if self.k1 < 0:
-            raise ConfigError(f"retriever.k1={self.k1}: must not be negative")
-        if not 0 <= self.b <= 1:
-            raise ConfigError(f"retriever.b={self.b}: must be between 0 and 1")
 
     def identity(self) -> Mapping[str, Json]:
         """The settings. Not the server's address and version: they do not change what its BM25 finds."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kgqa import hub
 from kgqa.calls import Rank
+from kgqa.constraints import Count
 from kgqa.errors import ConfigError
 from kgqa.extras import installed
 from kgqa.retrieval.biencoder import Kind, clean, remembering
@@ -34,16 +35,10 @@ class SentenceTransformer:
     model: str
     query_prefix: str | None  # None: the model's own prompt for queries, if it has one
     passage_prefix: str | None
-    max_length: int | None  # tokens, prefix included; None: the model's own
-    batch_size: int
+    max_length: Count | None  # tokens, prefix included; None: the model's own
+    batch_size: Count
     device: str
     dtype: Literal["float32", "bfloat16", "float16"]
-
-    def __post_init__(self) -> None:
-        for name in ("max_length", "batch_size"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name}={value}: must be at least 1")
 
     @classmethod
     def of(cls, model: str) -> SentenceTransformer:

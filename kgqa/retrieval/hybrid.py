@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kgqa.errors import ConfigError
+from kgqa.constraints import Count
 from kgqa.protocols import Finder, Query, Retriever
 from kgqa.retrieval.parts import Parts
 from kgqa.types import Json, Passage
@@ -23,13 +23,8 @@ class Hybrid:
 
     lexical: Retriever
     dense: Retriever
-    constant: int
-    depth: int
-
-    def __post_init__(self) -> None:
-        for name in ("constant", "depth"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"retriever.{name}={getattr(self, name)}: must be at least 1")
+    constant: Count
+    depth: Count
 
     @property
     def pools(self) -> bool:

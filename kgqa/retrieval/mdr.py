@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
+from kgqa.constraints import Count
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query, Retriever
 from kgqa.retrieval.dense import Dense, DenseFinder, Scored
@@ -27,17 +28,14 @@ class Mdr:
     """
 
     dense: Retriever
-    first_hop: int
-    second_hop: int
+    first_hop: Count
+    second_hop: Count
     score: Literal["product", "sum"]
     separator: str
 
     def __post_init__(self) -> None:
         if not isinstance(self.dense, Dense):
             raise ConfigError(f"retriever.dense: {type(self.dense).__name__} has no embeddings; choose a dense one")
-        for name in ("first_hop", "second_hop"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"retriever.{name}={getattr(self, name)}: must be at least 1")
 
     @property
     def pools(self) -> bool:

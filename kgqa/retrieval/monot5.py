@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from kgqa import hub
 from kgqa.calls import Rank
+from kgqa.constraints import Count, at_least
 from kgqa.errors import ConfigError
 from kgqa.extras import installed
 from kgqa.retrieval.network import Network, chunks, loading
@@ -31,15 +32,10 @@ class MonoT5:
     """
 
     model: str
-    max_length: int
-    batch_size: int
+    max_length: Annotated[int, at_least(16)]
+    batch_size: Count
     device: str
     dtype: Literal["float32", "bfloat16"]  # T5 overflows in float16
-
-    def __post_init__(self) -> None:
-        for name, least in (("max_length", 16), ("batch_size", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"reranker.{name}={getattr(self, name)}: must be at least {least}")
 
     def identity(self) -> Mapping[str, Json]:
         versions = installed("rerankers", *PACKAGES)

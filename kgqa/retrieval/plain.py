@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from kgqa import hub
 from kgqa.calls import Rank
+from kgqa.constraints import Count, at_least
 from kgqa.errors import ConfigError
 from kgqa.extras import installed
 from kgqa.retrieval.biencoder import Kind, clean, remembering
@@ -37,15 +38,10 @@ class PlainEncoder:
     normalise: bool  # to length 1: the inner product is then the cosine
     query_prefix: str
     passage_prefix: str
-    max_length: int  # tokens, prefix and special tokens included
-    batch_size: int
+    max_length: Annotated[int, at_least(8)]  # tokens, prefix and special tokens included
+    batch_size: Count
     device: str
     dtype: Literal["float32", "bfloat16", "float16"]
-
-    def __post_init__(self) -> None:
-        for name, least in (("max_length", 8), ("batch_size", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least {least}")
 
     def identity(self) -> Mapping[str, Json]:
         versions = installed("transformers", "transformers", "torch")

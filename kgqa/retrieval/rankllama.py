@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from kgqa import hub
 from kgqa.calls import Rank
+from kgqa.constraints import Count, at_least
 from kgqa.errors import ConfigError
 from kgqa.extras import installed
 from kgqa.retrieval.network import Network, chunks, loading
@@ -36,15 +37,10 @@ class RankLlama:
 
     model: str
     base: str | None  # None: the model that the adapter's configuration names
-    max_length: int
-    batch_size: int
+    max_length: Annotated[int, at_least(16)]
+    batch_size: Count
     device: str
     dtype: Literal["float32", "bfloat16", "float16"]
-
-    def __post_init__(self) -> None:
-        for name, least in (("max_length", 16), ("batch_size", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"reranker.{name}={getattr(self, name)}: must be at least {least}")
 
     def identity(self) -> Mapping[str, Json]:
         versions = installed("rerankers", *PACKAGES)

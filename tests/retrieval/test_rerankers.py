@@ -280,10 +280,3 @@ def test_an_adapter_without_a_head_is_refused(adapter: Path) -> None:
     save_file({name: value for name, value in load_file(file).items() if ".score." not in name}, file)
     with pytest.raises(ConfigError, match="the adapter has no score head"):
         rankllama(adapter).score([Rank(QUERY, TEXTS)])
-
-
-@pytest.mark.parametrize("make", [crossencoder, monot5, rankllama])
-@pytest.mark.parametrize("name", ["max_length", "batch_size"])
-def test_limits_that_leave_no_room_are_refused(make: Any, name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"reranker\.{name}=0: must be at least"):
-        make(Path("folder"), **{name: 0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -30,8 +31,9 @@ def changed(node: Mapping[str, Any], path: tuple[str, ...], value: object) -> di
 
 
 def refusal(node: Mapping[str, Any], group: str) -> str | None:
+    given = {"model": build(compose(["model=smollm2_135m"])["model"], "model")} if group == "engine" else {}
     try:
-        build(node, group)
+        build(node, group, **given)
     except UsageError as error:
         return str(error)
     return None
@@ -43,6 +45,104 @@ def test_a_wrong_value_of_any_key_fits_or_is_refused_in_one_line(group: str, nam
     for path in keys(node) if isinstance(node, Mapping) and "_target_" in node else ():
         for value in ("abc", -1, {"a": 1}):
             assert "\n" not in (refusal(changed(node, path, value), group) or "")
+
+
+COUNTS = {
+    "engine=llamacpp": "slots threads context",
+    "engine=openai": "concurrency top_logprobs budget_tokens",
+    "engine=scripted": "batch_size",
+    "engine=transformers": "batch_size context",
+    "engine=vllm": "slots context tensor_parallel data_parallel",
+    "model=smollm2_135m": "context",
+    "kg=trace": "max_tokens max_prompt_tokens demonstration_count",
+    "judge=three_way": "max_tokens",
+    "judge=panel": "max_tokens",
+    "collection=kgp": "documents passage_size",
+    "dataset=folder": "passage_size",
+    "dataset=hotpotqa": "hops.bridge",
+    "method=era_cot": "passages max_entities max_relations max_list_tokens max_tokens",
+    "method=ge_reasoning": "passages max_rounds max_graph_tokens max_fill_tokens max_tokens",
+    "method=ircot": "passages_per_step max_passages max_steps max_thought_tokens max_answer_tokens"
+    " few_shot.sample few_shot.context_limit",
+    "method=iter_retgen": "iterations passages max_tokens",
+    "method=kgp": "seeds branching hops budget max_evidence_tokens max_answer_tokens",
+    "method=knowtrace": "passages max_iterations max_pairs max_exploration_tokens max_completion_tokens"
+    " max_memory_tokens",
+    "method=react": "passages max_steps max_step_tokens",
+    "method=retrieve_only": "passages candidates",
+    "method=retrieve_read": "passages candidates max_answer_tokens",
+    "method=safe": "passages max_steps max_step_tokens max_feedback_tokens max_answer_tokens",
+    "method=self_ask": "passages max_follow_ups max_tokens",
+    "method=sg_prompt": "passages max_graph_tokens max_tokens",
+    "method=trace": "candidates top max_length beam branch chains demonstration_count max_answer_tokens",
+    "graph=knn": "k",
+    "ranker=minilm": "max_length batch_size",
+    "ranker=contriever": "batch_size",
+    "reranker=minilm_cross": "max_length batch_size",
+    "reranker=monot5": "batch_size",
+    "reranker=rankllama": "batch_size",
+    "retriever=hybrid": "constant depth",
+    "retriever=mdr": "first_hop second_hop",
+    "retriever=e5": "shard lists probes links build_breadth breadth",
+}
+
+
+@pytest.mark.parametrize("choice", COUNTS)
+def test_a_count_below_one_is_refused_by_its_key(choice: str) -> None:
+    group = choice.partition("=")[0]
+    node = {key: value for key, value in compose([choice])[group].items() if key != "offline"}  # a key of the run's
+    for key in COUNTS[choice].split():
+        assert refusal(changed(node, tuple(key.split(".")), 0), group) == f"{group}.{key}=0: must be at least 1"
+
+
+@pytest.mark.parametrize(
+    ("choice", "key", "value", "said"),
+    [
+        ("engine=openai", "retries", -1, "must be at least 0"),
+        ("engine=openai", "timeout", 0.0, "must be a number of seconds above 0"),
+        ("engine=openai", "patience", math.inf, "must be a number of seconds above 0"),
+        ("engine=openai", "budget_usd", 0.0, "must be more than 0"),
+        ("engine=scripted", "delay", 3600.0, "must be between 0 and 3600 seconds"),
+        ("engine=vllm", "gpu_memory", 0.0, "must be a share above 0, at most 1"),
+        ("engine=vllm", "cache", 0.0, "must be above 0 GiB, or null"),
+        ("model=gpt_4o_mini", "prices.cached", -1.0, "must be a price in USD, 0 or more"),
+        ("model=gpt_4o_mini", "prices.input", math.nan, "must be a price in USD, 0 or more"),
+        ("model=gpt_4o_mini", "prices.output", math.inf, "must be a price in USD, 0 or more"),
+        ("model=smollm2_135m", "sha256", "ABC", "must be 64 lower-case hexadecimal digits, or null"),
+        ("model=smollm2_135m", "packages", ("tiny:1.0",), "must be like name==version:path"),
+        ("method=era_cot", "threshold", 11, "must be from 0 to 10"),
+        ("method=ircot", "titles", -1, "must be at least 0"),
+        ("method=ircot", "few_shot.distractors", -1, "must be at least 0"),
+        ("method=retrieve_read", "titles", -1, "must be at least 0"),
+        ("method=safe", "max_retries", -1, "must not be negative"),
+        ("method=trace", "candidates", 728, "at most 727 can be labelled"),
+        ("method=trace", "min_probability", 1.0, "must be in [0, 1)"),
+        ("graph=tfidf", "keywords", -1, "must be at least 0"),
+        ("graph=tfidf", "longest", 0, "must be between 1 and 8"),
+        ("graph=entities", "most_common", 0.0, "must be above 0 and at most 1"),
+        ("graph=tagme", "url", "ftp://tagme", "expected http://… or https://…"),
+        ("graph=tagme", "threshold", 1.5, "must be between 0 and 1"),
+        ("ranker=contriever", "max_length", 7, "must be at least 8"),
+        ("reranker=monot5", "max_length", 15, "must be at least 16"),
+        ("reranker=rankllama", "max_length", 15, "must be at least 16"),
+        ("retriever=bm25", "fields", {}, "give title, text or both a boost above 0"),
+        ("retriever=bm25", "fields", {"body": 1.0}, "give title, text or both a boost above 0"),
+        ("retriever=bm25s", "fields", {"title": -1.0, "text": 1.0}, "give title, text or both a boost above 0"),
+        ("retriever=bm25s", "k1", -1.0, "must not be negative"),
+        ("retriever=bm25s", "delta", -1.0, "must not be negative"),
+        ("retriever=bm25s", "b", -0.1, "must be between 0 and 1"),
+        ("retriever=elasticsearch", "fields", {}, "expected boosts of title, text or both"),
+        ("retriever=elasticsearch", "fields", {"body": 1.0}, "expected boosts of title, text or both"),
+        ("retriever=elasticsearch", "fields.text", 0.0, "must be above 0; leave out the field instead"),
+        ("retriever=elasticsearch", "k1", -1.0, "must not be negative"),
+        ("retriever=elasticsearch", "b", 1.5, "must be between 0 and 1"),
+    ],
+)
+def test_a_value_out_of_its_bounds_is_refused_by_its_key(choice: str, key: str, value: object, said: str) -> None:
+    group = choice.partition("=")[0]
+    node = changed(compose([choice])[group], tuple(key.split(".")), value)
+    shown = value[0] if isinstance(value, tuple) else value
+    assert refusal(node, group) == f"{group}.{key}={shown}: {said}"
 
 
 @pytest.mark.parametrize(

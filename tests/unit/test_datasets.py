@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from kgqa.datasets.hotpotqa import HotpotQA
-from kgqa.errors import ConfigError
 from kgqa.types import Hop, Passage
 from tests.unit.question_files import array, hotpotqa, hotpotqa_record, lines, musique, musique_record, only, refusal
 
@@ -134,8 +131,3 @@ def test_the_alias_file_changes_the_hash(tmp_path: Path) -> None:
 
 def test_a_missing_alias_file_is_refused(tmp_path: Path) -> None:
     assert "dataset.aliases=" in refusal(hotpotqa(array(tmp_path, hotpotqa_record()), tmp_path / "none.json"))
-
-
-def test_no_hops_at_all_is_a_wrong_setting() -> None:
-    with pytest.raises(ConfigError, match=re.escape("dataset.hops.bridge=0")):
-        HotpotQA("hotpotqa", None, ("x.json",), None, "hotpotqa", "hotpotqa", {"bridge": 0}, None)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.calls import CountTokens, Generate
-from kgqa.errors import ConfigError, PromptTooLong
+from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.few_shot import Case, FewShot, Written, stated_answer
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage
@@ -170,11 +170,3 @@ def test_a_stated_answer_is_never_made_up(chain: str) -> None:
     stated = stated_answer(chain)
     assert stated is None or stated in chain
     assert (stated is None) == ("answer is" not in chain.casefold()) or stated is None
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("sample", 0), ("sample_size", -1), ("distractors", -1), ("context_limit", 0)]
-)
-def test_settings_out_of_range_are_refused(name: str, value: int) -> None:
-    with pytest.raises(ConfigError, match=f"method.few_shot.{name}={value}: must be at least"):
-        replace(FEW_SHOT, **{name: value})  # type: ignore[arg-type]

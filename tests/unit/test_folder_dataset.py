@@ -162,11 +162,9 @@ def test_a_missing_folder_or_questions_file_is_refused(tmp_path: Path) -> None:
         list(folder(tmp_path, questions_file="nothing.jsonl").questions())
 
 
-def test_an_unknown_kind_and_a_size_below_one_are_refused() -> None:
+def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"dataset\.kinds: \.docx: no reader"):
         Folder("folder", None, (".docx",), None, 250, "hotpotqa", "hotpotqa")
-    with pytest.raises(ConfigError, match=r"dataset\.passage_size=0: must be at least 1"):
-        folder(None, size=0)
 
 
 def test_questions_may_lie_elsewhere(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, Generate, Neighbours, Rank, Search
-from kgqa.errors import ConfigError, PromptTooLong
+from kgqa.errors import PromptTooLong
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.testing import drive
@@ -197,9 +197,3 @@ def test_a_first_path_too_long_alone_is_the_questions_error() -> None:
 
     with pytest.raises(PromptTooLong):
         walk(Tiny())
-
-
-@pytest.mark.parametrize("key", ["seeds", "branching", "hops", "budget", "max_evidence_tokens", "max_answer_tokens"])
-def test_counts_below_one_are_refused(key: str) -> None:
-    with pytest.raises(ConfigError, match=rf"method\.{key}=0: must be at least 1"):
-        build(compose(["method=kgp", f"method.{key}=0"])["method"], "method")

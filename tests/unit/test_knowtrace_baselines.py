@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.calls import Call, CountTokens, Generate, Search
-from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.methods.era_cot import SCORE
@@ -270,12 +269,6 @@ def test_odd_replies_are_survived_and_flagged(name: str, reply: str) -> None:
     answer = drive(method(name).answer(QUESTION), odd)
     assert answer.flags["cut_reply"] >= 1
     assert answer.text in reply or answer.text == ""
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_limit_below_one_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"method\.passages=0: must be at least 1"):
-        method(name, passages=0)
 
 
 READERS: list[Callable[[str], Any]] = [

@@ -111,10 +111,7 @@ def test_a_reranker_is_named_among_the_needs() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"passages": 0}, "method.passages=0: must be at least 1"),
         ({"reranker": True, "candidates": 1}, "method.candidates=1: fewer than method.passages=2"),
-        ({"titles": -1}, "method.titles=-1: must be at least 0"),
-        ({"max_answer_tokens": 0}, "method.max_answer_tokens=0: must be at least 1"),
         ({"scope": "none", "reader": "zero_shot"}, "then is method=no_context"),
     ],
 )

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.calls import Call, CountTokens, Generate
-from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.methods.safe import Safe, read_step
@@ -218,8 +217,3 @@ def test_odd_replies_are_survived_and_flagged(reply: str) -> None:
     answer = drive(configured().answer(replace(QUESTION, passages=())), odd)
     assert answer.flags["forced_answer"] == 1
     assert answer.flags["unparsable_verdict"] == configured().max_steps
-
-
-def test_negative_retries_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"method\.max_retries=-1: must not be negative"):
-        replace(configured(), max_retries=-1)

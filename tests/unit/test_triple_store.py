@@ -164,13 +164,10 @@ def test_counts_are_sums_over_distinct_passages(folder: Path) -> None:
     }  # fmt: skip
 
 
-def test_statistics_and_exports_are_written(folder: Path, tmp_path: Path) -> None:
+def test_statistics_are_written(folder: Path) -> None:
     store = opened(folder)
     store.add(extraction(PASSAGES[0]))
     assert json.loads(store.write_statistics({"triples": 1}).read_text()) == {"triples": 1}
-    store.export([PASSAGES[0], PASSAGES[0]], tmp_path / "triples.jsonl")
-    [line] = (tmp_path / "triples.jsonl").read_text().splitlines()
-    assert json.loads(line)["triples"] == [["T0", "is", "x"]]
 
 
 def add_many(folder: Path, writer: int) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from kgqa.calls import Generate, ModelCall, ModelReply
+from kgqa.constraints import Count
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.grammar import bounded
 from kgqa.engines.labels import ROOT, Spelling, continuation, spell
@@ -40,17 +41,13 @@ class LlamaCpp:
     """
 
     model: Model
-    slots: int
-    threads: int | None  # None: all cores this process may use
-    context: int | None  # tokens of prompt and reply of one slot; None: the model's own
+    slots: Count
+    threads: Count | None  # None: all cores this process may use
+    context: Count | None  # tokens of prompt and reply of one slot; None: the model's own
 
     streaming: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for field in ("slots", "threads", "context"):
-            value = getattr(self, field)
-            if value is not None and value < 1:
-                raise ConfigError(f"engine.{field}={value}: must be at least 1")
         _ = self._closing, self._lock, self._workers  # made before any thread can race for them
 
     @property

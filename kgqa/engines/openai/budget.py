@@ -27,10 +27,6 @@ class Budget:
     _idle: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        if self.tokens is not None and self.tokens < 1:
-            raise ConfigError(f"engine.budget_tokens={self.tokens}: must be at least 1")
-        if self.dollars is not None and not self.dollars > 0:
-            raise ConfigError(f"engine.budget_usd={self.dollars}: must be more than 0")
         if self.dollars is not None and self.prices is None:
             raise ConfigError(
                 f"engine.budget_usd={self.dollars}: the model has no prices; set model.prices, or engine.budget_tokens"

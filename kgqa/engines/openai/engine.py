@@ -8,7 +8,6 @@ lists its models that is compared once, before the first call; `engine.deploymen
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import re
 import threading
@@ -16,10 +15,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from kgqa.calls import Generate, ModelCall, ModelReply
+from kgqa.constraints import Bound, Count, Natural, Seconds
 from kgqa.engines.openai.budget import Budget
 from kgqa.engines.openai.choices import WAYS, Choosing, Way
 from kgqa.engines.openai.client import TOKENS_SHOWN, Client, Endpoints
@@ -35,6 +35,7 @@ URL_VARIABLE = "OPENAI_BASE_URL"
 BYTES_PER_TOKEN = 4  # of English text, where the server does not count
 Deliver = Callable[[ModelReply | Exception], None]
 T = TypeVar("T")
+Dollars = Annotated[float, Bound("must be more than 0", lambda dollars: dollars > 0)]
 
 
 @dataclass(frozen=True)
@@ -53,24 +54,18 @@ class OpenAI:
     deployment: str | None
     endpoints: Endpoints
     choose: Literal["auto", "logprobs", "prompt_logprobs", "groups", "parse"]
-    top_logprobs: int | None
-    concurrency: int
-    timeout: float
-    retries: int
-    backoff: float
-    patience: float
-    budget_tokens: int | None
-    budget_usd: float | None
+    top_logprobs: Count | None
+    concurrency: Count
+    timeout: Seconds
+    retries: Natural
+    backoff: Seconds
+    patience: Seconds
+    budget_tokens: Count | None
+    budget_usd: Dollars | None
 
     streaming: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for field, least in (("concurrency", 1), ("retries", 0), ("top_logprobs", 1)):
-            if getattr(self, field) is not None and getattr(self, field) < least:
-                raise ConfigError(f"engine.{field}={getattr(self, field)}: must be at least {least}")
-        for field in ("timeout", "backoff", "patience"):
-            if not 0 < getattr(self, field) < math.inf:
-                raise ConfigError(f"engine.{field}={getattr(self, field)}: must be a number of seconds above 0")
         if self.choose != "auto" and self.choose not in WAYS[self.server]:
             ways = ", ".join(WAYS[self.server])
             raise ConfigError(f"engine.choose={self.choose}: engine.server={self.server} can do auto, {ways}")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from threading import Event, Lock
 from typing import Any, ClassVar, Literal
 
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
+from kgqa.constraints import Count
 from kgqa.engines.grammar import Grammars
 from kgqa.engines.tokens import Tokens
 from kgqa.engines.transformers.decoding import Decoder
@@ -36,18 +37,14 @@ class Transformers:
     model: Model
     dtype: Literal["bfloat16", "float32"]
     quantization: Literal["int8", "int4"] | None
-    batch_size: int
+    batch_size: Count
     device: str
-    context: int | None  # tokens of prompt and reply; None: the model's own
+    context: Count | None  # tokens of prompt and reply; None: the model's own
+
+    _closing: Event = field(default_factory=Event, init=False, repr=False, compare=False)
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ConfigError(f"engine.batch_size={self.batch_size}: must be at least 1")
-        if self.context is not None and self.context < 1:
-            raise ConfigError(f"engine.context={self.context}: must be at least 1")
-        _ = self._closing, self._lock  # made before any thread can race for them
 
     def identity(self) -> Mapping[str, Json]:
         return {
@@ -167,14 +164,6 @@ class Transformers:
         configured = self._decoder.network.generation_config.eos_token_id
         named = configured if isinstance(configured, list) else [] if configured is None else [configured]
         return frozenset({*named, *self._tokens.ends})
-
-    @cached_property
-    def _closing(self) -> threading.Event:
-        return threading.Event()
-
-    @cached_property
-    def _lock(self) -> threading.Lock:
-        return threading.Lock()
 
 
 def _batches(indexes: Sequence[int], size: int) -> Iterator[Sequence[int]]:

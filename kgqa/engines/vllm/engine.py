@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar, Literal
+from threading import Event, Lock
+from typing import Annotated, ClassVar, Literal
 
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
+from kgqa.constraints import Bound, Count
 from kgqa.engines.grammar import bounded
 from kgqa.engines.labels import ROOT
 from kgqa.engines.tokens import Tokens
@@ -26,6 +27,8 @@ LISTED = 128  # token ids whose log-probabilities one request may ask for: vLLM'
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of LoRA adapters, as vLLM makes room for them
 CPU_CACHE = 4.0  # GiB; vLLM's own default would take nearly all of the machine's memory
 Deliver = Callable[[ModelReply | Exception], None]
+GpuShare = Annotated[float, Bound("must be a share above 0, at most 1", lambda share: 0 < share <= 1)]
+Gibibytes = Annotated[float, Bound("must be above 0 GiB, or null", lambda size: size > 0)]
 
 
 @dataclass(frozen=True)
@@ -39,29 +42,21 @@ class Vllm:
     model: Model
     dtype: Literal["bfloat16", "float16", "float32"]
     quantization: str | None
-    context: int | None  # tokens of prompt and reply; None: the model's own
-    slots: int  # of each copy of the model
-    tensor_parallel: int
-    data_parallel: int
-    gpu_memory: float
-    cache: float | None
+    context: Count | None  # tokens of prompt and reply; None: the model's own
+    slots: Count  # of each copy of the model
+    tensor_parallel: Count
+    data_parallel: Count
+    gpu_memory: GpuShare
+    cache: Gibibytes | None
     prefix_caching: bool
     eager: bool | None
     batch_invariant: bool
     lora: str | None
 
-    streaming: ClassVar[bool] = True
+    _closing: Event = field(default_factory=Event, init=False, repr=False, compare=False)
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        for field in ("slots", "context", "tensor_parallel", "data_parallel"):
-            value = getattr(self, field)
-            if value is not None and value < 1:
-                raise ConfigError(f"engine.{field}={value}: must be at least 1")
-        if not 0 < self.gpu_memory <= 1:
-            raise ConfigError(f"engine.gpu_memory={self.gpu_memory}: must be a share above 0, at most 1")
-        if self.cache is not None and not self.cache > 0:
-            raise ConfigError(f"engine.cache={self.cache}: must be above 0 GiB, or null")
-        _ = self._lock, self._closing  # made before any thread can race for them
+    streaming: ClassVar[bool] = True
 
     @property
     def concurrency(self) -> int:
@@ -222,14 +217,6 @@ class Vllm:
     @cached_property
     def _loop(self) -> VllmLoop:
         return VllmLoop(self._settings)
-
-    @cached_property
-    def _closing(self) -> threading.Event:
-        return threading.Event()
-
-    @cached_property
-    def _lock(self) -> threading.Lock:
-        return threading.Lock()
 
 
 def _rank(adapter: Path) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+from kgqa.constraints import Bound
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.importing import target
 from kgqa.types import Json
@@ -34,7 +36,7 @@ def build(node: Mapping[str, Any], key: str, **given: Any) -> Any:
 
 def _parameters(made: Callable[..., Json], said: str) -> dict[str, Any]:
     try:
-        hints = get_type_hints(made)
+        hints = get_type_hints(made, include_extras=True)
         if dataclasses.is_dataclass(made):
             return {field.name: hints[field.name] for field in dataclasses.fields(made) if field.init}
         return {name: hints.get(name, Any) for name in inspect.signature(made).parameters}
@@ -54,6 +56,27 @@ def _value(key: str, value: Any, expected: Any) -> Any:
         raise ConfigError(f"{key}={value}: has settings of its own; change one of them, {key}.KEY=VALUE")
     try:
         adapter = TypeAdapter(expected, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True))
-        return adapter.validate_python(value)
+        checked = adapter.validate_python(value)
     except ValidationError as error:
         raise ConfigError(f"{key}={value}: {error.errors()[0]['msg'].lower()}") from error
+    _hold(key, checked, expected)
+    return checked
+
+
+def _hold(key: str, value: Any, expected: Any) -> None:
+    """Refuse a value that is out of the bounds its type names, see `kgqa.constraints`; also one within it."""
+    origin, parts = get_origin(expected), get_args(expected)
+    if origin is Annotated:
+        for bound in expected.__metadata__:
+            if isinstance(bound, Bound) and not bound.holds(value):
+                raise ConfigError(f"{key}={value}: {bound.words}")
+        _hold(key, value, expected.__origin__)
+    elif origin in (Union, UnionType):
+        for part in parts if value is not None else ():
+            _hold(key, value, part)
+    elif isinstance(value, Mapping) and len(parts) == 2:
+        for name, item in value.items():
+            _hold(f"{key}.{name}", item, parts[1])
+    elif isinstance(value, tuple) and len(parts) == 2:  # tuple[item, ...]
+        for item in value:
+            _hold(key, item, parts[0])

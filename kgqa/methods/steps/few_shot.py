@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import Literal
 
 from kgqa.calls import CountTokens, Generate
+from kgqa.constraints import Count, Natural
 from kgqa.demonstrations import ThoughtDemonstration, demonstration_set
-from kgqa.errors import ConfigError, PromptTooLong
+from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.sentences import sentences
 from kgqa.prompting import render
 from kgqa.types import Passage, Prompt
@@ -51,16 +52,11 @@ class FewShot:
     """
 
     labelled: tuple[ThoughtDemonstration, ...]
-    sample: int
-    sample_size: int
-    distractors: int | None
+    sample: Count
+    sample_size: Natural
+    distractors: Natural | None
     instructed: bool
-    context_limit: int
-
-    def __post_init__(self) -> None:
-        for name, least in (("sample", 1), ("sample_size", 0), ("distractors", 0), ("context_limit", 1)):
-            if (value := getattr(self, name)) is not None and value < least:
-                raise ConfigError(f"method.few_shot.{name}={value}: must be at least {least}")
+    context_limit: Count
 
     @cached_property
     def demonstrations(self) -> tuple[ThoughtDemonstration, ...]:

@@ -11,9 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from kgqa.errors import ConfigError
+from kgqa.constraints import Bound
 from kgqa.extras import installed
 from kgqa.retrieval.graphs.keywords import STOP_WORDS, bare_title, words_of
 from kgqa.retrieval.graphs.links import Links, linked
@@ -37,6 +37,9 @@ class Span(NamedTuple):
     name: int
 
 
+CommonShare = Annotated[float, Bound("must be above 0 and at most 1", lambda share: 0 < share <= 1)]
+
+
 @dataclass(frozen=True)
 class Entities:
     """Two passages are linked where both texts mention a name, in the same letter case, as whole words.
@@ -48,14 +51,10 @@ class Entities:
     most_common: names that a larger share of the passages mention link nothing (1: all do); thins the graph out.
     """
 
-    most_common: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.most_common <= 1:
-            raise ConfigError(f"graph.most_common={self.most_common}: must be above 0 and at most 1")
-        installed("graphs", "ahocorasick-rs")
+    most_common: CommonShare
 
     def identity(self) -> Mapping[str, Json]:
+        installed("graphs", "ahocorasick-rs")
         return {"graph": "entities", "version": 2, "most_common": self.most_common}
 
     def links(self, passages: Sequence[Passage]) -> Links:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from kgqa.errors import ConfigError
+from kgqa.constraints import Bound, Natural
 from kgqa.retrieval.graphs.links import Links, document_of, of_pairs
 from kgqa.retrieval.lexical import words
 from kgqa.types import Json, Passage
@@ -34,6 +34,7 @@ STOP_WORDS = words_of(
     "because before below between both down during each few more most other own same some such through too under "
     "until very while there here s t"
 )
+Longest = Annotated[int, Bound("must be between 1 and 8", lambda words: 1 <= words <= 8)]
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,8 @@ class Keywords:
     its length and its stop words, without a bracket at its end. A passage holds what stands in its text, not its title.
     """
 
-    keywords: int
-    longest: int
-
-    def __post_init__(self) -> None:
-        if self.keywords < 0:
-            raise ConfigError(f"graph.keywords={self.keywords}: must be at least 0")
-        if not 1 <= self.longest <= 8:
-            raise ConfigError(f"graph.longest={self.longest}: must be between 1 and 8")
+    keywords: Natural
+    longest: Longest
 
     def identity(self) -> Mapping[str, Json]:
         return {"graph": "keywords", "version": 1, "keywords": self.keywords, "longest": self.longest}

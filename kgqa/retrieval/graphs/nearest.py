@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kgqa.constraints import Count
 from kgqa.errors import ConfigError
 from kgqa.protocols import Ranker
 from kgqa.retrieval.biencoder import Encoder, relevance, remembering
@@ -29,15 +30,13 @@ class Nearest:
     """
 
     encoder: Ranker
-    k: int
+    k: Count
 
     def __post_init__(self) -> None:
         if not isinstance(self.encoder, Encoder):
             raise ConfigError(
                 f"graph.encoder: {type(self.encoder).__name__} gives scores but no vectors; choose another preset"
             )
-        if self.k < 1:
-            raise ConfigError(f"graph.k={self.k}: must be at least 1")
 
     def identity(self) -> Mapping[str, Json]:
         return {"graph": "nearest", "version": 1, "k": self.k, "encoder": dict(self.encoder.identity())}

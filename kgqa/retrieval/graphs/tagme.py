@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from kgqa import http
+from kgqa.constraints import Share, Url
 from kgqa.errors import ConfigError, DataError
 from kgqa.retrieval.graphs.links import Links, linked
 from kgqa.types import Json, Passage
@@ -29,17 +29,11 @@ class Tagme:
     token_env: the environment variable with the service's key. Each passage is a request of its own.
     """
 
-    url: str
+    url: Url
     token_env: str
-    threshold: float
+    threshold: Share
     language: str
     timeout: float
-
-    def __post_init__(self) -> None:
-        if urlsplit(self.url).scheme not in ("http", "https"):
-            raise ConfigError(f"graph.url={self.url}: expected http://… or https://…")
-        if not 0 <= self.threshold <= 1:
-            raise ConfigError(f"graph.threshold={self.threshold}: must be between 0 and 1")
 
     def identity(self) -> Mapping[str, Json]:
         return {"graph": "tagme", "version": 1, "url": self.url, "threshold": self.threshold, "language": self.language}
