@@ -14,6 +14,7 @@ from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import Config
 from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.config.settings import RunSettings
+from kgqa.experiment.session.method_code import program_hash
 from kgqa.judge.judges import ROLE, AnyJudge
 from kgqa.protocols import Dataset, Method
 from kgqa.types import Question
@@ -46,6 +47,14 @@ class Experiment:
     @cached_property
     def method(self) -> Method:
         return parts.method(self.config["method"])
+
+    @cached_property
+    def code(self) -> dict[str, str]:
+        """Hashes of the programs that make the answers: the method's, and the extractor's where it asks for triples."""
+        programs: dict[str, object] = {"method": self.method}
+        if "triples" in self.method.uses:
+            programs["kg"] = parts.extractor({k: value for k, value in self.config["kg"].items() if k != "offline"})
+        return {name: program_hash(program) for name, program in programs.items()}
 
     @cached_property
     def source(self) -> Dataset:
