@@ -16,7 +16,7 @@ from kgqa.retrieval import faiss_search
 from kgqa.retrieval.biencoder import Encoder, relevance, remembering
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.faiss_search import Faiss, FaissIndex
-from kgqa.retrieval.nearest import Nearest, Numpy, Torch
+from kgqa.retrieval.nearest import NearestVectors, Numpy, Torch
 from kgqa.retrieval.places import best_places
 from kgqa.retrieval.vectors import Shards, Vectors
 from kgqa.types import Json, Passage
@@ -93,7 +93,7 @@ class Dense:
         """What decides the vectors on disk."""
         return {"passages": dict(self._encoder.fingerprint("passage")), "separator": self.separator}
 
-    def _nearest(self, vectors: Vectors) -> Nearest:
+    def _nearest(self, vectors: Vectors) -> NearestVectors:
         if self._faiss:
             return Faiss(self._faiss.opened(vectors, self.device))
         return Torch(vectors, self.device) if self.backend == "torch" else Numpy(vectors)
@@ -120,7 +120,7 @@ class Dense:
 class DenseFinder:
     """An opened index of vectors. The encoder and the search are loaded for the first query."""
 
-    def __init__(self, vectors: Vectors, encoder: Encoder, nearest: Callable[[], Nearest]) -> None:
+    def __init__(self, vectors: Vectors, encoder: Encoder, nearest: Callable[[], NearestVectors]) -> None:
         self._vectors, self._encoder, self._load = vectors, encoder, nearest
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
@@ -131,15 +131,15 @@ class DenseFinder:
         if not queries:
             return []
         embedded = self._embedded([query.text for query in queries])
-        found: list[Scored] = [()] * len(queries)
+        results: list[Scored] = [()] * len(queries)
         for number, query in enumerate(queries):
             if query.among is not None:
-                found[number] = self._best(embedded[number], query.among, query.k)
+                results[number] = self._best(embedded[number], query.among, query.k)
         whole = [number for number, query in enumerate(queries) if query.among is None]
         counts = {number: min(len(self._vectors), queries[number].k + SPARE) for number in whole}
         while counts:
-            counts = self._search(queries, embedded, counts, found)
-        return found
+            counts = self._search(queries, embedded, counts, results)
+        return results
 
     def close(self) -> None:
         self.__dict__.pop("_nearest", None)
@@ -150,7 +150,7 @@ class DenseFinder:
         queries: Sequence[Query],
         embedded: NDArray[np.float32],
         counts: Mapping[int, int],
-        found: list[Scored],
+        results: list[Scored],
     ) -> dict[int, int]:
         """Fill in what is found among so many candidates; gives the queries that need more of them, and how many."""
         most, more = max(counts.values()), {}
@@ -161,7 +161,7 @@ class DenseFinder:
             scored = self._best(embedded[number], candidates, len(candidates))
             if k < len(scored) == most < len(self._vectors) and scored[k - 1][1] == scored[-1][1]:
                 more[number] = min(len(self._vectors), 4 * most)  # a tie goes on beyond the candidates
-            found[number] = scored[:k]
+            results[number] = scored[:k]
         return more
 
     def _best(self, query: NDArray[np.float32], places: Iterable[int], k: int) -> Scored:
@@ -183,11 +183,11 @@ class DenseFinder:
         return rows
 
     @cached_property
-    def _nearest(self) -> Nearest:
+    def _nearest(self) -> NearestVectors:
         return self._load()
 
     @cached_property
-    def _exact(self) -> Nearest:
+    def _exact(self) -> NearestVectors:
         return Numpy(self._vectors)
 
 

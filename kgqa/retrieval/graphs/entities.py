@@ -29,7 +29,7 @@ DATES = words_of(
 )
 
 
-class Span(NamedTuple):
+class NameSpan(NamedTuple):
     """A name in a text; in the order of `_longest`."""
 
     start: int
@@ -72,11 +72,11 @@ class Entities:
             return linked([()] * len(passages))
         automaton = _automaton(names)
         spans = [list(_spans(automaton, passage.text)) for passage in passages]
-        shared = Counter(number for found in spans for number in {span.name for span in found})
-        mentions = [_longest(span for span in found if shared[span.name] > 1) for found in spans]
-        holders = Counter(number for found in mentions for number in found)
+        shared = Counter(name for held in spans for name in {span.name for span in held})
+        mentions = [_longest(span for span in held if shared[span.name] > 1) for held in spans]
+        holders = Counter(name for held in mentions for name in held)
         most = self.most_common * len(passages)
-        return linked([sorted(number for number in found if holders[number] <= most) for found in mentions])
+        return linked([sorted(name for name in held if holders[name] <= most) for held in mentions])
 
 
 def _automaton(names: Sequence[str]) -> Any:
@@ -85,15 +85,15 @@ def _automaton(names: Sequence[str]) -> Any:
     return AhoCorasick(names)
 
 
-def _spans(automaton: Any, text: str) -> Iterator[Span]:
+def _spans(automaton: Any, text: str) -> Iterator[NameSpan]:
     """Where names stand in a text as whole words."""
     plain = " ".join(WORD.findall(text))
     for name, start, end in automaton.find_matches_as_indexes(plain, overlapping=True):
         if (not start or plain[start - 1] == " ") and (end == len(plain) or plain[end] == " "):
-            yield Span(start, -end, name)
+            yield NameSpan(start, -end, name)
 
 
-def _longest(spans: Iterable[Span]) -> frozenset[int]:
+def _longest(spans: Iterable[NameSpan]) -> frozenset[int]:
     """From the left, the longest of those that begin together; what overlaps it is passed over."""
     mentioned, covered = set[int](), 0
     for span in sorted(spans):
