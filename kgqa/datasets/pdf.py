@@ -33,7 +33,7 @@ CAPTION = re.compile(r"table\s+(\d+)\b", re.IGNORECASE)
 
 
 @dataclass
-class Table:
+class PdfTable:
     number: int
     caption: str
     first_page: int
@@ -58,33 +58,33 @@ def read(file: Path, title: str, size: int) -> tuple[Passage, ...]:
     Raises:
         DataError: the file is no PDF, is broken, or needs a password.
     """
-    found = [list(blocks) for blocks in pages(file)]
-    tables = _tables(found)
-    nodes = [Passage.of(title, _text(blocks), place=f"page {n}") for n, blocks in enumerate(found, start=1)]
+    page_blocks = [list(blocks) for blocks in pages(file)]
+    tables = _tables(page_blocks)
+    nodes = [Passage.of(title, _text(blocks), place=f"page {n}") for n, blocks in enumerate(page_blocks, start=1)]
     nodes += [Passage.of(title, table.text, place=table.place) for table in tables]
-    runs = (run for blocks in found for run in _runs(blocks))
+    runs = (run for blocks in page_blocks for run in _runs(blocks))
     return (*nodes, *(Passage.of(title, piece.text) for run in runs for piece in split(run, size)))
 
 
-def _tables(found: list[list[Block]]) -> list[Table]:
+def _tables(page_blocks: list[list[Block]]) -> list[PdfTable]:
     """The document's tables; a continued one's later blocks get its header in `found`."""
-    tables: list[Table] = []
-    for page, blocks in enumerate(found, start=1):
+    tables: list[PdfTable] = []
+    for page, blocks in enumerate(page_blocks, start=1):
         for place, block in enumerate(blocks):
             if not block.rows:
                 continue
             caption, last = _caption(blocks, place), tables[-1] if tables else None
-            if last and _continues(last, caption, found[page - 2 : page], place) and last.last_page == page - 1:
+            if last and _continues(last, caption, page_blocks[page - 2 : page], place) and last.last_page == page - 1:
                 more = block.rows[1:] if block.rows[0] == last.rows[0] else block.rows
                 blocks[place] = Block(markdown([last.rows[0], *more]), block.rows)
                 last.rows += more
                 last.caption, last.last_page = last.caption or caption, page
             else:
-                tables.append(Table(_number(caption, tables), caption, page, page, list(block.rows)))
+                tables.append(PdfTable(_number(caption, tables), caption, page, page, list(block.rows)))
     return tables
 
 
-def _continues(last: Table, caption: str, both: Sequence[Sequence[Block]], place: int) -> bool:
+def _continues(last: PdfTable, caption: str, both: Sequence[Sequence[Block]], place: int) -> bool:
     """Whether the table at a place of the second page is what is left of the one that ended on the first.
 
     It has as many columns, and nothing but margins is in between, or the caption again ("Table 3, continued").
@@ -106,12 +106,12 @@ def _caption(blocks: Sequence[Block], place: int) -> str:
     return next((block.text for block in (above, below) if block and not block.rows and CAPTION.match(block.text)), "")
 
 
-def _number(caption: str, tables: Sequence[Table]) -> int:
+def _number(caption: str, tables: Sequence[PdfTable]) -> int:
     """What the caption says, unless an earlier table has that number; else the next one."""
     taken = {table.number for table in tables}
-    said = CAPTION.match(caption)
-    if said and int(said[1]) not in taken:
-        return int(said[1])
+    written = CAPTION.match(caption)
+    if written and int(written[1]) not in taken:
+        return int(written[1])
     return max(taken, default=0) + 1
 
 
