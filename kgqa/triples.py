@@ -9,20 +9,20 @@ from typing import NamedTuple
 BRACKETED = re.compile(r"[<⟨]([^<>⟨⟩\n]*)([>⟩])?")
 
 
-class Written(NamedTuple):
+class WrittenTriples(NamedTuple):
     """Triples in the order written, repetitions kept, and how many attempts were no triple."""
 
     triples: tuple[tuple[str, str, str], ...]
     malformed: int
 
 
-def read_triples(text: str) -> Written:
+def read_triples(text: str) -> WrittenTriples:
     """Every `<head; relation; tail>`, several to a line or one; ⟨ ⟩ count as angle brackets.
 
     Split twice from the right on `;`, so that a head may hold semicolons. Malformed: fewer than three parts, an empty
     part, an unclosed bracket, or a line of three parts without brackets. Any string is accepted.
     """
-    found: list[tuple[str, str, str]] = []
+    triples: list[tuple[str, str, str]] = []
     malformed = 0
     for line in text.split("\n"):
         brackets = BRACKETED.findall(line)
@@ -31,7 +31,7 @@ def read_triples(text: str) -> Written:
         for content, closed in brackets:
             parts = [part.strip() for part in content.rsplit(";", 2)]
             if closed and len(parts) == 3 and all(parts):
-                found.append((parts[0], parts[1], parts[2]))
+                triples.append((parts[0], parts[1], parts[2]))
             else:
                 malformed += 1
-    return Written(tuple(found), malformed)
+    return WrittenTriples(tuple(triples), malformed)
