@@ -79,10 +79,10 @@ def abridged(call: TracedCall) -> dict[str, Json]:
     shown = call.json()
     if call.kind != "rank" or call.items is None:
         return shown
-    best = sorted(zip(call.items, call.asked["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
+    best = sorted(zip(call.items, call.request["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
     return {
         **shown,
-        "of": len(call.asked["texts"]),
+        "of": len(call.request["texts"]),
         "texts": [text for _, text in best],
         "reply": [score for score, _ in best],
     }

@@ -121,7 +121,7 @@ def _labels(run: AnsweredQuestions, verdicts: Mapping[str, Judgement], source: P
         if line is None or line.answer != row.answer:
             wrong = "no verdict on" if line is None else "another answer was judged for"
             raise DataError(f"{source}: {wrong} question {row.id}; judge it again: kgqa evaluate RUN judge=…")
-        labels[row.id] = line.asked
+        labels[row.id] = line.label
     return labels
 
 
