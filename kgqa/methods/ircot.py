@@ -14,7 +14,7 @@ from typing import Literal
 
 from kgqa.constraints import Count, Natural
 from kgqa.methods.retrieve_only import Scope, Searched, without_question_words
-from kgqa.methods.steps.few_shot import Case, FewShot, stated_answer
+from kgqa.methods.steps.few_shot import FewShot, FewShotTask, stated_answer
 from kgqa.methods.steps.page_titles import pages_named
 from kgqa.methods.steps.reading import Reader, read_passages
 from kgqa.methods.steps.sentences import sentences
@@ -60,8 +60,8 @@ class IRCoT:
         while not self.ended(thoughts):
             if len(passages) < self.max_passages:
                 queries.append(query_of(question, thoughts))
-                found = await scope.search(queries[-1], self.passages_per_step)
-                passages = collected(passages, found)[: self.max_passages]
+                retrieved = await scope.search(queries[-1], self.passages_per_step)
+                passages = collected(passages, retrieved)[: self.max_passages]
             thoughts += (await self.reason(question, passages, thoughts, flags),)
         thoughts = tuple(filter(None, thoughts))
         flags.update(judged(thoughts))
@@ -79,8 +79,8 @@ class IRCoT:
         self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...], flags: Counter[str]
     ) -> str:
         """The next sentence of the chain of thought; what the model writes after it is thrown away."""
-        case = Case(question.text, (*question.pinned, *passages), "cot", " ".join(thoughts))
-        written = await self.few_shot.write(case, self.max_thought_tokens, "agent")
+        task = FewShotTask(question.text, (*question.pinned, *passages), "cot", " ".join(thoughts))
+        written = await self.few_shot.write(task, self.max_thought_tokens, "agent")
         thought, *further = sentences(written.text) or [""]
         flags.update(written.flags)
         flags["truncated_thought"] += written.cut and not further
@@ -107,9 +107,9 @@ def query_of(question: Question, thoughts: tuple[str, ...]) -> str:
     return telling[-1] if telling else without_question_words(question.text)
 
 
-def collected(passages: tuple[Passage, ...], found: tuple[Passage, ...]) -> tuple[Passage, ...]:
+def collected(passages: tuple[Passage, ...], further: tuple[Passage, ...]) -> tuple[Passage, ...]:
     """The passages and, after them, those found that are new; one that is nearly the same as another is not."""
-    for passage in found:
+    for passage in further:
         if not any(nearly_same(passage, known) for known in passages):
             passages = (*passages, passage)
     return passages
