@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kgqa.artefacts.metrics import Metrics
 from kgqa.artefacts.run import FinishedRun
+from kgqa.artefacts.runs import find_run
 from kgqa.artefacts.trace import TracedQuestion, read_trace
 from kgqa.datasets.given import Given
 from kgqa.errors import ConfigError, nearest
@@ -107,14 +108,16 @@ def run(*overrides: str, display: Display | None = None, **keys: Value) -> Run:
         return Run(execute(session, shown).folder)
 
 
-def load(folder: str | Path) -> Run:
-    """A finished run, by its folder.
+def load(run: str | Path) -> Run:
+    """A finished run: its folder, the beginning of its name, or "last".
 
     Raises:
-        DataError: it is none, or damaged.
+        ConfigError: there is none, or there are several.
+        DataError: it has not ended, or is damaged.
     """
-    FinishedRun.read(Path(folder))
-    return Run(Path(folder))
+    folder = find_run(str(run))
+    FinishedRun.read(folder)
+    return Run(folder)
 
 
 def sweep(*overrides: str, name: str | None = None, display: Display | None = None, **keys: Value) -> list[Run]:
@@ -137,9 +140,9 @@ def compare(*runs: Run | str | Path, profile: str | None = None, in_all: bool = 
 
     in_all: only the questions that all runs have. In a notebook it shows itself; `.sections` are its tables.
     """
-    folders = tuple(run.folder if isinstance(run, Run) else Path(run) for run in runs)
-    if len(folders) < 2:
-        raise ConfigError(f"kgqa.compare: {len(folders)} run given; it takes two or more")
+    if len(runs) < 2:
+        raise ConfigError(f"kgqa.compare: {len(runs)} run given; it takes two or more")
+    folders = tuple(run.folder if isinstance(run, Run) else find_run(str(run)) for run in runs)
     return compare_answers(ComparisonRequest(folders, profile, seed, DIFFERENCE, in_all=in_all, flips=None))
 
 

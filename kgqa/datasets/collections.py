@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, islice
+from pathlib import Path
 from typing import TypeVar
 
 from kgqa.constraints import Count
@@ -95,6 +96,14 @@ class Collected:
     def documents(self) -> str:
         """Where documents are from, for the report."""
         return "the questions' own paragraphs" if self.dataset.corpus is None else "whole articles of dataset.corpus"
+
+    @property
+    def file(self) -> Path:
+        return self.dataset.file
+
+    @property
+    def sha256(self) -> str:
+        return self.dataset.sha256
 
     def identity(self) -> Mapping[str, Json]:
         """Everything beside the questions that can change a collection."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, DataError
 from kgqa.storage import text_digest
 from kgqa.types import Json, Passage, Question
 
@@ -28,6 +29,11 @@ class Given:
         if not question.strip() or not kept:
             raise ConfigError(f"question={question!r}, {len(kept)} passages: a question and one passage are the least")
         return cls((Question("asked", question.strip(), (), tuple(dict.fromkeys(kept))),))
+
+    @property
+    def file(self) -> Path:
+        """Raises DataError: they are in none."""
+        raise DataError("these questions are in memory and in no file")
 
     @property
     def sha256(self) -> str:

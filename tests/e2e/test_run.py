@@ -127,7 +127,7 @@ def test_a_role_may_have_an_engine_of_its_own(kgqa: Kgqa) -> None:
 def test_help_lists_the_groups(kgqa: Kgqa, option: str) -> None:
     ran = kgqa("run", option)
     assert ran.code == 0
-    for part in ("method", "trace", "all_documents", "smollm2_135m", "limit:", "dry_run:"):
+    for part in ("method", "trace", "all_documents", "smollm2_135m", "limit=", "dry_run="):
         assert part in ran.out
 
 

@@ -227,7 +227,8 @@ def test_an_experiment_collects_only_what_is_asked_for_and_identifies_it() -> No
     assert [question.id for question in kgp.questions] == [question.id for question in plain.questions]
     assert all(question.passages for question in kgp.questions)
     assert isinstance(kgp.dataset, Collected)
-    assert kgp.dataset.documents == "the questions' own paragraphs"
+    assert kgp.collection
+    assert kgp.collection.documents == "the questions' own paragraphs"
     assert kgp.choices["collection"] == "kgp"
     without, collected = (run_identity(Session(experiment)) for experiment in (plain, kgp))
     assert "collection" not in without
@@ -276,7 +277,8 @@ def test_real_articles_hold_the_gold_of_the_questions(monkeypatch: pytest.Monkey
     monkeypatch.setenv("KGQA_DATA", str(REAL))
     corpus = "dataset.corpus=musique_train_hipporag_corpus_1890.json.gz"
     experiment = Experiment.of(["dataset=musique", corpus, "collection=kgp"])
-    assert experiment.dataset.documents == "whole articles of dataset.corpus"
+    assert experiment.collection
+    assert experiment.collection.documents == "whole articles of dataset.corpus"
     for question in experiment.questions:
         assert question.support <= {passage.id for passage in question.passages}
         assert len({passage.title for passage in question.passages}) == 12

@@ -58,8 +58,8 @@ def linker(node: Node) -> PassageGraph:
 
 
 def extractor(node: Node) -> TripleExtractor:
-    """`offline` is the run's, and not the extractor's."""
-    return _part({key: value for key, value in node.items() if key != "offline"}, "kg", TripleExtractor)
+    """Without the key `offline`, which is the run's."""
+    return _part(node, "kg", TripleExtractor)
 
 
 def judge(node: Node) -> AnyJudge:
@@ -67,13 +67,7 @@ def judge(node: Node) -> AnyJudge:
 
 
 def tracker(node: Node) -> Tracker:
-    """
-    Raises:
-        ConfigError: also where its package is not installed.
-    """
-    built = _part(node, "tracker", Tracker)
-    built.check()
-    return built
+    return _part(node, "tracker", Tracker)
 
 
 def _part(node: Node, key: str, kind: Callable[..., T], **given: object) -> T:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kgqa.errors import ConfigError
+from kgqa.experiment.config.files import Config
+from kgqa.types import Json
 
 # none of these can change an answer, so none is part of a run's identity
 NOT_IDENTITY = (
@@ -43,7 +43,7 @@ class RunSettings:
     roles: dict[str, str | None]
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> RunSettings:
+    def of(cls, config: Config) -> RunSettings:
         """Raises ConfigError naming the key and its value."""
         from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -55,7 +55,9 @@ class RunSettings:
         }
         checked = {}
         for key, value in values.items():
-            adapter: Any = TypeAdapter(cls.__annotations__[key], config=ConfigDict(coerce_numbers_to_str=True))
+            adapter: TypeAdapter[Json] = TypeAdapter(
+                cls.__annotations__[key], config=ConfigDict(coerce_numbers_to_str=True)
+            )
             try:
                 checked[key] = adapter.validate_python(value)
             except ValidationError as error:

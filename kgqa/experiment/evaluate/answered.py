@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from kgqa.artefacts.metrics import METRICS, Metrics
 from kgqa.artefacts.predictions import PREDICTIONS, Prediction
@@ -13,12 +12,12 @@ from kgqa.artefacts.run import IDENTITY
 from kgqa.artefacts.trace import TRACE, read_questions
 from kgqa.datasets.predictions import matched, read_predictions
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.files import load_yaml
+from kgqa.experiment.config import parts
+from kgqa.experiment.config.files import Config, load_yaml
 from kgqa.experiment.run.judging import reader_preset
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.scoring.questions import ScoredQuestion, score_question
-from kgqa.types import Question
+from kgqa.types import Json, Question
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class AnsweredQuestions:
     questions: tuple[Question, ...]
     predictions: Mapping[str, Prediction]
     profile: str
-    config: Mapping[str, Any] | None  # the run's; None: not answered by a run of ours
+    config: Config | None  # the run's; None: not answered by a run of ours
 
     @property
     def reader(self) -> str:
@@ -116,10 +115,10 @@ def _differing(
     return f"different questions, {'; '.join(said)}; give --common to compare the {shared:,} they share"
 
 
-def _questions(folder: Path, config: Mapping[str, Any], predictions: Mapping[str, Prediction]) -> list[Question]:
+def _questions(folder: Path, config: Config, predictions: Mapping[str, Prediction]) -> list[Question]:
     """In the order of the predictions."""
     traced = (folder / TRACE).is_file()
-    found = read_questions(folder) if traced else build(config["dataset"], "dataset").questions()
+    found = read_questions(folder) if traced else parts.dataset(config["dataset"]).questions()
     questions = {question.id: question for question in found}
     without = [key for key in predictions if key not in questions]
     unanswered = [key for key in questions if key not in predictions] if traced else []
@@ -132,8 +131,8 @@ def _questions(folder: Path, config: Mapping[str, Any], predictions: Mapping[str
     return [questions[key] for key in predictions]
 
 
-def _config(file: Path) -> Mapping[str, Any]:
-    config: Any = load_yaml(file)
+def _config(file: Path) -> Config:
+    config: Json = load_yaml(file)
     if not isinstance(config, Mapping) or not {"dataset", "model", "engine", "roles"} <= config.keys():
         raise DataError(f"{file}: not the configuration of a run; run the run's command again to rewrite it")
     return config

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from kgqa.calls import Program
 from kgqa.errors import DataError
-from kgqa.experiment.config.building import build
+from kgqa.experiment.config import parts
+from kgqa.experiment.config.files import Node
 from kgqa.experiment.session.runner import Runner
 from kgqa.experiment.session.session import Session
-from kgqa.kg.extraction import ROLE, TripleExtractor
+from kgqa.kg.extraction import ROLE
 from kgqa.kg.parsing import Extraction
 from kgqa.kg.statistics import too_many_failed, triple_figures
 from kgqa.kg.store import TripleStore, store_folder
@@ -29,14 +29,14 @@ class TripleBuilder:
     def __init__(self, session: Session) -> None:
         config = session.experiment.config
         node = {key: value for key, value in config["kg"].items() if key != "offline"}
-        self.extractor: TripleExtractor = build(node, "kg")
+        self.extractor = parts.extractor(node)
         self._session = session
         dataset, model = session.experiment.name("dataset"), session.experiment.name("model")
         self._command = f"kgqa kg build dataset={dataset} model={model}"
         built_with = self._built_with(node)
         self.store = TripleStore(store_folder(outputs() / "kg", dataset, built_with), built_with)
 
-    def _built_with(self, node: Mapping[str, Any]) -> dict[str, Json]:
+    def _built_with(self, node: Node) -> dict[str, Json]:
         adaptive = self.extractor.demonstrations == "adaptive"
         return {
             "template": template_hash(TEMPLATE),

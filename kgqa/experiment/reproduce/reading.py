@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -14,6 +14,10 @@ from kgqa.experiment.config.overrides import merged
 from kgqa.experiment.reproduce.published import Availability, PublishedCell, PublishedTable, Setting
 from kgqa.places import shipped_conf
 from kgqa.scoring.closeness import Metric, Value
+from kgqa.types import Json
+
+if TYPE_CHECKING:
+    import yaml
 
 _KEY = re.compile(r"[+~]*[\w@./-]+=")
 
@@ -111,7 +115,7 @@ def read_table(file: Path, table_id: str) -> PublishedTable:
     )
 
 
-def _yaml(file: Path) -> Any:
+def _yaml(file: Path) -> Json:
     """The file's content with every key as text; a key given twice is refused, for YAML would drop the first."""
     import yaml
 
@@ -127,13 +131,14 @@ def _yaml(file: Path) -> Any:
     return _with_text_keys(content)
 
 
-def _loader() -> Any:
+def _loader() -> type[yaml.SafeLoader]:
     import yaml
 
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster where libyaml is there
+    loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster with libyaml
+    return loader
 
 
-def _refuse_repeated_keys(node: Any, file: Path) -> None:
+def _refuse_repeated_keys(node: Json, file: Path) -> None:
     for child in node.value if node is not None and isinstance(node.value, list) else ():
         _refuse_repeated_keys(child[1] if isinstance(child, tuple) else child, file)
     if node is not None and node.id == "mapping":
@@ -144,7 +149,7 @@ def _refuse_repeated_keys(node: Any, file: Path) -> None:
             seen.add(key.value)
 
 
-def _with_text_keys(content: Any) -> Any:
+def _with_text_keys(content: Json) -> Json:
     if isinstance(content, dict):
         return {str(key): _with_text_keys(value) for key, value in content.items()}
     return [_with_text_keys(value) for value in content] if isinstance(content, list) else content

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kgqa.errors import ConfigError
 from kgqa.experiment.run.judging import judge_engines
 from kgqa.experiment.run.tracking import chosen_tracker
@@ -16,9 +18,15 @@ def check(session: Session) -> None:
     chosen_tracker(experiment.config)
     session.engines.identities()
     _ = experiment.questions
-    for group in ("retriever", "graph", "ranker", "reranker"):
+    parts: dict[str, Callable[[], object]] = {
+        "retriever": lambda: session.retriever,
+        "graph": lambda: session.linker,
+        "ranker": lambda: session.ranker("ranker"),
+        "reranker": lambda: session.ranker("reranker"),
+    }
+    for group, made in parts.items():
         if group in experiment.choices or group in experiment.method.uses:
-            session.part(group)
+            made()
     judge = experiment.judge
     if judge and not experiment.asks_models:
         names = f"judge={experiment.name('judge')}: method={experiment.name('method')}"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from kgqa.artefacts.form import read_json
 from kgqa.artefacts.manifest import Manifest
@@ -12,10 +10,11 @@ from kgqa.artefacts.metrics import Metrics
 from kgqa.artefacts.predictions import question_ids
 from kgqa.artefacts.run import IDENTITY
 from kgqa.errors import DataError
-from kgqa.experiment.config.files import load_yaml
+from kgqa.experiment.config.files import Config, load_yaml
 from kgqa.experiment.run.manifest import code_hash
 from kgqa.experiment.session.identity import run_folder, run_identity
 from kgqa.experiment.session.session import Session
+from kgqa.types import Json
 
 MAX_FAILED = 0.05  # more failed questions than this, and a run's scores stand for nothing
 
@@ -43,7 +42,7 @@ def too_many_questions_failed(metrics: Metrics) -> bool:
     return metrics.failed > MAX_FAILED * metrics.questions
 
 
-def _reporting(config: Mapping[str, Any]) -> dict[str, Any]:
+def _reporting(config: Config) -> dict[str, Json]:
     """What decides a run's scores beside its identity."""
     judge = config.get("judge")
     judging = {"roles": config["roles"]["judge"], "model": config["model"], "engine": config["engine"]} if judge else {}

@@ -36,7 +36,7 @@ class Imagined:
         done: Done,
         cache: CallCache,
         identify: Callable[[Call[Any]], Json],
-        look_up: Callable[[Request], Any],
+        look_up: Callable[[Request], object],
         asked: set[str],
     ) -> None:
         """`look_up`: gives replies of what is found, not asked; `asked`: keys of calls that will have been made."""
@@ -68,7 +68,7 @@ class Imagined:
         """Nothing ever runs."""
 
 
-def _imagined(call: Call[Any], number: int) -> Any:
+def _imagined(call: Call[Any], number: int) -> object:
     match call:
         case Generate():
             usage = Usage(prompt_tokens=_tokens(call), output_tokens=call.max_tokens)

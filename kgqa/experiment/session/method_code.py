@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
-from functools import cache
-from hashlib import sha256
+from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
 from kgqa.prompting import has_template, template_hash
+from kgqa.storage import text_digest
 
 _TEMPLATE = re.compile(r"[\w.-]+/[\w.-]+")
 # what a program is made of and what answers its calls: these have identities, keys and versions of their own
@@ -28,10 +29,10 @@ def program_hash(program: object) -> str:
     The same under every Python: the names of nodes and what they hold, not the text that a version prints for them.
     """
     modules = program_modules(type(program).__module__)
-    said = {name: _syntax(file) for name, file in modules.items()}
-    constants = {text for file in modules.values() for text in _texts(file)}
-    templates = {name: template_hash(name) for name in constants if _TEMPLATE.fullmatch(name) and has_template(name)}
-    return sha256(repr((sorted(said.items()), sorted(templates.items()), _value(program))).encode()).hexdigest()[:12]
+    texts = {text for file in modules.values() for text in _read(file).texts}
+    templates = {name: template_hash(name) for name in texts if _TEMPLATE.fullmatch(name) and has_template(name)}
+    syntax = {name: _read(file).syntax for name, file in modules.items()}
+    return text_digest(repr((sorted(syntax.items()), sorted(templates.items()), _value(program))), 12)
 
 
 def program_modules(start: str) -> dict[str, Path]:
@@ -41,65 +42,67 @@ def program_modules(start: str) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     waiting = [start]
+    folder = _folder(start, None)
     while waiting:
         name = waiting.pop()
-        if name in found or not _same_code(start, name):
+        if name in found or not _same_code(start, name, folder):
             continue
-        spec = find_spec(name)
-        if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-            continue
-        found[name] = Path(spec.origin)
-        waiting += _imported(found[name], name)
+        if file := _file(name, folder):
+            found[name] = file
+            waiting += _imported(file, name)
     return found
 
 
-def _same_code(start: str, name: str) -> bool:
+def _same_code(start: str, name: str, folder: Path | None) -> bool:
     if name.startswith("kgqa."):
         return not name.startswith(_VOCABULARY)
-    return name.partition(".")[0] == start.partition(".")[0] or _folder(name) == _folder(start)
+    return name.partition(".")[0] == start.partition(".")[0] or _folder(name, folder) == folder
 
 
-@cache
-def _folder(name: str) -> Path | None:
+def _folder(name: str, near: Path | None) -> Path | None:
     """Of the file or package that a top-level name stands for."""
+    file = _file(name.partition(".")[0], near)
+    return file.parent if file else None
+
+
+def _file(name: str, near: Path | None) -> Path | None:
+    """Of a module written in Python; `near`: a folder to look into that need not be on Python's path."""
     try:
-        spec = find_spec(name.partition(".")[0])
+        spec = find_spec(name) or (PathFinder.find_spec(name, [str(near)]) if near else None)
     except (ImportError, ValueError):
         return None
-    return Path(spec.origin).parent if spec and spec.origin and spec.origin.endswith(".py") else None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
 def _imported(file: Path, module: str) -> Iterator[str]:
     """The modules whose names stand after `import` and `from`; `from a import b` may mean the module a.b."""
-    for node in ast.walk(_tree(file)):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             package = module.split(".")[: -node.level] if node.level else []
             origin = ".".join([*package, *([node.module] if node.module else [])])
             yield origin
-            yield from (f"{origin}.{alias.name}" for alias in node.names if _is_module(origin, alias.name))
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
 
 
-def _is_module(package: str, name: str) -> bool:
-    try:
-        return find_spec(f"{package}.{name}") is not None
-    except (ImportError, ValueError):
-        return False
+@dataclass(frozen=True)
+class _Source:
+    syntax: object
+    texts: tuple[str, ...]  # its constants
 
 
-def _tree(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"))
+def _read(file: Path) -> _Source:
+    return _parsed(file, file.stat().st_mtime_ns)
 
 
-def _texts(file: Path) -> Iterator[str]:
-    for node in ast.walk(_tree(file)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-
-
-def _syntax(file: Path) -> object:
-    return _node(_tree(file))
+@lru_cache(maxsize=256)
+def _parsed(file: Path, modified: int) -> _Source:
+    """Once for all cells of a sweep."""
+    del modified  # part of the key only
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return _Source(_node(tree), tuple(text for text in constants if isinstance(text, str)))
 
 
 def _node(node: object) -> object:

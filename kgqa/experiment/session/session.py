@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from types import TracebackType
-from typing import Any
+from typing import TypeVar
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.files import groups
+from kgqa.experiment.config import parts
+from kgqa.experiment.config.files import Node, groups
 from kgqa.experiment.session.engines import Engines, Pool, RoleNodes, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import UNPREPARED, Prepared, Runner
@@ -19,6 +19,8 @@ from kgqa.retrieval.graphs.links import PassageGraph
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import NOTHING, Spent
 from kgqa.storage import call_cache
+
+T = TypeVar("T")
 
 
 class Session:
@@ -75,23 +77,20 @@ class Session:
 
     def ranker(self, group: str) -> Ranker:
         """The ranker chosen in a group (ranker or reranker)."""
-        ranker: Ranker = self.part(group)
-        return ranker
+        return self._chosen(group, lambda node: parts.ranker(node, group))
 
     @property
     def retriever(self) -> Retriever:
-        retriever: Retriever = self.part("retriever")
-        return retriever
+        return self._chosen("retriever", parts.retriever)
 
     @property
     def linker(self) -> PassageGraph:
         """What links passages, chosen by `graph=`."""
-        linker: PassageGraph = self.part("graph")
-        return linker
+        return self._chosen("graph", parts.linker)
 
-    def part(self, group: str) -> Any:
+    def _chosen(self, group: str, make: Callable[[Node], T]) -> T:
         """What was chosen in a group whose parts may hold a model. Raises ConfigError: nothing was."""
         node, method = self.experiment.config.get(group), self.experiment.name("method")
         if node is None:
             raise ConfigError(f"{group}=null: method={method} needs one; {nearest('', groups()[group])}")
-        return self._pool.shared(node, lambda: build(node, group))
+        return self._pool.shared(node, lambda: make(node))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any
 
 from kgqa.errors import ConfigError
 from kgqa.experiment.config.files import Config
 from kgqa.runtime.costs import NOTHING, Spent
+from kgqa.types import Json
 
 
 @dataclass
@@ -50,7 +50,7 @@ class SweepBudget:
         )
 
 
-def limited(config: Config, allowance: SweepBudget | None) -> dict[str, Any]:
+def limited(config: Config, allowance: SweepBudget | None) -> dict[str, Json]:
     """The configuration with an engine that stops when the allowance is spent, if it is one that counts.
 
     An engine on this machine has no budget of its own: there the sweep stops between cells.

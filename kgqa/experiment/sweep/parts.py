@@ -87,7 +87,7 @@ def parts(experiment: Experiment, tuning: Tuning) -> tuple[Part, Part]:
                 "tune.dev: say how many questions dev has, or which: tune.dev_ids=FILE or tune.dev_path=FILE"
             )
         wanted = _listed(tuning.dev_ids, own) if tuning.dev_ids else _chosen(own, tuning.dev, seed)
-        dev = _part(None, experiment.dataset.sha256, own, wanted)
+        dev = _part(None, experiment.data_sha256, own, wanted)
         texts = {question.text for question in own if question.id in dev.ids}
         rest = [question for question in own if question.id not in dev.ids]
     shared = [question.id for question in rest if question.id in dev.ids or question.text in texts]
@@ -96,7 +96,7 @@ def parts(experiment: Experiment, tuning: Tuning) -> tuple[Part, Part]:
             f"tune.dev_path={dev_path}: question {shared[0]} is in dev and in test, as are {len(shared) - 1:,} others"
         )
     rest = [question for question in rest if question.id not in shared]
-    return dev, _part(None, experiment.dataset.sha256, own, _chosen(rest, tuning.test, seed, "tune.test"))
+    return dev, _part(None, experiment.data_sha256, own, _chosen(rest, tuning.test, seed, "tune.test"))
 
 
 def _chosen(questions: Sequence[Question], count: int | None, seed: int, key: str = "tune.dev") -> set[str]:

@@ -26,6 +26,7 @@ from kgqa.runtime.display import Display
 from kgqa.runtime.sweep_folder import SweepFolder
 from kgqa.types import Json
 
+Optuna = Any  # what is of optuna, which may not be installed
 KEYS = ("hydra/sweeper", "hydra.sweeper.n_trials", "hydra.sweeper.seed")
 
 
@@ -47,7 +48,7 @@ def run_search(request: SweepRequest, display: Display) -> Swept:
     return ended
 
 
-def _tried(study: Any, space: _Space, request: SweepRequest, trials: int, folder: SweepFolder) -> list[CellResult]:
+def _tried(study: Optuna, space: _Space, request: SweepRequest, trials: int, folder: SweepFolder) -> list[CellResult]:
     """Fewer than `trials` where the budget was spent before."""
     budget = request.budget
     cells: list[Cell] = []
@@ -77,7 +78,7 @@ class _Space:
     """What every cell has, and the distribution of each key that is searched."""
 
     base: Experiment
-    distributions: Mapping[str, Any]
+    distributions: Mapping[str, Optuna]
     digest: str  # of all that decides which cells are proposed
 
     @property
@@ -124,7 +125,7 @@ def _settings(hydra: Sequence[str]) -> tuple[int, int]:
     return numbers[0], numbers[1]
 
 
-def _study(seed: int) -> Any:
+def _study(seed: int) -> Optuna:
     try:
         import optuna
     except ImportError as error:
@@ -133,7 +134,7 @@ def _study(seed: int) -> Any:
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
 
 
-def _distribution(among: Span | tuple[str, ...]) -> Any:
+def _distribution(among: Span | tuple[str, ...]) -> Optuna:
     _study(0)
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -144,7 +145,7 @@ def _distribution(among: Span | tuple[str, ...]) -> Any:
     return FloatDistribution(float(among.low), float(among.high), log=among.log)
 
 
-def _failed() -> Any:
+def _failed() -> Optuna:
     from optuna.trial import TrialState
 
     return TrialState.FAIL
