@@ -71,6 +71,9 @@ def _hold(key: str, value: Any, expected: Any) -> None:
             if isinstance(bound, Bound) and not bound.holds(value):
                 raise ConfigError(f"{key}={value}: {bound.words}")
         _hold(key, value, expected.__origin__)
+    elif dataclasses.is_dataclass(expected) and dataclasses.is_dataclass(value):  # of plain keys, without `_target_`
+        for name, type_ in _parameters(type(value), key).items():
+            _hold(f"{key}.{name}", getattr(value, name), type_)
     elif origin in (Union, UnionType):
         for part in parts if value is not None else ():
             _hold(key, value, part)
