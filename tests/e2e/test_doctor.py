@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
+from kgqa import extras
 from kgqa.engines import weights
 from kgqa.experiment.config.files import groups
 from kgqa.experiment.machine import doctor, hardware
-from kgqa.experiment.machine.presets import Preset, presets, verdict
+from kgqa.experiment.machine.presets import Preset, fitness, presets
 from kgqa.retrieval import faiss_search
 from tests.e2e.conftest import Kgqa
 
@@ -165,17 +166,17 @@ def chosen(name: str) -> Preset:
     return next(preset for preset in presets() if preset.name == name)
 
 
-def test_a_verdict_goes_by_memory_and_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fitness_of_a_model_goes_by_memory_and_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kgqa.experiment.machine.presets.missing_libraries", lambda engine: [])
     monkeypatch.setattr("kgqa.experiment.machine.presets.memory", lambda: int(30e9))
-    assert verdict(chosen("qwen3_8b")) == "once fetched: vllm, transformers, slow without a GPU"
-    assert verdict(chosen("flan_t5_base")) == "once fetched: transformers"
-    assert verdict(chosen("gpt_4o_mini")) == "through a server: engine=openai"
-    assert verdict(chosen("gpt_oss_120b")) == "needs about 77 GB of memory"
+    assert fitness(chosen("qwen3_8b")) == "once fetched: vllm, transformers, slow without a GPU"
+    assert fitness(chosen("flan_t5_base")) == "once fetched: transformers"
+    assert fitness(chosen("gpt_4o_mini")) == "through a server: engine=openai"
+    assert fitness(chosen("gpt_oss_120b")) == "needs about 77 GB of memory"
     monkeypatch.setattr("kgqa.experiment.machine.presets.memory", lambda: int(10e9))
-    assert verdict(chosen("qwen3_8b")) == "needs about 20 GB of memory; engine.quantization=int4: 6 GB"
+    assert fitness(chosen("qwen3_8b")) == "needs about 20 GB of memory; engine.quantization=int4: 6 GB"
     monkeypatch.setattr("kgqa.experiment.machine.presets.missing_libraries", lambda engine: ["torch"])
-    assert verdict(chosen("flan_t5_base")) == "pip install 'kgqa[transformers]'"
+    assert fitness(chosen("flan_t5_base")) == "pip install 'kgqa[transformers]'"
 
 
 def test_packages_that_are_missing_are_named(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,9 +216,15 @@ def test_one_build_of_faiss_is_enough_and_two_are_wrong(
     monkeypatch: pytest.MonkeyPatch, installed: tuple[str, ...], cpu: str, gpu: str
 ) -> None:
     """What is installed is imagined: no machine has all four states."""
+
+    def imagined(name: str) -> str:
+        if name in BUILDS and name not in {package.replace("_", "-") for package in installed}:
+            raise PackageNotFoundError(name)
+        return "1.0"
+
     monkeypatch.setattr(faiss_search, "distributions", lambda: [Distribution(name) for name in installed])
-    lacking = {extra: [] if extra in {name.replace("_", "-") for name in installed} else [extra] for extra in BUILDS}
-    found = {extra: doctor._faiss(extra, extra, lacking[extra]) for extra in BUILDS}
+    monkeypatch.setattr(extras, "version", imagined)
+    found = {finding.name: finding for finding in doctor.examine(BUILDS)}
     assert [found[extra].state for extra in BUILDS] == [cpu, gpu]
     if len(installed) == 2:
         assert "overwrite each other" in found["faiss-cpu"].text

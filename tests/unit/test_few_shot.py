@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 
 from kgqa.calls import CountTokens, Generate
 from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.few_shot import FewShot, FewShotTask, WrittenLine, stated_answer
+from kgqa.methods.steps.few_shot import FewShot, Shot, WrittenThoughts, stated_answer
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage
 from tests.thoughts_world import ALDER, BIRCH, FEW_SHOT, World, demonstration
 
-TASK = FewShotTask("When?", (ALDER, BIRCH), "cot")
+CASE = Shot("When?", (ALDER, BIRCH), "cot")
 MANY = replace(FEW_SHOT, labelled=tuple(demonstration(number) for number in range(9)))
 
 
-def written(world: World, few_shot: FewShot = FEW_SHOT, task: FewShotTask = TASK) -> WrittenLine:
-    return drive(few_shot.write(task, 40, "agent"), world)
+def written(world: World, few_shot: FewShot = FEW_SHOT, case: Shot = CASE) -> WrittenThoughts:
+    return drive(few_shot.write(case, 40, "agent"), world)
 
 
-def words(few_shot: FewShot, task: FewShotTask = TASK) -> int:
+def words(few_shot: FewShot, case: Shot = CASE) -> int:
     """Of the whole prompt."""
     world = World([""])
-    written(world, few_shot, task)
+    written(world, few_shot, case)
     return len(world.prompts()[0].split())
 
 
@@ -43,13 +43,13 @@ def test_demonstrations_stand_before_the_question_each_with_its_distractors() ->
 
 def test_direct_demonstrations_hold_the_answer_alone() -> None:
     world = World(["."])
-    written(world, task=replace(TASK, style="direct"))
+    written(world, case=replace(CASE, style="direct"))
     assert "Q: Question 1?\nA: answer 1\n" in world.prompts()[0]
 
 
 def test_without_retrieval_demonstrations_show_no_passages() -> None:
     world = World(["."])
-    written(world, replace(FEW_SHOT, distractors=None), replace(TASK, passages=()))
+    written(world, replace(FEW_SHOT, distractors=None), replace(CASE, passages=()))
     assert "Wikipedia Title" not in world.prompts()[0]
 
 
@@ -86,7 +86,7 @@ def test_as_many_demonstrations_are_shown_as_fit_the_first_ones(shown: int) -> N
 
 
 def test_passages_that_do_not_fit_are_left_out_from_the_end_and_counted() -> None:
-    room = words(replace(FEW_SHOT, labelled=()), replace(TASK, passages=(ALDER,)))
+    room = words(replace(FEW_SHOT, labelled=()), replace(CASE, passages=(ALDER,)))
     world = World(["."])
     reply = written(world, replace(FEW_SHOT, context_limit=room + 40))
     assert (reply.demonstrations, reply.flags) == (0, {"dropped_passages": 1})
@@ -124,7 +124,7 @@ def test_a_question_that_does_not_fit_alone_is_an_error() -> None:
 
 def test_a_passage_of_a_million_words_leaves_the_question() -> None:
     huge = Passage.of("Huge", "word " * 1_000_000)
-    reply = written(World(["."]), FEW_SHOT, replace(TASK, passages=(huge,)))
+    reply = written(World(["."]), FEW_SHOT, replace(CASE, passages=(huge,)))
     assert reply.flags == {"dropped_passages": 1}
 
 
@@ -144,8 +144,8 @@ def test_a_passage_of_a_million_words_leaves_the_question() -> None:
 def test_the_reader_takes_what_the_reply_states(
     reply: str | Completion, style: str, text: str, flags: dict[str, int]
 ) -> None:
-    task = replace(TASK, style=style)  # type: ignore[arg-type]
-    answer = drive(FEW_SHOT.answer(task, 40), World([reply]))
+    case = replace(CASE, style=style)  # type: ignore[arg-type]
+    answer = drive(FEW_SHOT.answer(case, 40), World([reply]))
     assert (answer.text, answer.flags) == (text, flags)
 
 

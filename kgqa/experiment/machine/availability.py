@@ -12,7 +12,7 @@ from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import groups, node
 from kgqa.experiment.config.overrides import override_key, override_values
-from kgqa.experiment.machine.presets import Preset, presets, verdict
+from kgqa.experiment.machine.presets import Preset, fitness, presets
 from kgqa.extras import missing_libraries
 
 ENCODERS = ("ranker", "retriever", "reranker")
@@ -69,7 +69,7 @@ def _models(named: Mapping[str, str]) -> Iterator[str]:
             if not _server(named):
                 yield f"{key}={name}: no server: set OPENAI_BASE_URL or OPENAI_API_KEY, or give engine.base_url="
             continue
-        found = verdict(preset)
+        found = fitness(preset)
         if not found.startswith("yes"):
             yield f"{key}={name}: {_reason(preset, found)}; or give {key}=PRESET"
 

