@@ -26,10 +26,10 @@ def bounded(schema: str) -> Json | None:
     except ImportError as error:
         raise ConfigError("replies that follow a JSON schema need llguidance; pip install llguidance") from error
     try:
-        asked = {**json.loads(schema), "x-guidance": SPACING}
+        spaced = {**json.loads(schema), "x-guidance": SPACING}
     except (TypeError, ValueError):  # not JSON, or not an object
         return None
-    return None if LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(asked)) else asked
+    return None if LLMatcher.validate_grammar(LLMatcher.grammar_from_json_schema(spaced)) else spaced
 
 
 class Constraint:
@@ -59,12 +59,12 @@ class Grammars:
 
     def constraint(self, schema: str) -> Constraint | None:
         """None where llguidance cannot express the schema or read the vocabulary."""
-        asked = bounded(schema)
-        if asked is None or self._vocabulary is None:
+        spaced = bounded(schema)
+        if spaced is None or self._vocabulary is None:
             return None
         from llguidance import LLMatcher
 
-        matcher = LLMatcher(self._vocabulary, LLMatcher.grammar_from_json_schema(asked), log_level=0)
+        matcher = LLMatcher(self._vocabulary, LLMatcher.grammar_from_json_schema(spaced), log_level=0)
         return None if matcher.is_error() else Constraint(matcher)
 
     @cached_property

@@ -23,13 +23,13 @@ class Spelling:
     """The token sequences of some options as a tree.
 
     `tokens[i]` and `parents[i]` describe inner place i, a sequence that goes on; parents come before their children.
-    `asked` are the pairs (place, next token) whose log-probability is needed, `reached[j]` the place that pair j
+    `pairs` are the (place, next token) whose log-probability is needed, `reached[j]` the place that pair j
     leads to (None: no option goes on from there), and `options[o]` the pairs that complete option o.
     """
 
     tokens: tuple[int, ...]
     parents: tuple[int, ...]
-    asked: tuple[tuple[int, int], ...]
+    pairs: tuple[tuple[int, int], ...]
     reached: tuple[int | None, ...]
     options: tuple[tuple[int, ...], ...]
 
@@ -55,16 +55,16 @@ class Spelling:
         return path
 
     def score(self, conditional: Sequence[float]) -> tuple[tuple[float, ...], float]:
-        """Normalised log-probabilities of the options and their mass, from log p(next | place) of each asked pair."""
+        """Normalised log-probabilities of the options and their mass, from log p(next | place) of every pair."""
         arrival: dict[int, float] = {ROOT: 0.0}
-        leftover = [0.0] * len(self.asked)
+        leftover = [0.0] * len(self.pairs)
         ends = {pair for pairs in self.options for pair in pairs}
-        for pair, (place, _) in enumerate(self.asked):
+        for pair, (place, _) in enumerate(self.pairs):
             if (inner := self.reached[pair]) is not None:
                 arrival[inner] = arrival[place] + conditional[pair]
                 if pair in ends:
                     leftover[pair] = _log1m(self._continued(inner, conditional, ends))
-        total = [arrival[place] + conditional[j] + leftover[j] for j, (place, _) in enumerate(self.asked)]
+        total = [arrival[place] + conditional[j] + leftover[j] for j, (place, _) in enumerate(self.pairs)]
         scores = [logsumexp([total[pair] for pair in pairs]) for pairs in self.options]
         mass = logsumexp(scores)
         return tuple(score - mass for score in scores), math.exp(mass)
@@ -72,7 +72,7 @@ class Spelling:
     def _continued(self, place: int, conditional: Sequence[float], ends: set[int]) -> float:
         """Probability that a text which reached `place` goes on to a longer option."""
         share = 0.0
-        for pair, (start, _) in enumerate(self.asked):
+        for pair, (start, _) in enumerate(self.pairs):
             if start != place:
                 continue
             inner = self.reached[pair]
@@ -89,7 +89,7 @@ def spell(options: Sequence[str], tokenize: Callable[[str], Sequence[int]]) -> S
     """
     tokens: list[int] = []
     parents: list[int] = []
-    asked: dict[tuple[int, int], int] = {}
+    numbers: dict[tuple[int, int], int] = {}
     reached: list[int | None] = []
     owner: dict[int, str] = {}
     completed: list[tuple[int, ...]] = []
@@ -98,7 +98,7 @@ def spell(options: Sequence[str], tokenize: Callable[[str], Sequence[int]]) -> S
         for sequence in dict.fromkeys(tuple(tokenize(form)) for form in (option, f" {option}")):
             place, pair = ROOT, ROOT
             for depth, token in enumerate(sequence):
-                pair = asked.setdefault((place, token), len(asked))
+                pair = numbers.setdefault((place, token), len(numbers))
                 if pair == len(reached):
                     reached.append(None)
                 if depth + 1 < len(sequence):
@@ -107,7 +107,7 @@ def spell(options: Sequence[str], tokenize: Callable[[str], Sequence[int]]) -> S
                 raise EngineError(f"the tokenizer cannot tell option {option!r} from {owner.get(pair, '')!r}")
             pairs.append(pair)
         completed.append(tuple(pairs))
-    return Spelling(tuple(tokens), tuple(parents), tuple(asked), tuple(reached), tuple(completed))
+    return Spelling(tuple(tokens), tuple(parents), tuple(numbers), tuple(reached), tuple(completed))
 
 
 def continuation(encode: Callable[[str], list[int]]) -> Callable[[str], list[int]]:

@@ -70,8 +70,8 @@ class Tokens:
     @cached_property
     def ends(self) -> tuple[int, ...]:
         """The usual end tokens this vocabulary has."""
-        found = (self.tokenizer.token_to_id(token) for token in END_TOKENS)
-        return tuple(token for token in found if token is not None)
+        ids = (self.tokenizer.token_to_id(token) for token in END_TOKENS)
+        return tuple(token for token in ids if token is not None)
 
     @cached_property
     def folder(self) -> Path:

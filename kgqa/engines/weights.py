@@ -65,10 +65,10 @@ class Model:
         """
         if self.path is not None:
             return self._checked(_existing(Path(self.path).expanduser()))
-        found = self._from_hub(local=True) or self._from_packages() or self._from_hub(local=False)
-        if found is None:
+        weights = self._from_hub(local=True) or self._from_packages() or self._from_hub(local=False)
+        if weights is None:
             raise ConfigError(self._remedies())
-        return self._checked(found)
+        return self._checked(weights)
 
     def at_hand(self) -> tuple[Path, ...]:
         """The weights as they lie on this machine: a file, a folder or a file's parts; nothing is checked or made."""
@@ -86,13 +86,13 @@ class Model:
         """What identifies the weights: `sha256` where it is given, without touching the disk."""
         return self.sha256 or digest(self.locate())
 
-    def _checked(self, found: Path) -> Path:
-        if self.sha256 is not None and (actual := digest(found)) != self.sha256:
+    def _checked(self, file: Path) -> Path:
+        if self.sha256 is not None and (actual := digest(file)) != self.sha256:
             raise DataError(
-                f"{found}: sha256 is {actual}, model.sha256 says {self.sha256}; "
+                f"{file}: sha256 is {actual}, model.sha256 says {self.sha256}; "
                 "delete the file and get it again, or set model.sha256=null to use it as it is"
             )
-        return found
+        return file
 
     def _from_hub(self, *, local: bool) -> Path | None:
         if self.hub is None:

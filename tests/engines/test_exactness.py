@@ -112,7 +112,7 @@ def test_option_probabilities_equal_llamacpps_full_listing(llamacpp: Any, count:
     prompt = server.tokenize(llamacpp.render(call))
     conditional: list[float] = []
     listed: dict[int, dict[int, float]] = {}
-    for place, token in spelling.asked:
+    for place, token in spelling.pairs:
         if place not in listed:
             path = [spelling.tokens[step] for step in reversed(spelling.ancestry(place))]
             whole = server.complete([*prompt, *path], n_predict=1, temperature=0.0, n_probs=49152)

@@ -47,7 +47,7 @@ def small(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Model:
 
 def test_options_beyond_one_requests_limit_are_really_among_those_tested(vllm: Any) -> None:
     spelling = spell(choose("", max(COUNTS)).options, continuation(vllm._tokens.encode))
-    assert len([pair for pair in spelling.asked if pair[0] == -1]) > LISTED
+    assert len([pair for pair in spelling.pairs if pair[0] == -1]) > LISTED
 
 
 def test_choices_of_all_sizes_and_texts_share_a_step_unharmed(vllm: Any) -> None:

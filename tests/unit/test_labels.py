@@ -34,7 +34,7 @@ def chances(path: tuple[int, ...]) -> list[float]:
 
 def asked(spelling: Spelling) -> list[float]:
     found = []
-    for place, token in spelling.asked:
+    for place, token in spelling.pairs:
         path = tuple(spelling.tokens[step] for step in reversed(spelling.ancestry(place)))
         found.append(math.log(chances(path)[token]))
     return found
@@ -67,7 +67,7 @@ def test_options_get_all_the_probability_between_them(count: int) -> None:
 def test_a_label_counts_with_and_without_a_leading_blank() -> None:
     spelling = spell(("A", "B"), whole_labels)
     assert not spelling.tokens
-    given = dict(zip(spelling.asked, map(math.log, (0.1, 0.2, 0.3, 0.05)), strict=True))
+    given = dict(zip(spelling.pairs, map(math.log, (0.1, 0.2, 0.3, 0.05)), strict=True))
     logprobs, mass = spelling.score(list(given.values()))
     assert math.isclose(mass, 0.65)
     assert math.isclose(math.exp(logprobs[0]), 0.3 / 0.65)

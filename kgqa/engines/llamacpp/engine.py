@@ -134,14 +134,14 @@ class LlamaCpp:
 
     def _choose(self, prompt: Sequence[int], spelling: Spelling, started: float) -> Choice:
         """One place of the options' tree after the other; each costs one token, the prompt is known by then."""
-        conditional = [0.0] * len(spelling.asked)
+        conditional = [0.0] * len(spelling.pairs)
         known = 0
         for place in range(ROOT, len(spelling.tokens)):
             path = [spelling.tokens[step] for step in reversed(spelling.ancestry(place))]
-            pairs = [pair for pair, (start, _) in enumerate(spelling.asked) if start == place]
-            found, cached = self._distribution([*prompt, *path], [spelling.asked[pair][1] for pair in pairs])
+            pairs = [pair for pair, (start, _) in enumerate(spelling.pairs) if start == place]
+            following, cached = self._distribution([*prompt, *path], [spelling.pairs[pair][1] for pair in pairs])
             known = cached if place == ROOT else known
-            for pair, logprob in zip(pairs, found, strict=True):
+            for pair, logprob in zip(pairs, following, strict=True):
                 conditional[pair] = logprob
         logprobs, mass = spelling.score(conditional)
         return Choice(logprobs, mass, Usage(len(prompt), known, 1, time.perf_counter() - started))
@@ -168,8 +168,8 @@ class LlamaCpp:
             raise EngineError(f"llama.cpp gave no probability for the tokens {missing}; use engine=transformers")
         best = self._server.complete(prompt, **raised, temperature=0.0, n_probs=1)["completion_probabilities"][0]
         scale = best["logprob"] - math.log(among[best["id"]])
-        found = [math.log(max(among[token], 1e-45)) + scale for token in tokens]
-        return found, int(shares["timings"]["cache_n"])
+        logprobs = [math.log(max(among[token], 1e-45)) + scale for token in tokens]
+        return logprobs, int(shares["timings"]["cache_n"])
 
     def _spelling(self, options: tuple[str, ...]) -> Spelling:
         if options not in self._spellings:

@@ -69,17 +69,17 @@ class Choosing:
     async def _by_token(self) -> Choice | None:
         spelling = await self._client.spelling(self._call.options)
         prompt = await self._client.prompt_tokens(self._call.prompt, spelling.longest)
-        found: dict[int, float] = {}  # log p(next | place) by number of the asked pair
+        conditional: dict[int, float] = {}  # log p(next | place) by number of the pair
         for way in self._ways:
             for place in range(ROOT, len(spelling.tokens)):
-                pairs = [n for n, (start, _) in enumerate(spelling.asked) if start == place and n not in found]
+                pairs = [n for n, (start, _) in enumerate(spelling.pairs) if start == place and n not in conditional]
                 if not pairs or way == "parse":
                     continue
                 so_far = [*prompt, *_path(spelling, place)]
-                told = await self._told(way, so_far, [spelling.asked[n][1] for n in pairs])
-                found |= {n: told[token] for n in pairs if (token := spelling.asked[n][1]) in told}
-            if len(found) == len(spelling.asked):
-                logprobs, mass = spelling.score([found[n] for n in range(len(spelling.asked))])
+                told = await self._told(way, so_far, [spelling.pairs[n][1] for n in pairs])
+                conditional |= {n: told[token] for n in pairs if (token := spelling.pairs[n][1]) in told}
+            if len(conditional) == len(spelling.pairs):
+                logprobs, mass = spelling.score([conditional[n] for n in range(len(spelling.pairs))])
                 return Choice(logprobs, mass, self._usage, self._flags)
         return None
 
@@ -97,9 +97,9 @@ class Choosing:
             return {entry["id"]: entry["logprob"] for entry in _first_token(answered)["top_logprobs"]}
         told: dict[int, float] = {}
         for start in range(0, len(tokens), TOKENS_ASKED):
-            asked = tokens[start : start + TOKENS_ASKED]
-            body = {"prompt": prompt, "logprob_token_ids": asked, "return_tokens_as_token_ids": True, **GREEDY}
-            answered = await self._complete({**body, "logprobs": min(len(asked), LISTED_BY_OLD_VLLM)})
+            ids = tokens[start : start + TOKENS_ASKED]
+            body = {"prompt": prompt, "logprob_token_ids": ids, "return_tokens_as_token_ids": True, **GREEDY}
+            answered = await self._complete({**body, "logprobs": min(len(ids), LISTED_BY_OLD_VLLM)})
             told |= {int(name.rpartition(":")[2]): logprob for name, logprob in _plain_list(answered).items()}
         return told
 
@@ -138,29 +138,29 @@ class Choosing:
         if any(a != b and b.startswith(a) for a in options for b in options):
             return None  # a token "A" might go on to "AB"
         listed = await self._likeliest() if "logprobs" in self._ways else {}
-        found = {option: p for option in options if (p := _sum(listed, (option, f" {option}", f"▁{option}"))) > 0}
-        missing = [option for option in options if option not in found]
+        shares = {option: p for option in options if (p := _sum(listed, (option, f" {option}", f"▁{option}"))) > 0}
+        missing = [option for option in options if option not in shares]
         text = self._client.plain_text(self._call)
         if missing and "prompt_logprobs" in self._ways and text is not None:
-            found |= await self._echoed(text, missing)
-            missing = [option for option in options if option not in found]
+            shares |= await self._echoed(text, missing)
+            missing = [option for option in options if option not in shares]
         flags = self._flags
-        if missing and found and "logprobs" in self._ways:
+        if missing and shares and "logprobs" in self._ways:
             left = max(1.0 - sum(listed.values()), 1e-12) / len(missing)
-            found |= dict.fromkeys(missing, min(left, min(listed.values(), default=left)))
+            shares |= dict.fromkeys(missing, min(left, min(listed.values(), default=left)))
             flags = (*flags, "bounded_choice")
-        if len(found) < len(options):
+        if len(shares) < len(options):
             return None
-        mass = sum(found.values())
+        mass = sum(shares.values())
         known = None if "bounded_choice" in flags else min(mass, 1.0)
-        return Choice(tuple(math.log(found[option] / mass) for option in options), known, self._usage, flags)
+        return Choice(tuple(math.log(shares[option] / mass) for option in options), known, self._usage, flags)
 
     async def _likeliest(self) -> Mapping[str, float]:
         """Probabilities of the likeliest next tokens by their text; empty where the server gives none."""
         most = 2 * len(self._call.options)
         plain = self._client.plain_text(self._call) is not None
-        asked = {"logprobs": most} if plain else {"logprobs": True, "top_logprobs": most}
-        answered, flags = await self._client.ask(self._call, {**GREEDY, **asked})
+        wanted = {"logprobs": most} if plain else {"logprobs": True, "top_logprobs": most}
+        answered, flags = await self._client.ask(self._call, {**GREEDY, **wanted})
         self._count(answered, flags)
         if plain:
             return {token: math.exp(logprob) for token, logprob in _plain_list(answered).items()}
@@ -175,14 +175,14 @@ class Choosing:
             answered = await self._complete(body)
         except Refused:
             return {}
-        found: dict[str, list[float]] = {}
+        by_option: dict[str, list[float]] = {}
         for (option, form), choice in zip(forms, answered.json["choices"], strict=True):
             told = choice.get("logprobs") or {}
             placed = zip(told.get("text_offset") or (), told.get("token_logprobs") or (), strict=True)
             inside = [(at, logprob) for at, logprob in placed if len(text) <= at < len(text) + len(form)]
             if inside and inside[0][0] == len(text):
-                found.setdefault(option, []).append(sum(logprob for _, logprob in inside))
-        return {option: math.exp(logsumexp(logprobs)) for option, logprobs in found.items() if len(logprobs) == 2}
+                by_option.setdefault(option, []).append(sum(logprob for _, logprob in inside))
+        return {option: math.exp(logsumexp(logprobs)) for option, logprobs in by_option.items() if len(logprobs) == 2}
 
     # Any server
 

@@ -70,9 +70,9 @@ class Client:
 
     async def complete(self, path: str, body: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
         """One request, fitted to what the server takes."""
-        asked = {"model": self.model, **body}
+        request = {"model": self.model, **body}
         while True:
-            fitted = self.abilities.fit(asked)
+            fitted = self.abilities.fit(request)
             try:
                 answered = await self.endpoint.post(path, fitted)
             except Refused as refused:
@@ -80,7 +80,7 @@ class Client:
                     continue
                 raise too_long(refused, self.context) or refused from refused
             self.budget.spend(usage(answered))
-            return answered, self.abilities.flags(asked)
+            return answered, self.abilities.flags(request)
 
     async def greet(self) -> None:
         """Before the first call: is this the server, and the model, that the configuration says? Asked once.

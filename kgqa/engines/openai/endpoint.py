@@ -175,8 +175,8 @@ class Endpoint:
 def _refusal(status: int, text: str, headers: Mapping[str, str]) -> Exception:
     """What an answer that brings no reply means."""
     answer = _json(text)
-    found = answer.get("error", answer) if isinstance(answer, dict) else text[:300]
-    error = found if isinstance(found, dict) else {"message": str(found)}
+    inner = answer.get("error", answer) if isinstance(answer, dict) else text[:300]
+    error = inner if isinstance(inner, dict) else {"message": str(inner)}
     if status == 200:  # some proxies answer so and put the status inside
         status = code if isinstance(code := error.get("code"), int) and 400 <= code < 600 else 502
     refused = Refused(status, error)

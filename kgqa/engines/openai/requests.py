@@ -125,11 +125,11 @@ def decoding(call: Generate, server: Server) -> dict[str, Json]:
 
 def _schema(schema: str, server: Server) -> dict[str, Json]:
     """Empty where the schema cannot be followed: servers tend to drop, without a word, what they cannot express."""
-    asked = bounded(schema)
-    if asked is None:
+    grammar = bounded(schema)
+    if grammar is None:
         return {}
     if server == "llamacpp":  # its completions know no response_format
-        return {"json_schema": asked}
+        return {"json_schema": grammar}
     named = {"name": "reply", "strict": True, "schema": json.loads(schema)}
     return {"response_format": {"type": "json_schema", "json_schema": named}}
 

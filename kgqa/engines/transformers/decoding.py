@@ -70,7 +70,7 @@ class Decoder:
     def choose(
         self, prompts: Sequence[Sequence[int]], spellings: Sequence[Spelling]
     ) -> tuple[list[list[float]], list[int]]:
-        """Per prompt log p(token | place) of its spelling's asked pairs, and how many prompt tokens were known."""
+        """Per prompt log p(token | place) of its spelling's pairs, and how many prompt tokens were known."""
         import torch
 
         with torch.inference_mode():
@@ -80,12 +80,12 @@ class Decoder:
                 lengths = [len(prompt) for prompt in prompts]
                 tables = torch.cat([tables, self._places(cache, mask, lengths, spellings)], 1)
             logprobs = torch.log_softmax(tables.float(), -1)
-            found = []
+            conditionals = []
             for row, spelling in enumerate(spellings):
-                places = torch.tensor([place - ROOT for place, _ in spelling.asked], device=self.device)
-                tokens = torch.tensor([token for _, token in spelling.asked], device=self.device)
-                found.append(logprobs[row, places, tokens].tolist())
-            return found, known
+                places = torch.tensor([place - ROOT for place, _ in spelling.pairs], device=self.device)
+                tokens = torch.tensor([token for _, token in spelling.pairs], device=self.device)
+                conditionals.append(logprobs[row, places, tokens].tolist())
+            return conditionals, known
 
     def _places(self, cache: Tensor, mask: Tensor, lengths: list[int], spellings: Sequence[Spelling]) -> Tensor:
         """Logits after each inner place of each row: all places in one pass, each seeing only its own path."""

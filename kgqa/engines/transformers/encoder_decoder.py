@@ -84,7 +84,7 @@ class EncoderDecoder:
     def choose(
         self, prompts: Sequence[Sequence[int]], spellings: Sequence[Spelling]
     ) -> tuple[list[list[float]], list[int]]:
-        """Per prompt log p(token | place) of its spelling's asked pairs; of no prompt any token was known before.
+        """Per prompt log p(token | place) of its spelling's pairs; of no prompt any token was known before.
 
         Each place of the options' tree is a row of its own: relative position biases follow a token's place in its
         row, so that several places cannot share one as they do in `decoding`.
@@ -102,11 +102,11 @@ class EncoderDecoder:
                 ids, seen = self._padded(written, left=True)
                 logits = self._write(ids, seen, (read[rows], mask[rows]), None)
                 tables.update(zip(some, torch.log_softmax(logits.float(), -1), strict=True))
-            found = [
-                [float(tables[row, place][token]) for place, token in spelling.asked]
+            conditionals = [
+                [float(tables[row, place][token]) for place, token in spelling.pairs]
                 for row, spelling in enumerate(spellings)
             ]
-            return found, [0] * len(prompts)
+            return conditionals, [0] * len(prompts)
 
     def _read(self, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, list[Sequence[int]]]:
         """What the encoder made of each prompt, its mask, and the tokens each reply begins with."""

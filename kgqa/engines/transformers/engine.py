@@ -60,8 +60,8 @@ class Transformers:
     def render(self, call: ModelCall) -> str:
         if self._seam is None:
             return self._tokens.render(call)
-        asked = replace(call, prompt=replace(call.prompt, prefill=""))
-        return f"{self._tokens.render(asked)}{self._seam.end}{self._seam.start}{call.prompt.prefill}"
+        unfilled = replace(call, prompt=replace(call.prompt, prefill=""))
+        return f"{self._tokens.render(unfilled)}{self._seam.end}{self._seam.start}{call.prompt.prefill}"
 
     def count_tokens(self, text: str) -> int:
         return len(self._tokens.encode(text))
@@ -112,7 +112,7 @@ class Transformers:
         started = time.perf_counter()
         spellings = [self._tokens.spelling(call.options) for call in calls]
         conditionals, known = self._decoder.choose(prompts, spellings)
-        scores = [spelling.score(found) for spelling, found in zip(spellings, conditionals, strict=True)]
+        scores = [spelling.score(conditional) for spelling, conditional in zip(spellings, conditionals, strict=True)]
         seconds = (time.perf_counter() - started) / len(calls)
         return [
             Choice(*scores[row], Usage(len(prompts[row]), known[row], 1, seconds), self._tokens.flags(call))

@@ -141,21 +141,21 @@ class Vllm:
     async def _choose(self, prompt: list[int], call: Choose) -> Choice:
         """All places of the options' tree side by side; the prompt is computed once, the rest comes from its cache."""
         spelling = self._tokens.spelling(call.options)
-        asked: list[tuple[list[int], list[int]]] = []  # what to append to the prompt, and the pairs asked for there
+        requests: list[tuple[list[int], list[int]]] = []  # what to append to the prompt, and the pairs asked for there
         for place in range(ROOT, len(spelling.tokens)):
             path = [spelling.tokens[step] for step in reversed(spelling.ancestry(place))]
-            pairs = [pair for pair, (start, _) in enumerate(spelling.asked) if start == place]
-            asked += [(path, pairs[start : start + LISTED]) for start in range(0, len(pairs), LISTED)]
-        wanted = [[spelling.asked[pair][1] for pair in pairs] for _, pairs in asked]
+            pairs = [pair for pair, (start, _) in enumerate(spelling.pairs) if start == place]
+            requests += [(path, pairs[start : start + LISTED]) for start in range(0, len(pairs), LISTED)]
+        wanted = [[spelling.pairs[pair][1] for pair in pairs] for _, pairs in requests]
         # Never `logprobs=N` beside it: vLLM then mixes up the entries of requests that share a step
         outputs = await asyncio.gather(
             *(
                 self._loop.ask([*prompt, *path], max_tokens=1, temperature=0.0, logprob_token_ids=tokens)
-                for (path, _), tokens in zip(asked, wanted, strict=True)
+                for (path, _), tokens in zip(requests, wanted, strict=True)
             )
         )
-        conditional = [0.0] * len(spelling.asked)
-        for (_, pairs), tokens, output in zip(asked, wanted, outputs, strict=True):
+        conditional = [0.0] * len(spelling.pairs)
+        for (_, pairs), tokens, output in zip(requests, wanted, outputs, strict=True):
             listed = output.outputs[0].logprobs[0]  # raw ones: of the model's own distribution
             for pair, token in zip(pairs, tokens, strict=True):
                 conditional[pair] = listed[token].logprob

@@ -23,14 +23,14 @@ def with_engines(overrides: Sequence[str]) -> tuple[str, ...]:
     folder of safetensors want different ones, and papers name none."""
     named = override_values(overrides)
     engine = named.get("engine")
-    found = list(overrides)
+    completed = list(overrides)
     if engine is None and (preset := _presets().get(named.get("model", ""))):
-        found.append(f"engine={_engine(preset)}")
+        completed.append(f"engine={_engine(preset)}")
     for place, override in enumerate(overrides):
         key, preset = override_key(override), _presets().get(override.partition("=")[2])
         if preset and (key.startswith("roles.") or key == "judge.model"):
-            found[place] = f"{override}@{engine or _engine(preset)}"
-    return tuple(found)
+            completed[place] = f"{override}@{engine or _engine(preset)}"
+    return tuple(completed)
 
 
 def missing(overrides: Sequence[str]) -> list[str]:
@@ -54,10 +54,10 @@ def _engine(preset: Preset) -> str:
 
 
 def _models(named: Mapping[str, str]) -> Iterator[str]:
-    asked = {key: value for key, value in named.items() if key in ("model", "judge.model") or key.startswith("roles.")}
+    roles = {key: value for key, value in named.items() if key in ("model", "judge.model") or key.startswith("roles.")}
     if not _asks_models(named.get("method", "")):
-        asked = {}
-    for key, choice in asked.items():
+        roles = {}
+    for key, choice in roles.items():
         name, _, own = choice.partition("@")
         engine = own or named.get("engine", "")
         preset = _presets().get(name)
@@ -69,9 +69,9 @@ def _models(named: Mapping[str, str]) -> Iterator[str]:
             if not _server(named):
                 yield f"{key}={name}: no server: set OPENAI_BASE_URL or OPENAI_API_KEY, or give engine.base_url="
             continue
-        found = fitness(preset)
-        if not found.startswith("yes"):
-            yield f"{key}={name}: {_reason(preset, found)}; or give {key}=PRESET"
+        fit = fitness(preset)
+        if not fit.startswith("yes"):
+            yield f"{key}={name}: {_reason(preset, fit)}; or give {key}=PRESET"
 
 
 @cache
@@ -83,11 +83,11 @@ def _asks_models(method: str) -> bool:
     return bool(uses & {"model", "triples"})
 
 
-def _reason(preset: Preset, found: str) -> str:
+def _reason(preset: Preset, fit: str) -> str:
     if preset.hosted:
-        return f"runs {found}"
+        return f"runs {fit}"
     at_hand = "" if preset.model.at_hand() else f"weights are not here (hub: {preset.model.hub})"
-    return at_hand if found.startswith("once fetched") else "; ".join(part for part in (at_hand, found) if part)
+    return at_hand if fit.startswith("once fetched") else "; ".join(part for part in (at_hand, fit) if part)
 
 
 def _server(named: Mapping[str, str]) -> bool:
@@ -124,13 +124,13 @@ def _absence(model: str) -> str:
 def _encoder_models(group: str, name: str, place: str, chosen: frozenset[str]) -> tuple[str, ...]:
     """The models that the configuration at `place` names, and those of its parts that are not chosen otherwise."""
     encoder = node(group, name)
-    found = [encoder[key] for key in ("model", "query_model") if isinstance(encoder.get(key), str)]
+    models = [encoder[key] for key in ("model", "query_model") if isinstance(encoder.get(key), str)]
     for default in encoder.get("defaults", ()):
         for key, choice in default.items() if isinstance(default, dict) else ():
             within, _, part = key.removeprefix("override ").lstrip("/").partition("@")
             if within in ENCODERS and f"{place}.{part}" not in chosen:
-                found += _encoder_models(within, choice, f"{place}.{part}", chosen)
-    return tuple(found)
+                models += _encoder_models(within, choice, f"{place}.{part}", chosen)
+    return tuple(models)
 
 
 def _datasets(named: Mapping[str, str]) -> Iterator[str]:

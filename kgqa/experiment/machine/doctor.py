@@ -100,8 +100,8 @@ def _faiss(extra: str, text: str, lacking: Sequence[str]) -> Finding:
     try:
         checked()
     except ConfigError as error:
-        said, _, remedy = str(error).partition("; ")
-        return Finding("extras", extra, "gap", said, remedy)
+        problem, _, remedy = str(error).partition("; ")
+        return Finding("extras", extra, "gap", problem, remedy)
     if lacking:
         return Finding("extras", extra, "note", "not needed: the other build of FAISS is here")
     return Finding("extras", extra, "ok", text)
