@@ -17,7 +17,7 @@ from kgqa.runtime.folder import run_name
 NAMES = {
     "method=trace dataset=demo experiment=quick limit=3": "beeb5e9d",
     "method=no_context dataset=demo": "7705879a",
-    "method=no_context dataset=demo model=gpt_4o_mini engine=openai": "c379705d",
+    "method=no_context dataset=demo model=gpt_4o_mini engine=openai": "bfb002e6",
     "method=golden dataset=demo roles.reader=gpt_4o_mini@openai": "fde0797b",
     "method=kgp dataset=demo model=qwen2_5_coder_1_5b graph=tfidf": "206149a1",
 }

@@ -69,20 +69,21 @@ def _hold(key: str, value: Any, expected: Any) -> None:
         for bound in expected.__metadata__:
             if isinstance(bound, Bound) and not bound.holds(value):
                 raise ConfigError(f"{key}={value}: {bound.words}")
-    for name, part, type_ in _within(value, expected):
-        _hold(f"{key}{name}", part, type_)
+    for name, item, type_ in _inside(key, value, expected):
+        _hold(f"{key}{name}", item, type_)
 
 
-def _within(value: Any, expected: Any) -> Iterator[tuple[str, Any, Any]]:
-    """What a value consists of: how the key goes on, the part, and its type."""
-    origin, types = get_origin(expected), get_args(expected)
+def _inside(key: str, value: Any, expected: Any) -> Iterator[tuple[str, Any, Any]]:
+    """What a value is made of, each with its type; a part that has a name of its own has it behind a dot."""
+    origin, parts = get_origin(expected), get_args(expected)
     if origin is Annotated:
         yield "", value, expected.__origin__
-    elif origin in (Union, UnionType):
-        yield from (("", value, type_) for type_ in types if value is not None)
     elif dataclasses.is_dataclass(expected) and dataclasses.is_dataclass(value):  # of plain keys, without `_target_`
-        yield from ((f".{name}", getattr(value, name), type_) for name, type_ in _parameters(type(value), "").items())
-    elif isinstance(value, Mapping) and len(types) == 2:
-        yield from ((f".{name}", part, types[1]) for name, part in value.items())
-    elif isinstance(value, tuple) and len(types) == 2:  # tuple[type, ...]
-        yield from (("", part, types[0]) for part in value)
+        types = _parameters(type(value), key)
+        yield from ((f".{name}", getattr(value, name), type_) for name, type_ in types.items())
+    elif origin in (Union, UnionType):
+        yield from (("", value, part) for part in parts if value is not None)
+    elif isinstance(value, Mapping) and len(parts) == 2:
+        yield from ((f".{name}", item, parts[1]) for name, item in value.items())
+    elif isinstance(value, tuple) and len(parts) == 2:  # tuple[item, ...]
+        yield from (("", item, parts[0]) for item in value)
