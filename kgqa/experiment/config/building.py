@@ -38,7 +38,7 @@ def _parameters(made: Callable[..., Json], said: str) -> dict[str, Any]:
     try:
         hints = get_type_hints(made, include_extras=True)
         if dataclasses.is_dataclass(made):
-            return {field.name: hints[field.name] for field in dataclasses.fields(made) if field.init}
+            return {name: hints[name] for name in _fields(made)}
         return {name: hints.get(name, Any) for name in inspect.signature(made).parameters}
     except (NameError, TypeError, ValueError) as error:  # a type that only type checkers import, or nothing to call
         raise ConfigError(f"{said}: cannot be built: {error}") from error
@@ -65,18 +65,29 @@ def _value(key: str, value: Any, expected: Any) -> Any:
 
 def _hold(key: str, value: Any, expected: Any) -> None:
     """Refuse a value that is out of the bounds its type names, see `kgqa.constraints`; also one within it."""
+    for bound in expected.__metadata__ if get_origin(expected) is Annotated else ():
+        if isinstance(bound, Bound) and not bound.holds(value):
+            raise ConfigError(f"{key}={value}: {bound.words}")
+    for name, item, kind in _within(key, value, expected):
+        _hold(name, item, kind)
+
+
+def _within(key: str, value: Any, expected: Any) -> list[tuple[str, Any, Any]]:
+    """What a value holds: key, value and type of each."""
     origin, parts = get_origin(expected), get_args(expected)
     if origin is Annotated:
-        for bound in expected.__metadata__:
-            if isinstance(bound, Bound) and not bound.holds(value):
-                raise ConfigError(f"{key}={value}: {bound.words}")
-        _hold(key, value, expected.__origin__)
-    elif origin in (Union, UnionType):
-        for part in parts if value is not None else ():
-            _hold(key, value, part)
-    elif isinstance(value, Mapping) and len(parts) == 2:
-        for name, item in value.items():
-            _hold(f"{key}.{name}", item, parts[1])
-    elif isinstance(value, tuple) and len(parts) == 2:  # tuple[item, ...]
-        for item in value:
-            _hold(key, item, parts[0])
+        return [(key, value, expected.__origin__)]
+    if origin in (Union, UnionType):
+        return [(key, value, part) for part in parts] if value is not None else []
+    if isinstance(value, Mapping) and len(parts) == 2:
+        return [(f"{key}.{name}", item, parts[1]) for name, item in value.items()]
+    if isinstance(value, tuple) and len(parts) == 2:  # tuple[item, ...]
+        return [(key, item, parts[0]) for item in value]
+    if isinstance(expected, type) and dataclasses.is_dataclass(expected) and isinstance(value, expected):
+        hints = get_type_hints(expected, include_extras=True)  # of a mapping that named no `_target_`
+        return [(f"{key}.{name}", getattr(value, name), hints[name]) for name in _fields(expected)]
+    return []
+
+
+def _fields(made: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(made) if field.init]
