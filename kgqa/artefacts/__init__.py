@@ -1,4 +1,5 @@
 """What a run and a sweep leave on disk, as frozen types: each reads its file, checked, and gives its JSON again.
 
-Who may write into a folder, and when, is `kgqa.runtime.folder`'s matter; what the figures mean is `kgqa.scoring`'s.
+`runs` finds the folders themselves. Not here: who may write into one, and when (`runtime.folder`), and how its figures
+come about (`scoring`).
 """

@@ -18,9 +18,7 @@ def arguments(parser: Parser) -> None:
     parser.takes_keys("profile= of EM and F1; seed=0 of intervals; difference=2 points that matter", KEYS, only=True)
     parser.add_argument("--common", action="store_true", help="only the questions that all of them have")
     parser.add_argument("--all", action="store_true", help=f"every flipped question, not {SHOWN} of a pair")
-    parser.examples = (
-        "kgqa compare outputs/demo/trace/smollm2_135m/beeb5e9d outputs/demo/golden/smollm2_135m/4fe01c2a --common",
-    )
+    parser.examples = ("kgqa compare demo/trace demo/golden --common",)
 
 
 def run(given: Namespace) -> int:

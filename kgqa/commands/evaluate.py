@@ -24,7 +24,7 @@ def arguments(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument("--subset", action="store_true", help="score only the questions that the file has")
     parser.examples = (
-        "kgqa evaluate outputs/demo/trace/smollm2_135m/beeb5e9d judge=three_way",
+        "kgqa evaluate last judge=three_way",
         "kgqa evaluate --predictions predictions.json dataset=hotpotqa",
     )
 

@@ -14,7 +14,7 @@ SUMMARY = "a run's predictions and calls for other programs, a row a line (JSONL
 def arguments(parser: Parser) -> None:
     parser.takes_places("RUN", RUN)
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="a folder that is empty or not there")
-    parser.examples = ("kgqa export outputs/demo/trace/smollm2_135m/beeb5e9d --out exported",)
+    parser.examples = ("kgqa export last --out exported",)
 
 
 def run(given: Namespace) -> int:

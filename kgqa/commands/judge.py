@@ -21,9 +21,7 @@ def arguments(parser: Parser) -> None:
         "human=FILE.csv with question_id, correct; other=RUN|JUDGE; then judge.model=… of that judge",
         own=(*OWN, *OF_SECOND_JUDGE), only=True,
     )  # fmt: skip
-    parser.examples = calibrate.examples = (
-        "kgqa judge calibrate outputs/demo/trace/smollm2_135m/beeb5e9d human=labels.csv other=kgp",
-    )
+    parser.examples = calibrate.examples = ("kgqa judge calibrate last human=labels.csv other=kgp",)
 
 
 def run(given: Namespace) -> int:

@@ -13,7 +13,7 @@ SUMMARY = "a run's or sweep's report in the browser"
 
 def arguments(parser: Parser) -> None:
     parser.takes_places("RUN", f"{RUN}; or a sweep")
-    parser.examples = ("kgqa open last", "kgqa open beeb5e9d")
+    parser.examples = ("kgqa open last", "kgqa open demo/trace")
 
 
 def run(given: Namespace) -> int:

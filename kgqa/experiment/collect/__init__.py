@@ -1,4 +1,4 @@
-"""Texts to train on, made of questions and finished runs.
+"""Texts to train models on: now those of KGP's agent, made of questions and their supporting passages.
 
-Not here: the trainers, which will stand beside the engines.
+Not here: trainers, of which there are none yet; they will stand beside the engines.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -38,7 +38,7 @@ def _parameters(made: Callable[..., Json], said: str) -> dict[str, Any]:
     try:
         hints = get_type_hints(made, include_extras=True)
         if dataclasses.is_dataclass(made):
-            return {name: hints[name] for name in _fields(made)}
+            return {field.name: hints[field.name] for field in dataclasses.fields(made) if field.init}
         return {name: hints.get(name, Any) for name in inspect.signature(made).parameters}
     except (NameError, TypeError, ValueError) as error:  # a type that only type checkers import, or nothing to call
         raise ConfigError(f"{said}: cannot be built: {error}") from error
@@ -65,29 +65,25 @@ def _value(key: str, value: Any, expected: Any) -> Any:
 
 def _hold(key: str, value: Any, expected: Any) -> None:
     """Refuse a value that is out of the bounds its type names, see `kgqa.constraints`; also one within it."""
-    for bound in expected.__metadata__ if get_origin(expected) is Annotated else ():
-        if isinstance(bound, Bound) and not bound.holds(value):
-            raise ConfigError(f"{key}={value}: {bound.words}")
-    for name, item, kind in _within(key, value, expected):
-        _hold(name, item, kind)
+    if get_origin(expected) is Annotated:
+        for bound in expected.__metadata__:
+            if isinstance(bound, Bound) and not bound.holds(value):
+                raise ConfigError(f"{key}={value}: {bound.words}")
+    for name, item, type_ in _inside(key, value, expected):
+        _hold(f"{key}{name}", item, type_)
 
 
-def _within(key: str, value: Any, expected: Any) -> list[tuple[str, Any, Any]]:
-    """What a value holds: key, value and type of each."""
+def _inside(key: str, value: Any, expected: Any) -> Iterator[tuple[str, Any, Any]]:
+    """What a value is made of, each with its type; a part that has a name of its own has it behind a dot."""
     origin, parts = get_origin(expected), get_args(expected)
     if origin is Annotated:
-        return [(key, value, expected.__origin__)]
-    if origin in (Union, UnionType):
-        return [(key, value, part) for part in parts] if value is not None else []
-    if isinstance(value, Mapping) and len(parts) == 2:
-        return [(f"{key}.{name}", item, parts[1]) for name, item in value.items()]
-    if isinstance(value, tuple) and len(parts) == 2:  # tuple[item, ...]
-        return [(key, item, parts[0]) for item in value]
-    if isinstance(expected, type) and dataclasses.is_dataclass(expected) and isinstance(value, expected):
-        hints = get_type_hints(expected, include_extras=True)  # of a mapping that named no `_target_`
-        return [(f"{key}.{name}", getattr(value, name), hints[name]) for name in _fields(expected)]
-    return []
-
-
-def _fields(made: type) -> list[str]:
-    return [field.name for field in dataclasses.fields(made) if field.init]
+        yield "", value, expected.__origin__
+    elif dataclasses.is_dataclass(expected) and dataclasses.is_dataclass(value):  # of plain keys, without `_target_`
+        types = _parameters(type(value), key)
+        yield from ((f".{name}", getattr(value, name), type_) for name, type_ in types.items())
+    elif origin in (Union, UnionType):
+        yield from (("", value, part) for part in parts if value is not None)
+    elif isinstance(value, Mapping) and len(parts) == 2:
+        yield from ((f".{name}", item, parts[1]) for name, item in value.items())
+    elif isinstance(value, tuple) and len(parts) == 2:  # tuple[item, ...]
+        yield from (("", item, parts[0]) for item in value)
