@@ -9,14 +9,14 @@ from typing import NamedTuple
 BRACKETED = re.compile(r"[<⟨]([^<>⟨⟩\n]*)([>⟩])?")
 
 
-class Written(NamedTuple):
+class WrittenTriples(NamedTuple):
     """Triples in the order written, repetitions kept, and how many attempts were no triple."""
 
     triples: tuple[tuple[str, str, str], ...]
     malformed: int
 
 
-def read_triples(text: str) -> Written:
+def read_triples(text: str) -> WrittenTriples:
     """Every `<head; relation; tail>`, several to a line or one; ⟨ ⟩ count as angle brackets.
 
     Split twice from the right on `;`, so that a head may hold semicolons. Malformed: fewer than three parts, an empty
@@ -34,4 +34,4 @@ def read_triples(text: str) -> Written:
                 found.append((parts[0], parts[1], parts[2]))
             else:
                 malformed += 1
-    return Written(tuple(found), malformed)
+    return WrittenTriples(tuple(found), malformed)

@@ -40,7 +40,7 @@ class Cited(BaseModel):
     text: str = ""
 
 
-class Record(Gold):
+class FolderRecord(Gold):
     id: str | None = None
     question: str
     type: str = ""
@@ -160,7 +160,7 @@ class Folder:
         for passage in self.collection:
             by_title[passage.title].append(passage)
         for number, (where, raw) in enumerate(records.records(self.file), start=1):
-            record = parsed(Record, raw, where)
+            record = parsed(FolderRecord, raw, where)
             cited = [each if isinstance(each, Cited) else Cited(title=each) for each in record.support]
             cited += [Cited(title=title) for title in record.supporting_titles]
             yield (

@@ -23,7 +23,7 @@ from kgqa.types import Hop, Passage, Question
 MISSING = "missing:"  # + title: support that is not among the passages (fullwiki), so that recall counts it
 
 
-class Record(Gold):
+class HotpotRecord(Gold):
     id: str = Field(validation_alias=AliasChoices("_id", "id"))
     question: str
     context: tuple[tuple[str, list[str]], ...] = ()  # none: a question for open retrieval
@@ -63,7 +63,7 @@ class HotpotQA(FileDataset):
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
         aliases = self._aliases()
         for where, raw in records.records(file):
-            record = parsed(Record, raw, where)
+            record = parsed(HotpotRecord, raw, where)
             if record.type and record.type not in self.hops:
                 raise DataError(
                     f"{where}: type={record.type!r}: {self.name} has {', '.join(self.hops)}; "
@@ -88,7 +88,7 @@ class HotpotQA(FileDataset):
         return file
 
 
-def _question(record: Record, answers: tuple[str, ...], hops: int | None) -> Question:
+def _question(record: HotpotRecord, answers: tuple[str, ...], hops: int | None) -> Question:
     passages = tuple(contexts.of_sentences(title, sentences) for title, sentences in record.context)
     by_title = {passage.title: passage.id for passage in reversed(passages)}
     support = frozenset(_support(record, passages)) if passages else frozenset()
@@ -109,7 +109,7 @@ def _question(record: Record, answers: tuple[str, ...], hops: int | None) -> Que
     )
 
 
-def _support(record: Record, passages: tuple[Passage, ...]) -> Iterator[str]:
+def _support(record: HotpotRecord, passages: tuple[Passage, ...]) -> Iterator[str]:
     cited: dict[str, list[int]] = {}
     for title, sentence in record.supporting_facts:
         cited.setdefault(contexts.plain(title), []).append(sentence)
@@ -122,7 +122,7 @@ def _support(record: Record, passages: tuple[Passage, ...]) -> Iterator[str]:
         yield candidates[present.index(max(present))].id
 
 
-def _facts(record: Record, passages: tuple[Passage, ...], support: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _facts(record: HotpotRecord, passages: tuple[Passage, ...], support: frozenset[str]) -> Iterator[tuple[str, str]]:
     """The supporting sentences of the gold passages, in the order they are cited; blank ones are left out."""
     gold = {passage.title: passage for passage in reversed(passages) if passage.id in support}
     for title, sentence in record.supporting_facts:

@@ -25,7 +25,7 @@ class Span(BaseModel):
     text: str
 
 
-class Answer(BaseModel):
+class IircAnswer(BaseModel):
     type: Literal["span", "value", "binary", "none"]
     answer_spans: tuple[Span, ...] = ()
     answer_value: str = ""
@@ -43,7 +43,7 @@ class Context(BaseModel):
 class OriginalQuestion(BaseModel):
     qid: str | None = None
     question: str
-    answer: Answer
+    answer: IircAnswer
     context: tuple[Context, ...] = ()
 
 

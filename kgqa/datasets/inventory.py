@@ -11,14 +11,14 @@ from kgqa.types import Passage, Question
 
 
 @dataclass
-class Gold:
+class GoldPassages:
     """What the questions say is gold, to be looked for in the corpus."""
 
     ids: set[str] = field(default_factory=set)
     titles: set[str] = field(default_factory=set)
 
 
-def count_questions(questions: Iterable[Question | None]) -> tuple[Mapping[str, int], Gold]:
+def count_questions(questions: Iterable[Question | None]) -> tuple[Mapping[str, int], GoldPassages]:
     """Counts by what is counted, in the order they are to be shown; odd things appear only where there are any.
 
     None stands for a question that was left out.
@@ -26,7 +26,7 @@ def count_questions(questions: Iterable[Question | None]) -> tuple[Mapping[str, 
     always: Counter[str] = Counter()
     odd: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
-    gold = Gold()
+    gold = GoldPassages()
     for question in questions:
         if question is None:
             odd["left out, having no answer"] += 1
@@ -46,7 +46,7 @@ def count_questions(questions: Iterable[Question | None]) -> tuple[Mapping[str, 
     return {**always, **dict(sorted(kinds.items())), **odd}, gold
 
 
-def count_passages(passages: Iterable[Passage], gold: Gold) -> Mapping[str, int]:
+def count_passages(passages: Iterable[Passage], gold: GoldPassages) -> Mapping[str, int]:
     """Of the corpus as it lies in its files, repeated passages included."""
     always: Counter[str] = Counter({"passages in the corpus": 0, "of them distinct": 0, "distinct titles": 0})
     odd: Counter[str] = Counter()

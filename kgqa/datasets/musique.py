@@ -25,7 +25,7 @@ class Step(BaseModel):
     paragraph_support_idx: StrictInt | None = None
 
 
-class Record(Gold):
+class MusiqueRecord(Gold):
     id: str
     question: str
     paragraphs: tuple[Paragraph, ...] = ()  # none: a question for open retrieval
@@ -45,11 +45,11 @@ class MuSiQue(FileDataset):
 
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
         for where, raw in records.records(file):
-            record = parsed(Record, raw, where)
+            record = parsed(MusiqueRecord, raw, where)
             yield where, _question(record, where) if record.answerable else None
 
 
-def _question(record: Record, where: str) -> Question:
+def _question(record: MusiqueRecord, where: str) -> Question:
     passages = contexts.of_paragraphs(record.paragraphs)
     by_index = {
         place if paragraph.idx is None else paragraph.idx: passage.id

@@ -33,7 +33,7 @@ CAPTION = re.compile(r"table\s+(\d+)\b", re.IGNORECASE)
 
 
 @dataclass
-class Table:
+class PdfTable:
     number: int
     caption: str
     first_page: int
@@ -66,9 +66,9 @@ def read(file: Path, title: str, size: int) -> tuple[Passage, ...]:
     return (*nodes, *(Passage.of(title, piece.text) for run in runs for piece in split(run, size)))
 
 
-def _tables(found: list[list[Block]]) -> list[Table]:
+def _tables(found: list[list[Block]]) -> list[PdfTable]:
     """The document's tables; a continued one's later blocks get its header in `found`."""
-    tables: list[Table] = []
+    tables: list[PdfTable] = []
     for page, blocks in enumerate(found, start=1):
         for place, block in enumerate(blocks):
             if not block.rows:
@@ -80,11 +80,11 @@ def _tables(found: list[list[Block]]) -> list[Table]:
                 last.rows += more
                 last.caption, last.last_page = last.caption or caption, page
             else:
-                tables.append(Table(_number(caption, tables), caption, page, page, list(block.rows)))
+                tables.append(PdfTable(_number(caption, tables), caption, page, page, list(block.rows)))
     return tables
 
 
-def _continues(last: Table, caption: str, both: Sequence[Sequence[Block]], place: int) -> bool:
+def _continues(last: PdfTable, caption: str, both: Sequence[Sequence[Block]], place: int) -> bool:
     """Whether the table at a place of the second page is what is left of the one that ended on the first.
 
     It has as many columns, and nothing but margins is in between, or the caption again ("Table 3, continued").
@@ -106,7 +106,7 @@ def _caption(blocks: Sequence[Block], place: int) -> str:
     return next((block.text for block in (above, below) if block and not block.rows and CAPTION.match(block.text)), "")
 
 
-def _number(caption: str, tables: Sequence[Table]) -> int:
+def _number(caption: str, tables: Sequence[PdfTable]) -> int:
     """What the caption says, unless an earlier table has that number; else the next one."""
     taken = {table.number for table in tables}
     said = CAPTION.match(caption)

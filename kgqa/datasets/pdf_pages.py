@@ -39,7 +39,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     text: str
     box: Box
 
@@ -128,7 +128,7 @@ def _plain_blocks(page: Any) -> list[Block]:
     return [_paragraph(lines, page.get_height()) for lines in _grouped(_lines(page))]
 
 
-def _lines(page: Any) -> list[Line]:
+def _lines(page: Any) -> list[TextLine]:
     """In the order in which the page draws them: columns, as a rule, one after the other."""
     from pypdfium2 import raw
 
@@ -141,7 +141,7 @@ def _lines(page: Any) -> list[Line]:
                 if ends:
                     boxes = [text_page.get_charbox(each, loose=True) for each in (ends[0], ends[-1])]
                     text = "".join(characters[start:place]) + ("-" if character == WORD_BREAK else "")
-                    lines.append(Line(text, _upright(boxes, page.get_height())))
+                    lines.append(TextLine(text, _upright(boxes, page.get_height())))
                 start = place + 1
     return lines
 
@@ -155,7 +155,7 @@ def _upright(boxes: Sequence[Box], height: float) -> Box:
 def _blocks(page: Any) -> list[Block]:
     """Paragraphs in the layout analysis' reading order, and tables above the first paragraph that is below them."""
     tables = [(table.bbox, rows) for table in page.find_tables() if (rows := _rows(table))]
-    lines = [Line(line["text"], _corners(line)) for line in page.textlinehorizontals]
+    lines = [TextLine(line["text"], _corners(line)) for line in page.textlinehorizontals]
     free = [line for line in lines if not any(_inside(line.box, box) for box, _ in tables)]
     placed = [(_around(each), _paragraph(each, page.height)) for each in _grouped(free)]
     tops = [box[1] for box, block in placed if not block.margin]
@@ -173,9 +173,9 @@ def _rows(table: Any) -> tuple[Row, ...]:
     return rows if rows and max(map(len, rows)) > 1 else ()
 
 
-def _grouped(lines: Sequence[Line]) -> Iterator[list[Line]]:
+def _grouped(lines: Sequence[TextLine]) -> Iterator[list[TextLine]]:
     """Lines of one paragraph each: a new one begins after a gap, and where the text goes up again."""
-    group: list[Line] = []
+    group: list[TextLine] = []
     for line in lines:
         if group:
             _, above, _, end = group[-1].box
@@ -188,14 +188,14 @@ def _grouped(lines: Sequence[Line]) -> Iterator[list[Line]]:
         yield group
 
 
-def _paragraph(lines: Sequence[Line], height: float) -> Block:
+def _paragraph(lines: Sequence[TextLine], height: float) -> Block:
     text = HYPHENATED.sub("", "\n".join(line.text.strip() for line in lines))
     _, top, _, bottom = _around(lines)
     margin = -1 if bottom < MARGIN * height else int(top > (1 - MARGIN) * height)
     return Block(" ".join(text.split()), margin=margin)
 
 
-def _around(lines: Sequence[Line]) -> Box:
+def _around(lines: Sequence[TextLine]) -> Box:
     lefts, tops, rights, bottoms = zip(*(line.box for line in lines), strict=True)
     return min(lefts), min(tops), max(rights), max(bottoms)
 

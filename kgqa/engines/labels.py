@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from kgqa.errors import EngineError
 
 ROOT = -1  # the place right after the prompt
+# Added to the options' logits: nothing else keeps a share that single precision could show, ratios stay as they are
+BIAS = 80.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from kgqa.constraints import Count, Natural
 from kgqa.methods.retrieve_only import Scope, Searched, without_question_words
-from kgqa.methods.steps.few_shot import Case, FewShot, stated_answer
+from kgqa.methods.steps.few_shot import FewShot, Shot, stated_answer
 from kgqa.methods.steps.page_titles import pages_named
 from kgqa.methods.steps.reading import Reader, read_passages
 from kgqa.methods.steps.sentences import sentences
@@ -79,8 +79,8 @@ class IRCoT:
         self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...], flags: Counter[str]
     ) -> str:
         """The next sentence of the chain of thought; what the model writes after it is thrown away."""
-        case = Case(question.text, (*question.pinned, *passages), "cot", " ".join(thoughts))
-        written = await self.few_shot.write(case, self.max_thought_tokens, "agent")
+        shot = Shot(question.text, (*question.pinned, *passages), "cot", " ".join(thoughts))
+        written = await self.few_shot.write(shot, self.max_thought_tokens, "agent")
         thought, *further = sentences(written.text) or [""]
         flags.update(written.flags)
         flags["truncated_thought"] += written.cut and not further

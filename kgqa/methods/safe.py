@@ -17,7 +17,7 @@ from kgqa.calls import CountTokens, Generate
 from kgqa.constraints import Count, not_negative
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import counted, first_line
-from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, Verdict, read_verdict
+from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, StepVerdict, read_verdict
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Question
@@ -46,7 +46,7 @@ class Attempt:
 
     number: int  # from 1
     step: Step
-    verdict: Verdict | None
+    verdict: StepVerdict | None
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,9 @@ class Safe:
         flags["cut_reply"] += reply.finish == "length"
         return step
 
-    async def judge(self, values: Mapping[str, object], number: int, step: Step, flags: Counter[str]) -> Verdict | None:
+    async def judge(
+        self, values: Mapping[str, object], number: int, step: Step, flags: Counter[str]
+    ) -> StepVerdict | None:
         """The evaluator's verdict; one that cannot be read is asked for once more, then it is None."""
         role = "reader" if self.feedback == "self" else "feedback"
         for again in (False, True):
@@ -152,7 +154,7 @@ class Safe:
         flags["unparsable_verdict"] += 1
         return None
 
-    def rejected(self, verdict: Verdict | None) -> bool:
+    def rejected(self, verdict: StepVerdict | None) -> bool:
         if verdict is None:
             return self.feedback != "none" and self.unparsable == "retry"
         return verdict.error_type != CORRECT

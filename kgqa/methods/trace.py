@@ -55,7 +55,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ChainState:
     """What stays the same while the chains of one question grow."""
 
     question: str
@@ -125,13 +125,13 @@ class Trace:
         """
         passages = {passage.id: passage for passage in question.passages}.values()
         pool = tuple(unit for units in await gather(*map(self.units_of, passages)) for unit in units)
-        case = Case(question.text, pool)
+        state = ChainState(question.text, pool)
         if not pool:
             chains = [Chain()]
         elif self.top is not None:  # Table 2, "w. Top-T Triples": the ranking is read as one chain
-            chains = [Chain(tuple(unit for unit, _ in (await self.rank(case, Chain()))[: self.top]))]
+            chains = [Chain(tuple(unit for unit, _ in (await self.rank(state, Chain()))[: self.top]))]
         else:
-            chains = await self.construct(case)
+            chains = await self.construct(state)
         return await self.read_chains(question, chains[: self.chains])
 
     async def units_of(self, passage: Passage) -> list[Unit]:
@@ -146,33 +146,33 @@ class Trace:
         folded = [" ".join(text.split()) for text in texts]  # an option is one line
         return [Unit(text, (text,), passage.id) for text in folded if text]
 
-    async def construct(self, case: Case) -> list[Chain]:
+    async def construct(self, state: ChainState) -> list[Chain]:
         """Algorithm 1, Part II, with adaptive termination: the final beam, best first."""
         if self.selector:
             shown = await choose_demonstrations(
-                self.demonstrations_from, self.demonstrations, self.demonstration_count, case.question
+                self.demonstrations_from, self.demonstrations, self.demonstration_count, state.question
             )
-            case = replace(case, demonstrations=shown)
+            state = replace(state, demonstrations=shown)
         beam = [Chain()]
         for _ in range(self.max_length):
             if all(chain.ended for chain in beam):
                 break
-            extended = await gather(*(self.extend(case, chain) for chain in beam))
+            extended = await gather(*(self.extend(state, chain) for chain in beam))
             beam = best_chains([chain for chains in extended for chain in chains], self.beam)
         return beam
 
-    async def extend(self, case: Case, chain: Chain) -> list[Chain]:
+    async def extend(self, state: ChainState, chain: Chain) -> list[Chain]:
         """The chain after each of its `branch` likeliest choices; an ended chain as it is, without a call.
 
         A chain also ends where nothing is left to add, or where every choice is less likely than `min_probability`.
         """
         if chain.ended:
             return [chain]
-        candidates = await self.rank(case, chain)
+        candidates = await self.rank(state, chain)
         if not candidates:
             return [replace(chain, ended=True)]
         if self.selector:
-            options = await self.select(case, chain, [unit for unit, _ in candidates])
+            options = await self.select(state, chain, [unit for unit, _ in candidates])
         else:
             options = log_softmax(candidates)
         likeliest = sorted(options, key=lambda option: -option[1])[: self.branch]
@@ -180,43 +180,43 @@ class Trace:
         grown = [chain.then(unit, logprob) for unit, logprob in likeliest if logprob >= floor]
         return grown or [replace(chain, ended=True)]
 
-    async def rank(self, case: Case, chain: Chain) -> list[tuple[Unit, float]]:
+    async def rank(self, state: ChainState, chain: Chain) -> list[tuple[Unit, float]]:
         """Candidates with their relevance, best first, ties in the passages' order; used texts are masked.
 
         Without the ranker, the whole knowledge graph in the passages' order, every relevance 0.
         """
         used = set(chain.texts)
-        unused = [unit.text not in used for unit in case.pool]
+        unused = [unit.text not in used for unit in state.pool]
         if not any(unused):
             return []
         if not self.ranker:
-            if len(case.pool) > MAX_CANDIDATES:
-                raise DataError(f"method.ranker=false: {len(case.pool)} candidates, {MAX_CANDIDATES} can be labelled")
-            return [(unit, 0.0) for unit, is_unused in zip(case.pool, unused, strict=True) if is_unused]
+            if len(state.pool) > MAX_CANDIDATES:
+                raise DataError(f"method.ranker=false: {len(state.pool)} candidates, {MAX_CANDIDATES} can be labelled")
+            return [(unit, 0.0) for unit, is_unused in zip(state.pool, unused, strict=True) if is_unused]
         question_first = self.query_order == "question_first"
-        query = " ".join((case.question, *chain.texts) if question_first else (*chain.texts, case.question))
-        scores = await Rank(query, tuple(unit.text for unit in case.pool))
+        query = " ".join((state.question, *chain.texts) if question_first else (*chain.texts, state.question))
+        scores = await Rank(query, tuple(unit.text for unit in state.pool))
         scored = [
-            pair for pair, is_unused in zip(zip(case.pool, scores, strict=True), unused, strict=True) if is_unused
+            pair for pair, is_unused in zip(zip(state.pool, scores, strict=True), unused, strict=True) if is_unused
         ]
         kept = self.candidates if self.top is None else self.top
         return sorted(scored, key=lambda pair: -pair[1])[:kept]
 
-    async def select(self, case: Case, chain: Chain, candidates: list[Unit]) -> list[tuple[Unit | None, float]]:
+    async def select(self, state: ChainState, chain: Chain, candidates: list[Unit]) -> list[tuple[Unit | None, float]]:
         """Log-probability of each candidate and, where chains may stop, of None, the first option."""
         options = [None, *candidates] if self.adaptive_termination else [*candidates]
-        choice = await Choose(self.selection_prompt(case, chain, candidates), labels(len(options)))
+        choice = await Choose(self.selection_prompt(state, chain, candidates), labels(len(options)))
         return list(zip(options, choice.logprobs, strict=True))
 
-    def selection_prompt(self, case: Case, chain: Chain, candidates: list[Unit]) -> Prompt:
+    def selection_prompt(self, state: ChainState, chain: Chain, candidates: list[Unit]) -> Prompt:
         """Demonstrations are always of triples, also where chains are of sentences or documents (not in the paper)."""
         step = len(chain.units)
         return render(
             "trace/select",
             unit=self.units.removesuffix("s"),
             may_stop=self.adaptive_termination,
-            examples=[self.example(demonstration, step) for demonstration in case.demonstrations],
-            question=case.question,
+            examples=[self.example(demonstration, step) for demonstration in state.demonstrations],
+            question=state.question,
             so_far=chain.texts,
             options=self.lettered([unit.text for unit in candidates]),
         )

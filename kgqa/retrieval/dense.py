@@ -16,7 +16,7 @@ from kgqa.retrieval import faiss_search
 from kgqa.retrieval.biencoder import Encoder, relevance, remembering
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.faiss_search import Faiss, FaissIndex
-from kgqa.retrieval.nearest import Nearest, Numpy, Torch
+from kgqa.retrieval.nearest import NearestVectors, Numpy, Torch
 from kgqa.retrieval.places import best_places
 from kgqa.retrieval.vectors import Shards, Vectors
 from kgqa.types import Json, Passage
@@ -93,7 +93,7 @@ class Dense:
         """What decides the vectors on disk."""
         return {"passages": dict(self._encoder.fingerprint("passage")), "separator": self.separator}
 
-    def _nearest(self, vectors: Vectors) -> Nearest:
+    def _nearest(self, vectors: Vectors) -> NearestVectors:
         if self._faiss:
             return Faiss(self._faiss.opened(vectors, self.device))
         return Torch(vectors, self.device) if self.backend == "torch" else Numpy(vectors)
@@ -120,7 +120,7 @@ class Dense:
 class DenseFinder:
     """An opened index of vectors. The encoder and the search are loaded for the first query."""
 
-    def __init__(self, vectors: Vectors, encoder: Encoder, nearest: Callable[[], Nearest]) -> None:
+    def __init__(self, vectors: Vectors, encoder: Encoder, nearest: Callable[[], NearestVectors]) -> None:
         self._vectors, self._encoder, self._load = vectors, encoder, nearest
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
@@ -183,11 +183,11 @@ class DenseFinder:
         return rows
 
     @cached_property
-    def _nearest(self) -> Nearest:
+    def _nearest(self) -> NearestVectors:
         return self._load()
 
     @cached_property
-    def _exact(self) -> Nearest:
+    def _exact(self) -> NearestVectors:
         return Numpy(self._vectors)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 QUERIES = 1_024  # at once: bounds the scores held, (queries, rows of a shard)
 
 
-class Nearest(Protocol):
+class NearestVectors(Protocol):
     def __call__(self, queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
         """Places of the `count` largest inner products of each query, (Q, d) -> (Q, count), best first; -1: none."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import sqlite3
@@ -11,6 +12,15 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+
+from kgqa.types import Json
+
+# of the one command that ended a run: how long it took, and what it asked that no earlier one had been told
+OF_ONE_COMMAND = {
+    *("seconds", "call_seconds", "queue_seconds", "throughput"),
+    *("paid", "extraction_paid", "cache_hits"),
+}
+ROWS_OF_ONE_COMMAND = ("model seconds", "tokens per second", "engines", "triple extraction", "this run took")
 
 
 def started(arguments: Sequence[str], folder: Path, file_limit: int | None = None) -> subprocess.Popen[str]:
@@ -44,3 +54,20 @@ def wait_for_replies(folder: Path, count: int) -> None:
     while replies_kept(folder) < count and time.monotonic() < deadline:
         time.sleep(0.02)
     assert replies_kept(folder) >= count
+
+
+def lasting(run: Path) -> tuple[bytes, Json, list[str]]:
+    """Predictions, metrics and report of a run, without what tells of the command that ended it: the same however
+    often the run was killed on the way."""
+    metrics = _lasting(json.loads((run / "metrics.json").read_bytes()))
+    lines = (run / "report.md").read_text(encoding="utf-8").splitlines()
+    report = [line for line in lines if not line.startswith(tuple(f"| {row} |" for row in ROWS_OF_ONE_COMMAND))]
+    calls = next(number for number, line in enumerate(report) if line.startswith("| model calls |"))
+    report[calls] = report[calls].rpartition(", ")[0]  # "65 (16.25 per question), 22 paid"
+    return (run / "predictions.jsonl").read_bytes(), metrics, report
+
+
+def _lasting(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _lasting(below) for key, below in value.items() if key not in OF_ONE_COMMAND}
+    return [_lasting(below) for below in value] if isinstance(value, list) else value

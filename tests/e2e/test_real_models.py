@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.processes import replies_kept, started, wait_for_replies
+from tests.e2e.processes import lasting, replies_kept, started, wait_for_replies
 
 pytestmark = [
     pytest.mark.weights,
@@ -60,9 +60,10 @@ def test_a_killed_run_on_transformers_in_fp32_resumes_to_the_same_bytes(tmp_path
     wait_for_replies(killed, 25)
     running.send_signal(signal.SIGKILL)
     running.communicate()
+    assert running.returncode == -signal.SIGKILL
     kept = replies_kept(killed)
     resumed, metrics = finish(arguments, killed)
     asked = metrics["cost"]["paid"]["calls"] + metrics["cost"]["extraction_paid"]["calls"]
     assert asked <= replies_kept(killed) - kept
     uninterrupted, _ = finish(arguments, whole)
-    assert (resumed / "predictions.jsonl").read_bytes() == (uninterrupted / "predictions.jsonl").read_bytes()
+    assert lasting(resumed) == lasting(uninterrupted)

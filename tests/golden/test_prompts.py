@@ -16,10 +16,9 @@ import pytest
 
 from kgqa.calls import Call, Generate, Program
 from kgqa.demonstrations import ChainDemonstration, DocumentDemonstration, Selection, ThoughtDemonstration
-from kgqa.methods.steps.few_shot import Case as FewShotCase
-from kgqa.methods.steps.few_shot import FewShot, Written
+from kgqa.methods.steps.few_shot import FewShot, Shot, WrittenThoughts
 from kgqa.methods.steps.reader import numbered, passages_text
-from kgqa.methods.trace import Case, Chain, Trace, Unit
+from kgqa.methods.trace import Chain, ChainState, Trace, Unit
 from kgqa.prompting import render
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Prompt
@@ -55,7 +54,9 @@ def selection_prompt(steps: int, may_stop: bool = True, chosen: str = COMPOSER) 
     )  # fmt: skip
     offered = BIRTHPLACE if chosen == COMPOSER else COMPOSER
     units = [Unit(text, (text,), "p") for text in (chosen, offered)]
-    return method.selection_prompt(Case(QUESTION, tuple(units), (CHAIN,)), Chain(tuple(units[:steps])), units[steps:])
+    return method.selection_prompt(
+        ChainState(QUESTION, tuple(units), (CHAIN,)), Chain(tuple(units[:steps])), units[steps:]
+    )
 
 
 EVIDENCE = {
@@ -74,7 +75,7 @@ THOUGHT = ThoughtDemonstration(
 )
 
 
-def few_shot_prompt(ask: Callable[[FewShot], Program[Written]], **changes: Any) -> Prompt:
+def few_shot_prompt(ask: Callable[[FewShot], Program[WrittenThoughts]], **changes: Any) -> Prompt:
     few_shot = FewShot((THOUGHT,), sample=1, sample_size=1, distractors=0, instructed=False, context_limit=8000)
     asked: list[Prompt] = []
 
@@ -87,14 +88,14 @@ def few_shot_prompt(ask: Callable[[FewShot], Program[Written]], **changes: Any) 
     return asked[0]
 
 
-def case_prompt(case: FewShotCase, **changes: Any) -> Prompt:
-    return few_shot_prompt(lambda few_shot: few_shot.write(case, 100, "agent"), **changes)
+def shot_prompt(shot: Shot, **changes: Any) -> Prompt:
+    return few_shot_prompt(lambda few_shot: few_shot.write(shot, 100, "agent"), **changes)
 
 
 PROMPTS = {
-    "few_shot_thought": case_prompt(FewShotCase(QUESTION, PASSAGES, "cot", "It is by Asbjarne Lyngholt.")),
-    "few_shot_direct": case_prompt(FewShotCase(QUESTION, PASSAGES, "direct")),
-    "few_shot_instructed": case_prompt(FewShotCase(QUESTION, (), "cot"), instructed=True, distractors=None),
+    "few_shot_thought": shot_prompt(Shot(QUESTION, PASSAGES, "cot", "It is by Asbjarne Lyngholt.")),
+    "few_shot_direct": shot_prompt(Shot(QUESTION, PASSAGES, "direct")),
+    "few_shot_instructed": shot_prompt(Shot(QUESTION, (), "cot"), instructed=True, distractors=None),
     "few_shot_titles": few_shot_prompt(lambda few_shot: few_shot.titles(QUESTION, PASSAGES[:1], 3, 100)),
     "kgp_evidence": render("kgp/evidence", examples=[EVIDENCE], question=QUESTION, evidence=PASSAGES[0].text),
     "kgp_evidence_t5": render(

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 
 from kgqa.calls import CountTokens, Generate
 from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.few_shot import Case, FewShot, Written, stated_answer
+from kgqa.methods.steps.few_shot import FewShot, Shot, WrittenThoughts, stated_answer
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage
 from tests.thoughts_world import ALDER, BIRCH, FEW_SHOT, World, demonstration
 
-CASE = Case("When?", (ALDER, BIRCH), "cot")
+CASE = Shot("When?", (ALDER, BIRCH), "cot")
 MANY = replace(FEW_SHOT, labelled=tuple(demonstration(number) for number in range(9)))
 
 
-def written(world: World, few_shot: FewShot = FEW_SHOT, case: Case = CASE) -> Written:
+def written(world: World, few_shot: FewShot = FEW_SHOT, case: Shot = CASE) -> WrittenThoughts:
     return drive(few_shot.write(case, 40, "agent"), world)
 
 
-def words(few_shot: FewShot, case: Case = CASE) -> int:
+def words(few_shot: FewShot, case: Shot = CASE) -> int:
     """Of the whole prompt."""
     world = World([""])
     written(world, few_shot, case)

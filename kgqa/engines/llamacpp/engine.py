@@ -20,15 +20,13 @@ from kgqa.calls import Generate, ModelCall, ModelReply
 from kgqa.constraints import Count
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.grammar import bounded
-from kgqa.engines.labels import ROOT, Spelling, continuation, spell
+from kgqa.engines.labels import BIAS, ROOT, Spelling, continuation, spell
 from kgqa.engines.llamacpp.server import LlamaServer
 from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError, EngineDied, EngineError, KgqaError, PromptTooLong
 from kgqa.types import Choice, Completion, Json, Usage
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
-# Added to the options' logits: nothing else keeps a share that single precision could show, ratios stay as they are
-BIAS = 80.0
 Deliver = Callable[[ModelReply | Exception], None]
 
 

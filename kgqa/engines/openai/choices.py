@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from kgqa.calls import Choose
-from kgqa.engines.labels import ROOT, Spelling, logsumexp
-from kgqa.engines.llamacpp.engine import BIAS
+from kgqa.engines.labels import BIAS, ROOT, Spelling, logsumexp
 from kgqa.engines.openai.client import COMPLETIONS, TOKENS_SHOWN, Client
 from kgqa.engines.openai.endpoint import Refused, ServerReply
 from kgqa.engines.openai.requests import EXTRAS, first_choice, usage, written

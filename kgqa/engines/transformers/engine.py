@@ -17,7 +17,7 @@ from kgqa.engines.tokens import Tokens
 from kgqa.engines.transformers.decoding import Decoder
 from kgqa.engines.transformers.encoder_decoder import EncoderDecoder, Seam
 from kgqa.engines.transformers.loading import is_encoder_decoder, load
-from kgqa.engines.transformers.reply import Reply
+from kgqa.engines.transformers.reply import DecodedReply
 from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError, EngineDied, EngineError
 from kgqa.extras import missing_libraries
@@ -96,7 +96,7 @@ class Transformers:
         started = time.perf_counter()
         constraints = [self._grammars.constraint(call.schema) if call.schema else None for call in calls]
         replies = [
-            Reply(call, self._tokens.decode, self._ends, constraint)
+            DecodedReply(call, self._tokens.decode, self._ends, constraint)
             for call, constraint in zip(calls, constraints, strict=True)
         ]
         known = self._decoder.generate(prompts, replies)

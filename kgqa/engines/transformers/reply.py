@@ -12,7 +12,7 @@ Tensor = Any  # torch is imported late and not checked
 SPARE = 16  # tokens decoded in front of a possible stop string, so that a character split over tokens comes out whole
 
 
-class Reply:
+class DecodedReply:
     """One row of a batch. Its own decoding settings alone decide when it ends and what is drawn."""
 
     def __init__(

@@ -17,7 +17,7 @@ from kgqa.constraints import Bound, Count
 from kgqa.engines.grammar import bounded
 from kgqa.engines.labels import ROOT
 from kgqa.engines.tokens import Tokens
-from kgqa.engines.vllm.loop import Output, Settings, VllmLoop
+from kgqa.engines.vllm.loop import LoopSettings, Output, VllmLoop
 from kgqa.engines.weights import Model, digest
 from kgqa.errors import ConfigError, EngineDied, EngineError, KgqaError
 from kgqa.types import Choice, Completion, Json, Usage
@@ -162,7 +162,7 @@ class Vllm:
         logprobs, mass = spelling.score(conditional)
         return Choice(logprobs, mass, _usage(outputs, 1), self._tokens.flags(call))
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> LoopSettings:
         """Loads torch to see whether there is a GPU, and converts a .gguf file."""
         missing = [library for library in ("vllm", "torch", "transformers") if find_spec(library) is None]
         if missing:
@@ -192,8 +192,8 @@ class Vllm:
         # vLLM compiles parts of its sampler even then, which takes half a minute on a CPU
         environment = {"VLLM_BATCH_INVARIANT": str(int(self.batch_invariant)), "TORCHDYNAMO_DISABLE": str(int(eager))}
         if self._adapter is None:
-            return Settings(arguments, environment, lora=None)
-        return Settings(
+            return LoopSettings(arguments, environment, lora=None)
+        return LoopSettings(
             {**arguments, "enable_lora": True, "max_lora_rank": _rank(self._adapter)}, environment, str(self._adapter)
         )
 

@@ -36,7 +36,7 @@ _STARTING = threading.Lock()  # environment variables are the whole process's: o
 
 
 @dataclass(frozen=True)
-class Settings:
+class LoopSettings:
     """How to start an engine."""
 
     arguments: Mapping[str, Any]  # of vLLM's AsyncEngineArgs
@@ -47,7 +47,7 @@ class Settings:
 class VllmLoop:
     """One engine, started by the first call. `run` and `close` may be used from any thread."""
 
-    def __init__(self, prepare: Callable[[], Settings]) -> None:
+    def __init__(self, prepare: Callable[[], LoopSettings]) -> None:
         self._prepare = prepare  # may take its time
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -65,18 +65,25 @@ def _value(key: str, value: Any, expected: Any) -> Any:
 
 def _hold(key: str, value: Any, expected: Any) -> None:
     """Refuse a value that is out of the bounds its type names, see `kgqa.constraints`; also one within it."""
-    origin, parts = get_origin(expected), get_args(expected)
-    if origin is Annotated:
+    if get_origin(expected) is Annotated:
         for bound in expected.__metadata__:
             if isinstance(bound, Bound) and not bound.holds(value):
                 raise ConfigError(f"{key}={value}: {bound.words}")
-        _hold(key, value, expected.__origin__)
+    for name, item, type_ in _inside(key, value, expected):
+        _hold(f"{key}{name}", item, type_)
+
+
+def _inside(key: str, value: Any, expected: Any) -> Iterator[tuple[str, Any, Any]]:
+    """What a value is made of, each with its type; a part that has a name of its own has it behind a dot."""
+    origin, parts = get_origin(expected), get_args(expected)
+    if origin is Annotated:
+        yield "", value, expected.__origin__
+    elif dataclasses.is_dataclass(expected) and dataclasses.is_dataclass(value):  # of plain keys, without `_target_`
+        types = _parameters(type(value), key)
+        yield from ((f".{name}", getattr(value, name), type_) for name, type_ in types.items())
     elif origin in (Union, UnionType):
-        for part in parts if value is not None else ():
-            _hold(key, value, part)
+        yield from (("", value, part) for part in parts if value is not None)
     elif isinstance(value, Mapping) and len(parts) == 2:
-        for name, item in value.items():
-            _hold(f"{key}.{name}", item, parts[1])
+        yield from ((f".{name}", item, parts[1]) for name, item in value.items())
     elif isinstance(value, tuple) and len(parts) == 2:  # tuple[item, ...]
-        for item in value:
-            _hold(key, item, parts[0])
+        yield from (("", item, parts[0]) for item in value)

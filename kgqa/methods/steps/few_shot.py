@@ -23,7 +23,7 @@ ANSWER_MARKER = re.compile(r"\banswer is\b[\s:]*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Shot:
     """What a few-shot prompt ends with. `begun`: what is written of the reply already."""
 
     question: str
@@ -33,7 +33,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenThoughts:
     """A reply's first line, without blanks around it."""
 
     text: str
@@ -62,36 +62,36 @@ class FewShot:
     def demonstrations(self) -> tuple[ThoughtDemonstration, ...]:
         return demonstration_set(self.labelled, self.sample, self.sample_size)
 
-    async def write(self, case: Case, max_tokens: int, role: str) -> Written:
-        """The rest of the reply to the case's question. See `pack` for what is shown, flags and errors."""
+    async def write(self, shot: Shot, max_tokens: int, role: str) -> WrittenThoughts:
+        """The rest of the reply to the shot's question. See `pack` for what is shown, flags and errors."""
 
         def prompt(size: Size) -> Prompt:
             return render(
                 "few_shot/answer",
                 demonstrations=self.demonstrations[: size[0]],
                 distractors=self.distractors,
-                style=case.style,
+                style=shot.style,
                 instructed=self.instructed,
-                passages=[folded(passage) for passage in case.passages[: size[1]]],
-                question=case.question,
-                begun=case.begun,
+                passages=[folded(passage) for passage in shot.passages[: size[1]]],
+                question=shot.question,
+                begun=shot.begun,
             )
 
-        return await self.pack(prompt, (len(self.demonstrations), len(case.passages)), max_tokens, role)
+        return await self.pack(prompt, (len(self.demonstrations), len(shot.passages)), max_tokens, role)
 
-    async def answer(self, case: Case, max_tokens: int) -> Written:
+    async def answer(self, shot: Shot, max_tokens: int) -> WrittenThoughts:
         """The reader (§3.2): the reply to the question, or what its chain of thought states as the answer.
 
         A chain that states none is the answer as a whole. Flags beside those of `pack`: `no_answer_marker`,
         `truncated_answer`, `empty_answer`.
         """
-        written = await self.write(case, max_tokens, "reader")
-        stated = stated_answer(written.text) if case.style == "cot" else written.text
+        written = await self.write(shot, max_tokens, "reader")
+        stated = stated_answer(written.text) if shot.style == "cot" else written.text
         text = written.text if stated is None else stated
         flags = {"no_answer_marker": stated is None, "truncated_answer": written.cut, "empty_answer": not text}
         return replace(written, text=text, flags=written.flags + Counter(flag for flag in flags if flags[flag]))
 
-    async def titles(self, question: str, pinned: tuple[Passage, ...], count: int, max_tokens: int) -> Written:
+    async def titles(self, question: str, pinned: tuple[Passage, ...], count: int, max_tokens: int) -> WrittenThoughts:
         """A list of titles of pages that help to answer a question about the pinned passages (appendix B)."""
         labelled = [demonstration for demonstration in self.demonstrations if demonstration.pinned]
 
@@ -107,7 +107,7 @@ class FewShot:
 
         return await self.pack(prompt, (len(labelled), len(pinned)), max_tokens, "agent")
 
-    async def pack(self, prompt: Callable[[Size], Prompt], most: Size, max_tokens: int, role: str) -> Written:
+    async def pack(self, prompt: Callable[[Size], Prompt], most: Size, max_tokens: int, role: str) -> WrittenThoughts:
         """The reply to the largest prompt that fits: at most `most`, the last demonstrations left out first.
 
         Where the question's own passages do not fit without demonstrations, the last passages are left out too and
@@ -134,7 +134,7 @@ class FewShot:
                 continue
             flags["dropped_passages"] += passages - size[1]
             text, line_end, _ = reply.text.partition("\n")
-            return Written(text.strip(), reply.finish == "length" and not line_end, size[0], +flags)
+            return WrittenThoughts(text.strip(), reply.finish == "length" and not line_end, size[0], +flags)
 
 
 async def largest_fitting(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from kgqa.calls import CountTokens
-from kgqa.methods.steps.few_shot import Case, FewShot
+from kgqa.methods.steps.few_shot import FewShot, Shot
 from kgqa.methods.steps.reader import numbered, passages_text, read
 from kgqa.types import Answer, Passage, Question
 
@@ -30,7 +30,7 @@ async def read_passages(
         context = numbered(passage.text for passage in passages)
         answer = await read(question, context, evidence, max_tokens, "kgp/answer")
     else:
-        written = await few_shot.answer(Case(question.text, passages, reader), max_tokens)
+        written = await few_shot.answer(Shot(question.text, passages, reader), max_tokens)
         tokens = await CountTokens(passages_text(passages)) if passages else 0
         notes = {"demonstrations": written.demonstrations}
         answer = Answer(written.text, evidence, context_tokens=tokens, flags=written.flags, notes=notes)

@@ -35,7 +35,7 @@ SCHEMA = json.dumps(
 OBJECT = re.compile(r"\{.*\}", flags=re.DOTALL)
 
 
-class Verdict(NamedTuple):
+class StepVerdict(NamedTuple):
     error_type: str  # a key of ERRORS, or CORRECT
     diagnosis: str
     guidance: str
@@ -48,7 +48,7 @@ def _folded(name: str) -> str:
 NAMES = {**{_folded(name): name for name in (*ERRORS, CORRECT)}, "correct": CORRECT}
 
 
-def read_verdict(text: str) -> Verdict | None:
+def read_verdict(text: str) -> StepVerdict | None:
     """The verdict in a reply; None where there is no JSON object with a known error type.
 
     Error types are compared whole, after folding case, blanks and hyphens; "Correct" is a synonym. Texts that are
@@ -66,4 +66,4 @@ def read_verdict(text: str) -> Verdict | None:
         return None
     texts = (written.get(key) for key in ("diagnosis", "guidance"))
     diagnosis, guidance = (text.strip() if isinstance(text, str) else "" for text in texts)
-    return Verdict(NAMES[_folded(name)], diagnosis, guidance)
+    return StepVerdict(NAMES[_folded(name)], diagnosis, guidance)

@@ -29,7 +29,7 @@ DATES = words_of(
 )
 
 
-class Span(NamedTuple):
+class NameSpan(NamedTuple):
     """A name in a text; in the order of `_longest`."""
 
     start: int
@@ -85,15 +85,15 @@ def _automaton(names: Sequence[str]) -> Any:
     return AhoCorasick(names)
 
 
-def _spans(automaton: Any, text: str) -> Iterator[Span]:
+def _spans(automaton: Any, text: str) -> Iterator[NameSpan]:
     """Where names stand in a text as whole words."""
     plain = " ".join(WORD.findall(text))
     for name, start, end in automaton.find_matches_as_indexes(plain, overlapping=True):
         if (not start or plain[start - 1] == " ") and (end == len(plain) or plain[end] == " "):
-            yield Span(start, -end, name)
+            yield NameSpan(start, -end, name)
 
 
-def _longest(spans: Iterable[Span]) -> frozenset[int]:
+def _longest(spans: Iterable[NameSpan]) -> frozenset[int]:
     """From the left, the longest of those that begin together; what overlaps it is passed over."""
     mentioned, covered = set[int](), 0
     for span in sorted(spans):
