@@ -53,7 +53,7 @@ def test_a_wrong_override_is_one_line_and_exit_code_2(kgqa: Kgqa, override: str,
     ("arguments", "said"),
     [
         (("ruN",), "did you mean run"),
-        (("show",), "RUN is missing; e.g. kgqa show outputs/"),
+        (("show",), "RUN is missing; e.g. kgqa show last"),
         (("show", "nowhere"), "not the folder of a run"),
         (("kg", "destroy"), "kg destroy: no such command; choose from: build, stats"),
         (("data", "prepare", "dataset=musiqe"), "did you mean musique"),
