@@ -127,7 +127,7 @@ def test_predictions_of_others_are_judged(kgqa: Kgqa) -> None:
         (("evaluate", "a", "--fast"), "--fast: no such option"),
         (("evaluate", "a", "limit=3"), "limit=3: goes with --predictions"),
         (("evaluate", "--predictions", "nowhere.jsonl", "dataset=demo"), "nowhere.jsonl: cannot be read"),
-        (("compare", "a"), "another RUN is missing; e.g. kgqa compare outputs/"),
+        (("compare", "a"), "another RUN is missing; e.g. kgqa compare demo/trace"),
         (("compare", "a", "b", "limit=3"), "limit=3: not a key of kgqa compare"),
         (("compare", "a", "b", "difference=0"), "difference above 0"),
         (("compare", "a", "b", "seed=x"), "must be numbers"),
