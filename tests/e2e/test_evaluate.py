@@ -120,7 +120,7 @@ def test_predictions_of_others_are_judged(kgqa: Kgqa) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("evaluate",), "RUN|FILE is missing; e.g. kgqa evaluate outputs/"),
+        (("evaluate",), "RUN|FILE is missing; e.g. kgqa evaluate last"),
         (("evaluate", "nowhere"), "not the folder of a run"),
         (("evaluate", "a", "b"), "b: one word too many for kgqa evaluate"),
         (("evaluate", "a", "--subset"), "--subset: goes with --predictions"),
@@ -132,7 +132,7 @@ def test_predictions_of_others_are_judged(kgqa: Kgqa) -> None:
         (("compare", "a", "b", "difference=0"), "difference above 0"),
         (("compare", "a", "b", "seed=x"), "must be numbers"),
         (("judge", "calibrat"), "judge calibrat: no such command; did you mean calibrate?"),
-        (("judge", "calibrate"), "RUN is missing; e.g. kgqa judge calibrate outputs/"),
+        (("judge", "calibrate"), "RUN is missing; e.g. kgqa judge calibrate last"),
         (("judge", "calibrate", "nowhere"), "not the folder of a run"),
     ],
 )
