@@ -2,6 +2,9 @@
 
 §3.1: retrieve by the question → write the next sentence of the chain of thought → retrieve by it → …, until the chain
 states an answer. §3.2: the reader is given every passage that was collected and begins anew.
+
+Thoughts are written by the role `agent`, the answer by `reader`, both with the template few_shot/answer;
+few_shot/titles asks for pages. A question's pinned passages, IIRC's main one, are always shown and never searched for.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
 
 MERE_REASONING = re.compile(r"(so|thus|therefore|hence|that is)\b|.*\d\s*[-+*/]\s*[\d.,]+\s*=", re.IGNORECASE)
-NEAR_DUPLICATE = 0.9  # likeness of two texts under one title, 1 if equal: not in the paper
+NEAR_DUPLICATE = 0.9  # likeness of two texts under one title, 1 if equal: not in the paper, but in the released program
 COMPARED = 2_000  # characters of each text
 
 
@@ -101,7 +104,8 @@ class IRCoT:
 def query_of(question: Question, thoughts: tuple[str, ...]) -> str:
     """The last thought that says something new about the world, else the question.
 
-    A thought that only draws a conclusion or calculates ("Thus …", "1861 - 1842 = 19") holds nothing to look for.
+    A thought that only draws a conclusion or calculates ("Thus …", "1861 - 1842 = 19") holds nothing to look for:
+    so says IRCoT's released program; the paper takes the last thought.
     """
     telling = [thought for thought in thoughts if not MERE_REASONING.match(thought)]
     return telling[-1] if telling else without_question_words(question.text)

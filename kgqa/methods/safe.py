@@ -1,7 +1,11 @@
 """SAFE (arXiv 2604.01993) at inference: one atomic step per call, each judged before it is believed (Figure 1, §3.3).
 
 A step extracts one fact of one passage, draws one conclusion from earlier steps, or gives the final answer. A judged
-error sends the step back with diagnosis and guidance; nothing is trained here.
+error sends the step back with diagnosis and guidance. Nothing is trained here, and no knowledge graph is built: the
+paper verifies its training data with one; at inference a step is text that is judged by the passages.
+
+Roles: `reader` writes the steps (template safe/step) and, with feedback=self, judges them (safe/judge); with
+feedback=model the role `feedback` does. The ten error types are in `steps.safe_verdict`.
 """
 
 from __future__ import annotations

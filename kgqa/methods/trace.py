@@ -2,6 +2,10 @@
 
 §3.3 and Algorithm 1: at every step a ranker cuts the question's knowledge graph down to K candidates and a selector,
 asked a multiple-choice question, gives a distribution over them and the option to stop.
+
+Part I of the algorithm, a passage's triples (§3.2), is `kgqa.kg.extraction`, made once per passage and model before the
+first question; here they are asked for by `Triples`. Roles: `selector` chooses (template trace/select), `reader`
+answers (reader/answer).
 """
 
 from __future__ import annotations
@@ -82,7 +86,11 @@ Probability = Annotated[float, Bound("must be in [0, 1)", lambda share: 0 <= sha
 
 @dataclass(frozen=True)
 class Trace:
-    """Fields as in conf/method/trace.yaml, which cites the source of each value."""
+    """Fields as in conf/method/trace.yaml, which cites the source of each value.
+
+    `beam` chains are kept at each of `max_length` steps, each grown by its `branch` likeliest choices among
+    `candidates` units; `chains` of the last beam are read.
+    """
 
     context: Literal["triples", "documents"]
     units: Literal["triples", "sentences", "documents"]

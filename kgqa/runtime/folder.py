@@ -83,7 +83,7 @@ class RunFolder:
                     f"give another name= or out=, or remove the folder"
                 )
         else:
-            target.write_text(json.dumps(identity, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            replace_file(target, json_text(identity))  # half of it would lock the folder's owner out
 
 
 def run_name(identity: Mapping[str, Json]) -> str:

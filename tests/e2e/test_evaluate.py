@@ -120,19 +120,19 @@ def test_predictions_of_others_are_judged(kgqa: Kgqa) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("evaluate",), "RUN|FILE is missing; e.g. kgqa evaluate outputs/"),
+        (("evaluate",), "RUN|FILE is missing; e.g. kgqa evaluate last"),
         (("evaluate", "nowhere"), "not the folder of a run"),
         (("evaluate", "a", "b"), "b: one word too many for kgqa evaluate"),
         (("evaluate", "a", "--subset"), "--subset: goes with --predictions"),
         (("evaluate", "a", "--fast"), "--fast: no such option"),
         (("evaluate", "a", "limit=3"), "limit=3: goes with --predictions"),
         (("evaluate", "--predictions", "nowhere.jsonl", "dataset=demo"), "nowhere.jsonl: cannot be read"),
-        (("compare", "a"), "another RUN is missing; e.g. kgqa compare outputs/"),
+        (("compare", "a"), "another RUN is missing; e.g. kgqa compare demo/trace"),
         (("compare", "a", "b", "limit=3"), "limit=3: not a key of kgqa compare"),
         (("compare", "a", "b", "difference=0"), "difference above 0"),
         (("compare", "a", "b", "seed=x"), "must be numbers"),
         (("judge", "calibrat"), "judge calibrat: no such command; did you mean calibrate?"),
-        (("judge", "calibrate"), "RUN is missing; e.g. kgqa judge calibrate outputs/"),
+        (("judge", "calibrate"), "RUN is missing; e.g. kgqa judge calibrate last"),
         (("judge", "calibrate", "nowhere"), "not the folder of a run"),
     ],
 )

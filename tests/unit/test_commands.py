@@ -100,10 +100,10 @@ def test_what_is_on_disk_is_a_place_whatever_its_name(tmp_path: Path, monkeypatc
         ("kg biuld", "kg biuld: no such command; did you mean build?"),
         ("kg build --corpse", "--corpse: no such option of kgqa kg build; did you mean --corpus"),
         ("run --multi", "--multi: no such option of kgqa run; did you mean --multirun"),
-        ("show", "RUN is missing; e.g. kgqa show outputs/"),
-        ("show a b c", "c: one word too many for kgqa show; e.g. kgqa show outputs/"),
+        ("show", "RUN is missing; e.g. kgqa show last"),
+        ("show a b c", "c: one word too many for kgqa show; e.g. kgqa show last"),
         ("show a --svg b", "--svg: draws one question's walk; name it: kgqa show RUN QUESTION --svg FILE"),
-        ("compare a", "another RUN is missing; e.g. kgqa compare outputs/"),
+        ("compare a", "another RUN is missing; e.g. kgqa compare demo/trace"),
         ("run method=trac --help", "method=trac: no such method; did you mean trace"),
         (
             "run method=trace,ircot limit=3",

@@ -12,8 +12,8 @@ from kgqa.types import Json
 if TYPE_CHECKING:
     from yaml import MarkedYAMLError
 
-# groups that may be null
 DATASET_KEYS = ("name", "profile", "family")  # that others than the dataset's class read
+# groups that may be null
 OPTIONAL = ("ranker", "reranker", "retriever", "graph", "collection", "judge", "tracker", "experiment")
 
 
