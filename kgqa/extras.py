@@ -49,7 +49,7 @@ def version_of(package: str) -> str:
 
 def requirements(extra: str, lines: Sequence[str]) -> dict[str, str]:
     """Name and wording of what an extra adds, by the lines of a package's metadata; one extra may name another."""
-    found: dict[str, str] = {}
+    wordings: dict[str, str] = {}
     for line in lines:
         wording, _, condition = line.partition(";")
         if not re.search(rf"extra == ['\"]{re.escape(extra)}['\"]", condition):
@@ -57,7 +57,7 @@ def requirements(extra: str, lines: Sequence[str]) -> dict[str, str]:
         name = re.split(r"[\s<>=!~\[(]", wording.strip())[0]
         if name == "kgqa":
             for other in re.findall(r"[\w-]+", wording.partition("[")[2].partition("]")[0]):
-                found |= requirements(other, lines)
+                wordings |= requirements(other, lines)
         else:
-            found[name] = wording.strip()
-    return found
+            wordings[name] = wording.strip()
+    return wordings

@@ -99,8 +99,8 @@ class Faiss:
         import numpy as np
 
         _, places = self._index.search(np.ascontiguousarray(queries), count)
-        found: NDArray[np.int64] = places
-        return found
+        nearest: NDArray[np.int64] = places
+        return nearest
 
 
 def checked() -> None:
