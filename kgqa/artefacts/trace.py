@@ -103,7 +103,7 @@ def read_trace(folder: Path) -> Iterator[TracedQuestion]:
 
 
 def read_questions(folder: Path) -> Iterator[Question]:
-    """The same without what was asked for them, which is most of a trace; `support_titles` and more are not in it."""
+    """The same without their calls, which are most of a trace; `support_titles` and more are not in it."""
     decoder = json.JSONDecoder()
     for place, question in _lines(folder, lambda line: decoder.raw_decode(line, len(_QUESTION))[0]):
         yield checked(_QuestionLine, {"question": question}, place).question

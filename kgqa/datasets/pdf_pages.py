@@ -70,7 +70,7 @@ def pages(file: Path) -> Iterator[list[Block]]:
 
 
 class _Rulings:
-    """The same file in pdfplumber, which opens it when the first page with rulings is asked for."""
+    """The same file in pdfplumber, which opens it at the first page with rulings."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

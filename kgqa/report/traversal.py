@@ -104,7 +104,7 @@ def _placed(places: Sequence[Place]) -> dict[Place, Node]:
 
 
 def _around(traced: TracedQuestion) -> dict[str, Sequence[str]]:
-    """The neighbours of the passages that were asked about."""
+    """By passage, the neighbours that the trace tells."""
     calls = (call for call in traced.calls if call.kind == "neighbours" and call.items is not None)
     return {call.request["passage_id"]: call.items or () for call in calls}
 

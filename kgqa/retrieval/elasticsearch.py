@@ -220,7 +220,7 @@ class _ServerIndex:
 
 
 class _Finder:
-    """Searches in batches. The server is first asked by the first query, and its index is checked then."""
+    """Searches in batches. The first query opens the server and checks its index."""
 
     def __init__(self, settings: Elasticsearch, name: str, count: int, folder: Path) -> None:
         self._settings, self._name, self._count, self._folder = settings, name, count, folder

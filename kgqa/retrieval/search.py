@@ -17,7 +17,7 @@ from kgqa.storage import storing
 from kgqa.types import Json, Passage
 
 POOLS_KEPT = 256  # above the questions a run has at once, so that each finds its pool again
-SPARE = 8  # more passages fetched than asked for, where some have one text
+SPARE = 8  # more passages fetched than wanted, where some have one text
 
 
 class PassageIndex:
@@ -123,7 +123,7 @@ class _Scope:
 
 
 class _Pools:
-    """Small indexes of the pools that were asked for, the least recently used are dropped first."""
+    """Small indexes of the pools in use, the least recently used are dropped first."""
 
     def __init__(self, retriever: Retriever) -> None:
         self._retriever = retriever

@@ -84,7 +84,7 @@ class Instant:
 
 
 class _Asked:
-    """Cache look-ups, and the calls in flight: identical ones are asked once."""
+    """Cache look-ups, and the calls in flight: identical ones are made once."""
 
     def __init__(self, done: Done, cache: CallCache, identity: Mapping[str, Json]) -> None:
         self._done, self._cache, self._identity = done, cache, identity

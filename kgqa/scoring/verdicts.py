@@ -15,7 +15,7 @@ def summarise_verdicts(rows: Sequence[Judgement], exact: Sequence[bool], *, seed
     """Accuracy in percent over the scored and the failed, with its 95 % bootstrap interval; counts; agreement with EM.
 
     exact: of each row, whether its EM is 1. Without a single verdict there is no accuracy. Agreement is over the
-    verdicts that were asked for, not over exact matches that were never sent.
+    verdicts of a judge, not over exact matches that were never sent.
     """
     labels = Counter(row.verdict for row in rows if row.verdict is not None)
     return VerdictSummary(

@@ -1,7 +1,7 @@
 """The model's distribution over labels, from servers that differ in what they tell about probabilities.
 
 Ways, best first; `choose=auto` goes down until one tells enough:
-- "logprobs": the likeliest next tokens, as many as the server lists. vLLM lists any tokens it is asked for. Elsewhere
+- "logprobs": the likeliest next tokens, as many as the server lists. vLLM lists any tokens that are named. Elsewhere
   labels too unlikely to be listed share what probability is left, at most the least listed: "bounded_choice". A label
   that is listed only with or only without a blank before it may lack as much, which is not flagged.
 - "prompt_logprobs": labels put behind the prompt, and the probabilities of the prompt's tokens (vLLM, echo).

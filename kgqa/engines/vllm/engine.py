@@ -141,7 +141,7 @@ class Vllm:
     async def _choose(self, prompt: list[int], call: Choose) -> Choice:
         """All places of the options' tree side by side; the prompt is computed once, the rest comes from its cache."""
         spelling = self._tokens.spelling(call.options)
-        requests: list[tuple[list[int], list[int]]] = []  # what to append to the prompt, and the pairs asked for there
+        requests: list[tuple[list[int], list[int]]] = []  # what to append to the prompt, and the pairs wanted there
         for place in range(ROOT, len(spelling.tokens)):
             path = [spelling.tokens[step] for step in reversed(spelling.ancestry(place))]
             pairs = [pair for pair, (start, _) in enumerate(spelling.pairs) if start == place]

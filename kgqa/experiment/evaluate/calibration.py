@@ -97,7 +97,7 @@ def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
 
 
 def _second(run: AnsweredQuestions, other: str, overrides: Sequence[str], display: Display) -> Labels:
-    """The verdicts of another judge on the same answers: kept in a folder, or asked for now."""
+    """The verdicts of another judge on the same answers: kept in a folder, or given now."""
     if Path(other).is_dir():
         if overrides:
             raise ConfigError(f"{overrides[0]}: other={other} is judged already; leave it out, or name a judge")

@@ -42,7 +42,7 @@ class Estimated:
 
     calls: int
     new_calls: int
-    tokens: int  # of what is to be asked
+    tokens: int  # of the new calls
     seconds: float | None
     usd: float | None
     unmeasured: tuple[str, ...]

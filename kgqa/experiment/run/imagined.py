@@ -25,7 +25,7 @@ class Imagined:
     Choices are even over all options but the first, which stops; texts conclude nothing, and where they decide how far
     a method goes the template has them ask for more (block `imagined`); a passage not extracted yet has eight triples.
     Where there is no index yet, a search gives the question's own passages, then made-up ones. All passages of a pool
-    are neighbours. A call asked before is `cached` if it is certain to be the same: no reply of its program was
+    are neighbours. A call made before is `cached` if it is certain to be the same: no reply of its program was
     imagined.
     """
 

@@ -42,7 +42,7 @@ class Planned:
 
     @property
     def usd(self) -> float | None:
-        """At most, for what is to be asked; None where prices are not known."""
+        """At most, for the new calls; None where prices are not known."""
         return self.prices.dollars(self.new_prompt_tokens, 0, self.new_output_tokens) if self.prices else None
 
 

@@ -115,7 +115,7 @@ class GraphStore:
         return self.folder / f"{self._key(pool)}.npz"
 
     def _key(self, pool: tuple[Passage, ...]) -> str:
-        """Remembered for pools in use: the same tuple is asked for again and again."""
+        """Remembered for pools in use: the same tuple comes again and again."""
         known = self._keys.get(id(pool))
         if known is None or known[0] is not pool:
             known = self._keys[id(pool)] = (pool, ids_digest(passage.id for passage in pool))
