@@ -65,6 +65,11 @@ class EngineDied(EngineError):
     """The engine answers no call any more."""
 
 
+def of_one_call(error: BaseException) -> KgqaError:
+    """What an engine's library threw, as the error of the call it was answering; ours stay as they are."""
+    return error if isinstance(error, KgqaError) else EngineError(f"{type(error).__name__}: {error}")
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """A hint to append to a message: the likeliest of `choices`, else all of them."""
     known = sorted(choices)

@@ -83,6 +83,9 @@ class BatchEngine(Engine, Protocol):
         ...
 
 
+Deliver = Callable[[ModelReply | Exception], None]
+
+
 class StreamingEngine(Engine, Protocol):
     """Takes calls one by one and delivers each reply when it is ready."""
 
@@ -91,7 +94,7 @@ class StreamingEngine(Engine, Protocol):
         """Calls it can work on at once; it is never given more."""
         ...
 
-    def submit(self, call: ModelCall, deliver: Callable[[ModelReply | Exception], None]) -> None:
+    def submit(self, call: ModelCall, deliver: Deliver) -> None:
         """Returns at once; `deliver` is called exactly once, from any thread, unless the engine is closed first."""
         ...
 

@@ -9,7 +9,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,11 +23,11 @@ from kgqa.engines.grammar import bounded
 from kgqa.engines.labels import BIAS, ROOT, Spelling, continuation, spell
 from kgqa.engines.llamacpp.server import LlamaServer
 from kgqa.engines.weights import Model, is_gguf
-from kgqa.errors import ConfigError, EngineDied, EngineError, KgqaError, PromptTooLong
+from kgqa.errors import ConfigError, EngineDied, EngineError, PromptTooLong, of_one_call
+from kgqa.protocols import Deliver
 from kgqa.types import Choice, Completion, Json, Usage
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
-Deliver = Callable[[ModelReply | Exception], None]
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,7 @@ class LlamaCpp:
         if self._closing.is_set() or done.cancelled():
             return
         error = done.exception()
-        if error is None:
-            deliver(done.result())
-        elif isinstance(error, KgqaError):
-            deliver(error)
-        else:
-            deliver(EngineError(f"{type(error).__name__}: {error}"))
+        deliver(done.result() if error is None else of_one_call(error))
 
     def _reply(self, call: ModelCall) -> ModelReply:
         server = self._server  # loading is no call's service time

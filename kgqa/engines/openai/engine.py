@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,14 +26,14 @@ from kgqa.engines.openai.client import TOKENS_SHOWN, Client, Endpoints
 from kgqa.engines.openai.endpoint import Endpoint, Persistence
 from kgqa.engines.openai.requests import SCHEMAS, Abilities, Server, completion, decoding, readable
 from kgqa.engines.weights import Model
-from kgqa.errors import ConfigError, EngineDied, EngineError, KgqaError
+from kgqa.errors import ConfigError, EngineDied, KgqaError, of_one_call
+from kgqa.protocols import Deliver
 from kgqa.types import Json
 
 ADAPTER = 2  # raise it when equal calls get other replies than before
 DEFAULT_URL = "https://api.openai.com/v1"
 URL_VARIABLE = "OPENAI_BASE_URL"
 BYTES_PER_TOKEN = 4  # of English text, where the server does not count
-Deliver = Callable[[ModelReply | Exception], None]
 T = TypeVar("T")
 Dollars = Annotated[float, Bound("must be more than 0", lambda dollars: dollars > 0)]
 
@@ -148,7 +148,7 @@ class OpenAI:
         """Whatever else went wrong becomes that call's error, so that nobody waits for ever."""
         if self._closing.is_set() or done.cancelled() or (error := done.exception()) is None:
             return
-        deliver(error if isinstance(error, KgqaError) else EngineError(f"{type(error).__name__}: {error}"))
+        deliver(of_one_call(error))
 
     async def _hang_up(self) -> None:
         calls = tuple(self._under_way)  # not all tasks: those of the libraries end with ours, in their own order

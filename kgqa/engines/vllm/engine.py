@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -19,14 +19,14 @@ from kgqa.engines.labels import ROOT
 from kgqa.engines.tokens import Tokens
 from kgqa.engines.vllm.loop import LoopSettings, Output, VllmLoop
 from kgqa.engines.weights import Model, digest
-from kgqa.errors import ConfigError, EngineDied, EngineError, KgqaError
+from kgqa.errors import ConfigError, EngineDied, of_one_call
+from kgqa.protocols import Deliver
 from kgqa.types import Choice, Completion, Json, Usage
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
 LISTED = 128  # token ids whose log-probabilities one request may ask for: vLLM's limit
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of LoRA adapters, as vLLM makes room for them
 CPU_CACHE = 4.0  # GiB; vLLM's own default would take nearly all of the machine's memory
-Deliver = Callable[[ModelReply | Exception], None]
 GpuShare = Annotated[float, Bound("must be a share above 0, at most 1", lambda share: 0 < share <= 1)]
 Gibibytes = Annotated[float, Bound("must be above 0 GiB, or null", lambda size: size > 0)]
 
@@ -107,12 +107,7 @@ class Vllm:
         error = done.exception()
         if self._closing.is_set():
             return
-        if error is None:
-            deliver(done.result())
-        elif isinstance(error, KgqaError):
-            deliver(error)
-        else:
-            deliver(EngineError(f"{type(error).__name__}: {error}"))
+        deliver(done.result() if error is None else of_one_call(error))
 
     async def _reply(self, call: ModelCall) -> ModelReply:
         await self._loop.ready()
