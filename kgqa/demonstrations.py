@@ -175,7 +175,7 @@ def parse_thoughts(record: Json, where: str) -> ThoughtDemonstration:
     if not thoughts[-1].endswith(f"the answer is: {answer}."):
         raise DataError(f"{where}: thoughts must end in 'the answer is: {answer}.', not {thoughts[-1]!r:.80}")
     pinned, gold, distractors = (
-        tuple(_passage(each, where) for each in _list(record[key], key, where)) if key in record else ()
+        tuple(_passage(entry, where) for entry in _list(record[key], key, where)) if key in record else ()
         for key in ("pinned", "passages", "distractors")
     )
     if not gold:

@@ -49,7 +49,7 @@ def packages() -> dict[str, Path]:
     Raises:
         ConfigError: such a package is not there.
     """
-    found = {}
+    folders = {}
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         try:
             spec = find_spec(point.module)
@@ -60,8 +60,8 @@ def packages() -> dict[str, Path]:
             raise ConfigError(
                 f"{ENTRY_POINTS}: {point.name} = {point.value}: no such package; reinstall {holder} or remove it"
             )
-        found[point.module] = Path(spec.submodule_search_locations[0])
-    return found
+        folders[point.module] = Path(spec.submodule_search_locations[0])
+    return folders
 
 
 def own_conf() -> Path:

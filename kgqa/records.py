@@ -196,5 +196,5 @@ def _not_json(file: Path, line: int, why: str, text: str, at: int) -> DataError:
 def _id(record: Json) -> str:
     if not isinstance(record, dict):
         return ""
-    found = record.get("_id", record.get("id"))
-    return f" (id {found})" if found is not None else ""
+    identity = record.get("_id", record.get("id"))
+    return f" (id {identity})" if identity is not None else ""

@@ -22,7 +22,7 @@ def read_triples(text: str) -> WrittenTriples:
     Split twice from the right on `;`, so that a head may hold semicolons. Malformed: fewer than three parts, an empty
     part, an unclosed bracket, or a line of three parts without brackets. Any string is accepted.
     """
-    found: list[tuple[str, str, str]] = []
+    triples: list[tuple[str, str, str]] = []
     malformed = 0
     for line in text.split("\n"):
         brackets = BRACKETED.findall(line)
@@ -31,7 +31,7 @@ def read_triples(text: str) -> WrittenTriples:
         for content, closed in brackets:
             parts = [part.strip() for part in content.rsplit(";", 2)]
             if closed and len(parts) == 3 and all(parts):
-                found.append((parts[0], parts[1], parts[2]))
+                triples.append((parts[0], parts[1], parts[2]))
             else:
                 malformed += 1
-    return WrittenTriples(tuple(found), malformed)
+    return WrittenTriples(tuple(triples), malformed)

@@ -40,12 +40,12 @@ def selections(runs: Sequence[Path], count: int) -> list[Choose]:
 def _selector_calls(question: TracedQuestion) -> Iterator[Choose]:
     for call in question.calls:
         if call.kind == "choose":
-            prompt = call.asked["prompt"]
+            prompt = call.request["prompt"]
             messages = tuple(Message(role, text) for role, text in prompt["messages"])
             yield Choose(
                 Prompt(prompt["template"], messages, prompt["prefill"], prompt["form"]),
-                tuple(call.asked["options"]),
-                call.asked["role"],
+                tuple(call.request["options"]),
+                call.request["role"],
             )
 
 

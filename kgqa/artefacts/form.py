@@ -37,10 +37,10 @@ def as_json(value: object) -> Json:
     """Whatever `json.dumps` takes, keys in the order of the fields."""
     if is_dataclass(value):
         named = ((field, getattr(value, field.name)) for field in fields(value))
-        return {field.name: as_json(each) for field, each in named if each is not None or not field.metadata}
+        return {field.name: as_json(member) for field, member in named if member is not None or not field.metadata}
     if isinstance(value, Mapping):
-        return {key: as_json(each) for key, each in value.items()}
-    return [as_json(each) for each in value] if isinstance(value, tuple | list) else value
+        return {key: as_json(member) for key, member in value.items()}
+    return [as_json(member) for member in value] if isinstance(value, tuple | list) else value
 
 
 def extended(kind: Callable[..., T], summary: DataclassInstance, **more: object) -> T:
@@ -94,13 +94,13 @@ def checked(kind: type[T], value: Json, place: str, remedy: str = AGAIN) -> T:
     if kind not in _ADAPTERS:
         _ADAPTERS[kind] = TypeAdapter(kind)
     try:
-        found: T = _ADAPTERS[kind].validate_python(value)
+        form: T = _ADAPTERS[kind].validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = [str(part) for part in first["loc"] if part not in ("int", "float")]  # those name members of a union
-        said = _complaint(".".join(path), first["type"], first["msg"], first["input"])
-        raise DataError(f"{place}: {said}: damaged, or written by another version of kgqa; {remedy}") from error
-    return found
+        complaint = _complaint(".".join(path), first["type"], first["msg"], first["input"])
+        raise DataError(f"{place}: {complaint}: damaged, or written by another version of kgqa; {remedy}") from error
+    return form
 
 
 def _complaint(key: str, kind: str, message: str, value: Json) -> str:

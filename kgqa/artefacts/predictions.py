@@ -81,8 +81,8 @@ class Prediction:
     def passages_of(self, question: Question) -> tuple[str, ...] | None:
         """Ids of the passages used; None where the file does not say. A title no passage has stays in as it is."""
         if self.titles is not None:
-            ids = {title: [p.id for p in question.passages if p.title == title] for title in self.titles}
-            return tuple(each for title, found in ids.items() for each in found or [f"{title} is not given"])
+            by_title = {title: [p.id for p in question.passages if p.title == title] for title in self.titles}
+            return tuple(id_ for title, ids in by_title.items() for id_ in ids or [f"{title} is not given"])
         if self.places is not None:
             return tuple(question.passages[place].id for place in self.places)
         return self.evidence
@@ -143,7 +143,7 @@ def _text(value: Json, place: str) -> str | None:
 def _texts(value: Json, place: str) -> tuple[str, ...] | None:
     if value is None:
         return None
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
         return tuple(value)
     raise DataError(f"{place}={shortened(value)}: must be a list of passage ids")
 

@@ -44,8 +44,8 @@ def kept_runs() -> list[Kept]:
 
 def kept_sweeps() -> list[Kept]:
     """Their names begin with "sweeps/"."""
-    found = (_kept(folder, folder.parts[-2:], "report.html", SWEEP) for folder in _folders(outputs() / "sweeps", 1))
-    return sorted((sweep for sweep in found if sweep), key=lambda sweep: (-sweep.written, sweep.parts))
+    sweeps = (_kept(folder, folder.parts[-2:], "report.html", SWEEP) for folder in _folders(outputs() / "sweeps", 1))
+    return sorted((sweep for sweep in sweeps if sweep), key=lambda sweep: (-sweep.written, sweep.parts))
 
 
 def find_run(text: str, *, sweeps: bool = False) -> Path:
@@ -60,28 +60,28 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
         return Path(text)
     known = kept_runs() + (kept_sweeps() if sweeps else [])
     if text == LAST:
-        ended = [each for each in known if each.ended]
+        ended = [kept for kept in known if kept.ended]
         if not ended:
             raise ConfigError(f"last: no run in {outputs()}/ has ended; see kgqa runs")
-        return max(ended, key=lambda each: each.written).folder
-    found = matching(text, known)
-    if not found and Path(text).is_dir():
+        return max(ended, key=lambda kept: kept.written).folder
+    matches = matching(text, known)
+    if not matches and Path(text).is_dir():
         return Path(text)  # whoever reads it says what it lacks
-    if not found:
+    if not matches:
         raise ConfigError(f"{text}: not the folder of a run that ended, nor how a run's name begins; see kgqa runs")
-    if len(found) > 1:
-        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        names = ", ".join(each.name for each in found[:SHOWN])
+    if len(matches) > 1:
+        more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
+        names = ", ".join(kept.name for kept in matches[:SHOWN])
         raise ConfigError(f"{text}: stands for several: {names}{more}; give more of it")
-    return found[0].folder
+    return matches[0].folder
 
 
 def matching(text: str, known: Sequence[Kept]) -> list[Kept]:
     """Those whose name, or its end from a slash on, is this; else those where it begins so."""
     text = text.removeprefix(f"{outputs()}/").rstrip("/")
-    ends = {each: ["/".join(each.parts[place:]) for place in range(len(each.parts))] for each in known}
-    return [each for each in known if text in ends[each]] or [
-        each for each in known if any(end.startswith(text) for end in ends[each])
+    ends = {kept: ["/".join(kept.parts[place:]) for place in range(len(kept.parts))] for kept in known}
+    return [kept for kept in known if text in ends[kept]] or [
+        kept for kept in known if any(end.startswith(text) for end in ends[kept])
     ]
 
 
@@ -112,7 +112,7 @@ def _folders(root: Path, levels: int) -> Iterable[Path]:
             below = [Path(entry.path) for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
     except OSError:  # none, or removed meanwhile
         return []
-    return below if levels == 1 else [folder for each in below for folder in _folders(each, levels - 1)]
+    return below if levels == 1 else [folder for parent in below for folder in _folders(parent, levels - 1)]
 
 
 def run_json(run: Kept) -> dict[str, Json]:

@@ -52,15 +52,15 @@ class SweepPlan:
             DataError: not a sweep's folder, one of another version, or a damaged one; the key is named.
         """
         file = path / SWEEP
-        said = read_json(file, missing=_missing(file), remedy=_REMOVE)
-        if not isinstance(said, dict):
+        plan = read_json(file, missing=_missing(file), remedy=_REMOVE)
+        if not isinstance(plan, dict):
             raise DataError(f"{file}: not an object; {_REMOVE}")
-        if said.get("format") != FORMAT:
+        if plan.get("format") != FORMAT:
             raise DataError(
-                f"{file}: a sweep of format {said.get('format')}, this version of kgqa writes format {FORMAT}; "
+                f"{file}: a sweep of format {plan.get('format')}, this version of kgqa writes format {FORMAT}; "
                 "give another sweep.name=, or remove the folder (its runs and replies stay)"
             )
-        return checked(cls, said, str(file), _AGAIN)
+        return checked(cls, plan, str(file), _AGAIN)
 
     def json(self) -> dict[str, Json]:
         written: dict[str, Json] = as_json(self)

@@ -26,7 +26,7 @@ class TracedCall:
 
     path: tuple[int, ...]
     kind: str  # generate, choose, count_tokens, rank, search, triples, neighbours
-    asked: Mapping[str, Json]  # what else the call says; see `kgqa.runtime.codec.call_json`
+    request: Mapping[str, Json]  # what else the call says; see `kgqa.runtime.codec.call_json`
     reply: Json
     cached: bool
     queued: Number | None = None  # seconds it waited for its engine
@@ -34,13 +34,13 @@ class TracedCall:
     @property
     def role(self) -> str | None:
         """Who asked a model; None where none was asked."""
-        role: str | None = self.asked.get("role")
+        role: str | None = self.request.get("role")
         return role
 
     @property
     def template(self) -> str | None:
         """Of the prompt, if it had one."""
-        template: str | None = (self.asked.get("prompt") or {}).get("template")
+        template: str | None = (self.request.get("prompt") or {}).get("template")
         return template
 
     @property
@@ -67,7 +67,7 @@ class TracedCall:
         return self.reply if isinstance(self.reply, list) else None
 
     def json(self) -> dict[str, Json]:
-        call = {"path": list(self.path), "call": self.kind, **self.asked, "reply": self.reply, "cached": self.cached}
+        call = {"path": list(self.path), "call": self.kind, **self.request, "reply": self.reply, "cached": self.cached}
         return call if self.queued is None else {**call, "queued": self.queued}
 
 
@@ -105,17 +105,17 @@ def read_trace(folder: Path) -> Iterator[TracedQuestion]:
 def read_questions(folder: Path) -> Iterator[Question]:
     """The same without what was asked for them, which is most of a trace; `support_titles` and more are not in it."""
     decoder = json.JSONDecoder()
-    for place, asked in _lines(folder, lambda line: decoder.raw_decode(line, len(_QUESTION))[0]):
-        yield checked(_Asked, {"question": asked}, place).question
+    for place, question in _lines(folder, lambda line: decoder.raw_decode(line, len(_QUESTION))[0]):
+        yield checked(_QuestionLine, {"question": question}, place).question
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _QuestionLine:
     question: Question
 
 
 @dataclass(frozen=True, slots=True)
-class _Line(_Asked):
+class _Line(_QuestionLine):
     """What a line must have; of its prediction see `Prediction.of_json`."""
 
     question_id: str
@@ -136,13 +136,13 @@ def _traced(line: Json, place: str) -> TracedQuestion:
     kept = checked(_Line, line, place)
     prediction = Prediction.of_json(line, kept.question_id, place, kept.notes)
     calls = zip(kept.calls, line["calls"], strict=True)
-    return TracedQuestion(kept.question, prediction, tuple(_traced_call(call, said) for call, said in calls))
+    return TracedQuestion(kept.question, prediction, tuple(_traced_call(call, raw) for call, raw in calls))
 
 
-def _traced_call(call: _Call, said: Mapping[str, Json]) -> TracedCall:
+def _traced_call(call: _Call, raw: Mapping[str, Json]) -> TracedCall:
     own = _Call.__dataclass_fields__
-    asked = {key: value for key, value in said.items() if key not in own}
-    return TracedCall(call.path, call.call, asked, call.reply, call.cached, call.queued)
+    request = {key: value for key, value in raw.items() if key not in own}
+    return TracedCall(call.path, call.call, request, call.reply, call.cached, call.queued)
 
 
 def _question_json(question: Question) -> dict[str, Json]:

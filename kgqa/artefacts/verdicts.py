@@ -47,7 +47,7 @@ class Judgement:
         return None if self.verdict is None else float(self.verdict == RIGHT)
 
     @property
-    def asked(self) -> str | None:
+    def label(self) -> str | None:
         """Right or wrong, for what was sent: not attempted is wrong."""
         if self.fate != "judged" or self.verdict is None:
             return None

@@ -56,7 +56,7 @@ def chosen_help(words: Iterable[str]) -> str:
     for group, name in _chosen(words):
         check_choice(f"{group}={name}")
         lines = [(_written(f"{group}.{key.name}", key), key.source) for key in keys(group, name)]
-        along = ", ".join(f"{each.group}={each.name}" for each in choices(group, name) if not each.place)
+        along = ", ".join(f"{choice.group}={choice.name}" for choice in choices(group, name) if not choice.place)
         opening = [("", text) for text in (about(group, name), along and f"Comes with {along}.") if text]
         parts += ["\n".join(filter(None, [f"{group}={name}", rows(opening)])), rows(lines)]
     return "\n\n".join(filter(None, parts))
@@ -66,20 +66,20 @@ def completions(begun: str, words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """What a word that begins like this can become, and what each is. `words`: the others, whose choices have keys."""
     key, equals, value = begun.partition("=")
     group = key.partition(".")[0]
-    known = {each.name: each for each in run_keys()}
+    known = {declared.name: declared for declared in run_keys()}
     name = {**defaults(), **dict(_chosen(words))}.get(group, "")
     if "." in key and name in groups().get(group, ()):
-        known |= {f"{group}.{each.name}": each for each in keys(group, name)}
+        known |= {f"{group}.{declared.name}": declared for declared in keys(group, name)}
     if equals:
         before = f"{key}={value[: value.rfind(',') + 1]}"  # -m: the last of method=trace,irc
         yield from ((f"{before}{name}", meaning) for name, meaning in _values(key, known.get(key)))
         return
     if "." not in key:
-        yield from ((f"{each}=", "") for each in groups())
+        yield from ((f"{of_group}=", "") for of_group in groups())
         yield "roles.", known["roles"].source
-    for name, each in known.items():
-        if each.default and ("." in name) == ("." in key):
-            yield f"{name}=", f"{each.default}  {each.source}"
+    for name, declared in known.items():
+        if declared.default and ("." in name) == ("." in key):
+            yield f"{name}=", f"{declared.default}  {declared.source}"
 
 
 def _values(key: str, written: Key | None) -> Iterator[tuple[str, str]]:
@@ -88,7 +88,7 @@ def _values(key: str, written: Key | None) -> Iterator[tuple[str, str]]:
     if names := groups().get(group):
         yield from ((name, _summary(about(group, name))) for name in names)
     elif written and written.default in SWITCH:
-        yield from ((each, "") for each in SWITCH)
+        yield from ((position, "") for position in SWITCH)
 
 
 def _chosen(words: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -17,9 +17,9 @@ def arguments(parser: Parser) -> None:
     build = parser.command("build", "link the collections of a dataset's questions ahead of a run")
     stats = parser.command("stats", "passages, edges, density and build time of what is linked (KGP, Table 3)")
     quality = parser.command("quality", "do neighbours of the seeds hold the supporting passages (KGP, Figs. 5, 9)")
-    for each in (build, stats, quality):
-        each.takes_keys("graph=NAME, and others as for kgqa run")
-        each.examples = (f"{each.prog} graph=tfidf dataset=demo",)
+    for subcommand in (build, stats, quality):
+        subcommand.takes_keys("graph=NAME, and others as for kgqa run")
+        subcommand.examples = (f"{subcommand.prog} graph=tfidf dataset=demo",)
     parser.examples = build.examples
     quality.add_argument(
         "--values",

@@ -21,9 +21,9 @@ SUMMARY = "what a run searches: build it ahead of a run, check it"
 def arguments(parser: Parser) -> None:
     build = parser.command("build", "index a dataset's corpus; goes on from what is there")
     check = parser.command("check", "every file against its hash, and whether passages are found again")
-    for each in (build, check):
-        each.takes_keys()
-        each.examples = (f"{each.prog} dataset=demo retriever=bm25",)
+    for subcommand in (build, check):
+        subcommand.takes_keys()
+        subcommand.examples = (f"{subcommand.prog} dataset=demo retriever=bm25",)
     parser.examples = build.examples
 
 

@@ -32,7 +32,7 @@ def run(given: Namespace) -> int:
     from kgqa.terminal.console import Terminal
     from kgqa.terminal.sections import show_sections
 
-    own = {key: value for key, _, value in (each.partition("=") for each in given.overrides) if key in OWN}
+    own = {key: value for key, _, value in (override.partition("=") for override in given.overrides) if key in OWN}
     others = [override for override in given.overrides if override_group(override) not in OWN]
     if others and "other" not in own:
         raise ConfigError(f"{others[0]}: goes with other=JUDGE, the judge it is a key of")

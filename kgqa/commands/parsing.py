@@ -106,10 +106,10 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            asked = action.option_strings or self.prog.split()[1:]
+            place = action.option_strings or self.prog.split()[1:]
             what = "value" if action.option_strings else "command"
             hint = nearest(str(value), map(str, action.choices))
-            raise ConfigError(f"{' '.join([*asked, str(value)])}: no such {what}; {hint}")
+            raise ConfigError(f"{' '.join([*place, str(value)])}: no such {what}; {hint}")
 
 
 class _Help(argparse.Action):
@@ -145,17 +145,17 @@ def parse(tree: Parser, arguments: Sequence[str]) -> Namespace:
     given, left = tree.parse_known_args(arguments)
     parser: Parser = given.parser
     given.tree = tree
-    for each in left:
-        if each.startswith("-"):
+    for word in left:
+        if word.startswith("-"):
             options = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
-            raise ConfigError(f"{each}: no such option of {parser.prog}; {nearest(each, options)}")
+            raise ConfigError(f"{word}: no such option of {parser.prog}; {nearest(word, options)}")
     words = [*getattr(given, "words", ()), *left]
     nothing = list(arguments) == parser.prog.split()[1:]
     if parser.commands or (nothing and parser.keys and not parser.places):
         raise HelpWanted(parser, code=2)
-    keys = {each for each in words if parser.keys and (_is_key(each) or not parser.places)}
-    given.overrides = [each for each in words if each in keys]
-    given.places = [each for each in words if each not in keys]
+    keys = {word for word in words if parser.keys and (_is_key(word) or not parser.places)}
+    given.overrides = [word for word in words if word in keys]
+    given.places = [word for word in words if word not in keys]
     _check_places(parser, given.places)
     _check_keys(parser, given.overrides)
     return given

@@ -30,24 +30,24 @@ def run(given: Namespace) -> int:
     wanted = override_values(given.overrides)
     since = _seconds(wanted["since"]) if "since" in wanted else 0.0
     parts = [wanted.get(key) for key in ("dataset", "method", "model")]
-    found = [
+    listed = [
         run
         for run in kept_runs()
         if run.written >= since and all(want in (None, part) for want, part in zip(parts, run.parts, strict=False))
     ]
     if given.places:
-        found = matching(given.places[0], found)
+        listed = matching(given.places[0], listed)
     if given.json:
         import json
 
         from kgqa.artefacts.runs import run_json
 
-        print(json.dumps([run_json(each) for each in found[: given.limit]], indent=2, ensure_ascii=False))
+        print(json.dumps([run_json(run) for run in listed[: given.limit]], indent=2, ensure_ascii=False))
     else:
         from kgqa.terminal.console import Terminal
         from kgqa.terminal.runs import show_runs
 
-        show_runs(found, given.limit or SHOWN, Terminal(width=160))
+        show_runs(listed, given.limit or SHOWN, Terminal(width=160))
     return 0
 
 

@@ -144,7 +144,7 @@ class Collected:
             few += len(documents) < wanted
             yield replace(
                 question,
-                passages=tuple(corpus.distinct(passage for each in documents for passage in each.passages)),
+                passages=tuple(corpus.distinct(passage for document in documents for passage in document.passages)),
                 support=support,
                 pinned=(),
                 facts=(),
@@ -170,7 +170,7 @@ class _Paragraphs:
             )
         paragraphs = {p.id: p for p in own if p.id in question.support or p in question.pinned}
         gold = [self._document(paragraph) for paragraph in paragraphs.values()]
-        support = {id_ for each in gold for id_ in _support(each, each.paragraphs, question)}
+        support = {id_ for document in gold for id_ in _support(document, document.paragraphs, question)}
         return gold, frozenset(support | {id_ for id_ in question.support if id_.startswith(MISSING)})
 
     def negatives(self, question: Question, draw: random.Random) -> Iterator[Document]:
@@ -211,7 +211,7 @@ class _Articles:
             if (title := plain(passage.title)) in needed:
                 needed[title].append(passage)
         size = collected.collections.passage_size
-        return cls({t: Document(tuple(found), size) for t, found in needed.items() if found}, reservoir, size)
+        return cls({t: Document(tuple(articles), size) for t, articles in needed.items() if articles}, reservoir, size)
 
     def gold(self, question: Question) -> tuple[list[Document], frozenset[str]]:
         """The same; where the corpus lacks an article, the question's own paragraph is taken for it."""
@@ -220,11 +220,11 @@ class _Articles:
             if passage.id in question.support or passage in question.pinned:
                 own.setdefault(plain(passage.title), []).append(passage)
         documents, support = [], set[str]()
-        for title, said in _gold_titles(question).items():
+        for title, name in _gold_titles(question).items():
             paragraphs = tuple(own.get(title, ()))
             document = self.by_title.get(title) or (Document(paragraphs, self.passage_size) if paragraphs else None)
             if document is None:
-                support.add(MISSING + said)
+                support.add(MISSING + name)
             else:
                 documents.append(document)
                 support |= _support(document, paragraphs, question)

@@ -92,7 +92,7 @@ def _of_record(record: Json, where: str) -> Iterable[Passage]:
     if "contexts" in keys:
         return of_paragraphs(parsed(IIRCContext, record, where).contexts)
     if "context" in keys:
-        return [of_sentences(*each) for each in parsed(HotpotQAContext, record, where).context]
+        return [of_sentences(*paragraph) for paragraph in parsed(HotpotQAContext, record, where).context]
     if not QUESTION_KEYS.isdisjoint(keys):
         return ()  # a question without contexts
     return _titled(record, where)
@@ -104,8 +104,8 @@ def _titled(record: Json, where: str) -> tuple[Passage]:
         if isinstance(title, str) and isinstance(text, str):
             with suppress(UnicodeEncodeError):
                 return (Passage.of(plain(title), text),)
-    found = parsed(_Titled, record, where)  # three times slower, and says what is wrong
-    return (Passage.of(plain(found.title), found.text),)
+    titled = parsed(_Titled, record, where)  # three times slower, and says what is wrong
+    return (Passage.of(plain(titled.title), titled.text),)
 
 
 def _member(where: str, title: str, value: Json) -> Iterator[Passage]:

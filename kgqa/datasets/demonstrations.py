@@ -69,8 +69,8 @@ def load_examples(path: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Json],
 
     def parse(record: Json, where: str) -> Mapping[str, Json]:
         if not isinstance(record, dict) or set(record) != set(keys):
-            found = ", ".join(record) if isinstance(record, dict) else repr(record)[:60]
-            raise DataError(f"{where}: expected an object with the keys {', '.join(keys)}; found {found}")
+            given = ", ".join(record) if isinstance(record, dict) else repr(record)[:60]
+            raise DataError(f"{where}: expected an object with the keys {', '.join(keys)}; found {given}")
         return record
 
     return _load(_lines(_find(path)), parse, path)

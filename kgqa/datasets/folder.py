@@ -95,14 +95,14 @@ class Folder:
     def corpus_files(self) -> tuple[Path, ...]:
         """The documents, by path."""
         every = sorted(file for file in self.folder.rglob("*") if file.is_file() and not _hidden(file, self.folder))
-        found = tuple(file for file in every if file.suffix.lower() in self.kinds and file != self.file)
-        if not found:
+        documents = tuple(file for file in every if file.suffix.lower() in self.kinds and file != self.file)
+        if not documents:
             raise DataError(f"{self.folder}: no documents in it; put {', '.join(self.kinds)} files there")
-        others = Counter(file.suffix.lower() or file.name for file in every if file not in {*found, self.file})
+        others = Counter(file.suffix.lower() or file.name for file in every if file not in {*documents, self.file})
         if others:
             named = ", ".join(f"{count} {suffix}" for suffix, count in sorted(others.items()))
             log.warning("%s: files of other kinds are left out: %s", self.folder, named)
-        return found
+        return documents
 
     @property
     def sha256(self) -> str:
@@ -161,7 +161,7 @@ class Folder:
             by_title[passage.title].append(passage)
         for number, (where, raw) in enumerate(records.records(self.file), start=1):
             record = parsed(FolderRecord, raw, where)
-            cited = [each if isinstance(each, Cited) else Cited(title=each) for each in record.support]
+            cited = [place if isinstance(place, Cited) else Cited(title=place) for place in record.support]
             cited += [Cited(title=title) for title in record.supporting_titles]
             yield (
                 where,
@@ -170,8 +170,8 @@ class Folder:
                     text=record.question,
                     answers=record.golds(where),
                     passages=self.collection,
-                    support=frozenset(id_ for each in cited for id_ in _support(each, by_title, where)),
-                    support_titles=frozenset(each.title for each in cited),
+                    support=frozenset(id_ for place in cited for id_ in _support(place, by_title, where)),
+                    support_titles=frozenset(place.title for place in cited),
                     type=record.type,
                 ),
             )
@@ -185,13 +185,13 @@ def _support(cited: Cited, by_title: Mapping[str, Sequence[Passage]], where: str
         )
     passages = by_title[cited.title]
     if cited.place:
-        found = [p.id for p in passages if p.place == cited.place or p.place.startswith(f"{cited.place} page")]
+        ids = [p.id for p in passages if p.place == cited.place or p.place.startswith(f"{cited.place} page")]
     else:
         words = " ".join(cited.text.split())
-        found = [p.id for p in passages if words and not p.place and words in " ".join(p.text.split())]
-    if not found and (sought := cited.place or cited.text):
+        ids = [p.id for p in passages if words and not p.place and words in " ".join(p.text.split())]
+    if not ids and (sought := cited.place or cited.text):
         raise DataError(f"{where}: support: {sought!r} is not in {cited.title!r}; correct it, or give the title alone")
-    return found
+    return ids
 
 
 def _read(file: Path, title: str, size: int) -> Sequence[Passage]:

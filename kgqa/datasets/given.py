@@ -16,7 +16,7 @@ from kgqa.types import Json, Passage, Question
 class Given:
     """Their own passages are the corpus."""
 
-    asked: tuple[Question, ...]
+    given: tuple[Question, ...]
 
     @classmethod
     def of(cls, question: str, passages: Iterable[tuple[str, str]]) -> Given:
@@ -38,13 +38,13 @@ class Given:
     @property
     def sha256(self) -> str:
         """Of the questions and their passages."""
-        return text_digest(json.dumps([asdict(question) for question in self.asked], default=sorted))
+        return text_digest(json.dumps([asdict(question) for question in self.given], default=sorted))
 
     def questions(self) -> Iterator[Question]:
-        return iter(self.asked)
+        return iter(self.given)
 
     def passages(self) -> Iterator[Passage]:
-        return iter(dict.fromkeys(passage for question in self.asked for passage in question.passages))
+        return iter(dict.fromkeys(passage for question in self.given for passage in question.passages))
 
     def corpus_identity(self) -> Mapping[str, Json]:
         return {"files": [self.sha256]}

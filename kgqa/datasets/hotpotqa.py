@@ -77,8 +77,8 @@ class HotpotQA(FileDataset):
         """Other names of the answers by Wikidata id, demonyms last, as 2Wiki's evaluation program (v1.1) takes them."""
         if self.aliases is None:
             return {}
-        found = records.records(self._alias_file(self.aliases))
-        entries = [parsed(Aliases, record, where) for where, record in found]
+        lines = records.records(self._alias_file(self.aliases))
+        entries = [parsed(Aliases, record, where) for where, record in lines]
         return {entry.entity: [*entry.aliases, *entry.demonyms] for entry in entries}
 
     def _alias_file(self, path: str) -> Path:

@@ -35,7 +35,7 @@ def rows(place: Path | None, hub: Hub) -> Iterator[Json]:
         raise DataError(f"{place or hub.id}: {error}; expected split {hub.split} of {hub.id}, {hub.config}") from None
 
 
-def write(found: Iterable[Json], target: Path, advance: Callable[[int], None]) -> int:
+def write(rows: Iterable[Json], target: Path, advance: Callable[[int], None]) -> int:
     """Rows as records in the authors' form, a JSON array or, for a .jsonl target, a record in each line; their number.
 
     The file appears whole or not at all. `advance(n)` comes after n more records.
@@ -47,7 +47,7 @@ def write(found: Iterable[Json], target: Path, advance: Callable[[int], None]) -
     before, between, after = ("", "\n", "\n") if target.suffix == ".jsonl" else ("[\n", ",\n", "\n]\n")
     count = 0
     with replacing(target, TO_ELSEWHERE) as part, part.open("w", encoding="utf-8") as out:
-        for row in found:
+        for row in rows:
             out.write((between if count else before) + json.dumps(original(row), ensure_ascii=False))
             count += 1
             advance(1)

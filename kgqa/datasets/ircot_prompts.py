@@ -41,14 +41,14 @@ def demonstrations(prompts: Json, name: str, where: str) -> tuple[ThoughtDemonst
     thoughts = [_blocks(files, THOUGHTS.format(count), where) for count in DISTRACTORS]
     answers = _blocks(files, ANSWERS, where)
     titles = _blocks(files, TITLES, where) if TITLES in files else {}
-    found = []
+    shots = []
     for identity, first in thoughts[0].items():
         if not all(identity in blocks for blocks in (*thoughts, answers)):
             raise DataError(f"{where}: {name}: question {identity} is not in every prompt; fetch the file again")
         contexts = [blocks[identity].passages for blocks in thoughts]
         gold = tuple(passage for passage in first.passages if all(passage in context for context in contexts))
         named = titles.get(identity)
-        found.append(
+        shots.append(
             ThoughtDemonstration(
                 first.question,
                 answers[identity].reply,
@@ -58,7 +58,7 @@ def demonstrations(prompts: Json, name: str, where: str) -> tuple[ThoughtDemonst
                 _listed(named.reply, f"{where}: {TITLES}: {identity}") if named else (),
             )
         )
-    return tuple(found)
+    return tuple(shots)
 
 
 def _files_of(prompts: Json, name: str, where: str) -> dict[str, str]:
@@ -85,9 +85,9 @@ def _blocks(files: Mapping[str, str], file: str, where: str) -> dict[str, _Block
 
 
 def _block(text: str, where: str) -> _Block:
-    context, asked, rest = f"\n{text.strip()}".rpartition("\nQ: ")
-    question, answered, reply = rest.partition("\nA: ")
-    if not asked or not answered:
+    context, question_mark, rest = f"\n{text.strip()}".rpartition("\nQ: ")
+    question, answer_mark, reply = rest.partition("\nA: ")
+    if not question_mark or not answer_mark:
         raise DataError(f"{where}: expected 'Q: …' and 'A: …' at the end of a demonstration")
     _, *parts = _TITLE.split(context)
     passages = (Passage.of(title.strip(), body.strip()) for title, body in zip(parts[::2], parts[1::2], strict=True))

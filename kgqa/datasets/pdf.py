@@ -58,23 +58,23 @@ def read(file: Path, title: str, size: int) -> tuple[Passage, ...]:
     Raises:
         DataError: the file is no PDF, is broken, or needs a password.
     """
-    found = [list(blocks) for blocks in pages(file)]
-    tables = _tables(found)
-    nodes = [Passage.of(title, _text(blocks), place=f"page {n}") for n, blocks in enumerate(found, start=1)]
+    page_blocks = [list(blocks) for blocks in pages(file)]
+    tables = _tables(page_blocks)
+    nodes = [Passage.of(title, _text(blocks), place=f"page {n}") for n, blocks in enumerate(page_blocks, start=1)]
     nodes += [Passage.of(title, table.text, place=table.place) for table in tables]
-    runs = (run for blocks in found for run in _runs(blocks))
+    runs = (run for blocks in page_blocks for run in _runs(blocks))
     return (*nodes, *(Passage.of(title, piece.text) for run in runs for piece in split(run, size)))
 
 
-def _tables(found: list[list[Block]]) -> list[PdfTable]:
+def _tables(page_blocks: list[list[Block]]) -> list[PdfTable]:
     """The document's tables; a continued one's later blocks get its header in `found`."""
     tables: list[PdfTable] = []
-    for page, blocks in enumerate(found, start=1):
+    for page, blocks in enumerate(page_blocks, start=1):
         for place, block in enumerate(blocks):
             if not block.rows:
                 continue
             caption, last = _caption(blocks, place), tables[-1] if tables else None
-            if last and _continues(last, caption, found[page - 2 : page], place) and last.last_page == page - 1:
+            if last and _continues(last, caption, page_blocks[page - 2 : page], place) and last.last_page == page - 1:
                 more = block.rows[1:] if block.rows[0] == last.rows[0] else block.rows
                 blocks[place] = Block(markdown([last.rows[0], *more]), block.rows)
                 last.rows += more
@@ -109,9 +109,9 @@ def _caption(blocks: Sequence[Block], place: int) -> str:
 def _number(caption: str, tables: Sequence[PdfTable]) -> int:
     """What the caption says, unless an earlier table has that number; else the next one."""
     taken = {table.number for table in tables}
-    said = CAPTION.match(caption)
-    if said and int(said[1]) not in taken:
-        return int(said[1])
+    written = CAPTION.match(caption)
+    if written and int(written[1]) not in taken:
+        return int(written[1])
     return max(taken, default=0) + 1
 
 

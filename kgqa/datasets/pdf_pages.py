@@ -86,12 +86,12 @@ class _Rulings:
         """Of the page at this place from 0; None where pdfplumber cannot read it, which is said."""
         try:
             page = self._document.pages[number]
-            found = _blocks(page)
+            page_blocks = _blocks(page)
             page.close()
         except self._damages as error:
             log.warning("%s: page %d: no tables, it is damaged (%s)", self._file, number + 1, str(error) or repr(error))
             return None
-        return found
+        return page_blocks
 
     @cached_property
     def _document(self) -> Any:
@@ -137,9 +137,9 @@ def _lines(page: Any) -> list[TextLine]:
         lines, start = [], 0
         for place, character in enumerate([*characters, "\n"]):
             if character in ("\r", "\n", WORD_BREAK):
-                ends = [each for each in range(start, place) if not characters[each].isspace()]
+                ends = [index for index in range(start, place) if not characters[index].isspace()]
                 if ends:
-                    boxes = [text_page.get_charbox(each, loose=True) for each in (ends[0], ends[-1])]
+                    boxes = [text_page.get_charbox(index, loose=True) for index in (ends[0], ends[-1])]
                     text = "".join(characters[start:place]) + ("-" if character == WORD_BREAK else "")
                     lines.append(TextLine(text, _upright(boxes, page.get_height())))
                 start = place + 1
@@ -157,10 +157,10 @@ def _blocks(page: Any) -> list[Block]:
     tables = [(table.bbox, rows) for table in page.find_tables() if (rows := _rows(table))]
     lines = [TextLine(line["text"], _corners(line)) for line in page.textlinehorizontals]
     free = [line for line in lines if not any(_inside(line.box, box) for box, _ in tables)]
-    placed = [(_around(each), _paragraph(each, page.height)) for each in _grouped(free)]
+    placed = [(_around(group), _paragraph(group, page.height)) for group in _grouped(free)]
     tops = [box[1] for box, block in placed if not block.margin]
     in_columns = tops != sorted(tops)
-    for box, rows in sorted(tables, key=lambda each: each[0][1]):
+    for box, rows in sorted(tables, key=lambda group: group[0][1]):
         below = [other[1] >= box[3] - 1 and (_in_line(other, box) or not in_columns) for other, _ in placed]
         placed.insert(below.index(True) if any(below) else len(placed), (box, Block(markdown(rows), rows)))
     return [block for _, block in placed]

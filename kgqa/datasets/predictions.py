@@ -29,18 +29,18 @@ def read_predictions(file: Path) -> list[Prediction]:
     """
     if _OFFICIAL.match(records.head(file, 200)):
         return _official(file)
-    found: dict[str, tuple[str, Prediction]] = {}
+    predictions: dict[str, tuple[str, Prediction]] = {}
     for where, record in records.records(file):
         prediction = _prediction(_object(record, where), where)
-        if prediction.question_id in found:
-            place = found[prediction.question_id][0]
+        if prediction.question_id in predictions:
+            place = predictions[prediction.question_id][0]
             raise DataError(
                 f"{where}: question {prediction.question_id} is already answered in {place}; remove one of them"
             )
-        found[prediction.question_id] = where, prediction
-    if not found:
+        predictions[prediction.question_id] = where, prediction
+    if not predictions:
         raise DataError(f"{file}: no predictions in this file")
-    return [prediction for _, prediction in found.values()]
+    return [prediction for _, prediction in predictions.values()]
 
 
 def matched(
@@ -144,11 +144,11 @@ class _RepeatedError(ValueError):
 
 
 def _without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    record = dict(pairs)
+    if len(record) < len(pairs):
         keys = [key for key, _ in pairs]
         raise _RepeatedError(next(key for key in keys if keys.count(key) > 1))
-    return found
+    return record
 
 
 def _some(ids: Sequence[str], count: int = 3) -> str:

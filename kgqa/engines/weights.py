@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated
 
 from kgqa import hub
-from kgqa.constraints import Bound, Count, matches
+from kgqa.constraints import Bound, Count, Positive, matches
 from kgqa.errors import ConfigError, DataError
 from kgqa.storage import BLOCK, HOME_ELSEWHERE, home, noted_sha256, replacing, text_digest
 
@@ -40,6 +40,16 @@ class Prices:
 
 
 @dataclass(frozen=True)
+class About:
+    """What people ask of a preset, and which engines suit it; nothing of it can change a reply."""
+
+    licence: str | None  # None: a server runs it
+    parameters: Positive | None  # billions
+    bits: Positive | None  # of a parameter, as the weights are published
+    engines: tuple[str, ...]  # those that can run it, the likeliest first; empty: any that reads its files
+
+
+@dataclass(frozen=True)
 class Model:
     """A model by name, and the places to look for its weights: a .gguf file or a transformers folder.
 
@@ -55,6 +65,7 @@ class Model:
     sha256: Sha256 | None
     context: Count  # tokens the model was trained for
     prices: Prices | None  # None: not known; a model of one's own has none
+    about: About | None
 
     def locate(self) -> Path:
         """The .gguf file or transformers folder, checked. May assemble or download it, never loads it.

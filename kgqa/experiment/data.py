@@ -34,8 +34,8 @@ def sources() -> dict[str, Source]:
 
 def place_of(name: str, source: Source) -> str:
     """Where files of this source are on this machine."""
-    found = [root / source.folder / file for root in roots() for file in source.makes]
-    shown = [str(file) for file in found if file.is_file()]
+    files = [root / source.folder / file for root in roots() for file in source.makes]
+    shown = [str(file) for file in files if file.is_file()]
     if not shown and name in groups()["dataset"]:
         try:
             shown = [str(parts.dataset(compose([f"dataset={name}"])["dataset"]).file)]
@@ -85,8 +85,8 @@ def read_through(config: Config, display: Display) -> None:
     if dataset.corpus is None and not questions["passages given"]:
         display.line("no corpus: the questions come without passages; name the file to search in: dataset.corpus=FILE")
         return
-    for each in dataset.corpus_files:
-        display.line(f"corpus {each}: sha256 {sha256(each)}")
+    for file in dataset.corpus_files:
+        display.line(f"corpus {file}: sha256 {sha256(file)}")
     with display.counting("passages") as advance:
         counts = count_passages(_counted(dataset.read_passages(), lambda more: advance("", more, None)), gold)
     _tell(counts, display)

@@ -44,9 +44,9 @@ def _value(reply: str, key: str) -> Json:
     """What the reply's object says under `key`; the reply itself where it holds no brace at all."""
     if "{" not in reply:
         return reply
-    found = _OBJECT.search(reply)
+    match = _OBJECT.search(reply)
     try:
-        written = json.loads(found.group()) if found else None
+        written = json.loads(match.group()) if match else None
     except (ValueError, RecursionError):  # an integer of thousands of digits is a ValueError too
         return None
     return written.get(key) if isinstance(written, dict) else None

@@ -113,10 +113,10 @@ class Panel:
     async def judge(self, judged: JudgedAnswer) -> Verdict:
         if self.skip_exact and _is_exact(judged):
             return Verdict("correct")
-        asked = [_vote(form, judged, role, self.max_tokens) for form, role in zip(self._forms, self.roles, strict=True)]
+        polls = [_vote(form, judged, role, self.max_tokens) for form, role in zip(self._forms, self.roles, strict=True)]
         votes = tuple(
             Vote(None, (), f"{type(vote).__name__}: {vote}") if isinstance(vote, Exception) else vote
-            for vote in await settle(*asked)
+            for vote in await settle(*polls)
         )
         counts = Counter(vote.label for vote in votes if vote.label)
         label, count = max(counts.items(), key=lambda item: item[1], default=(None, 0))

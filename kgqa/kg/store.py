@@ -167,12 +167,12 @@ class TripleStore:
             return
         try:
             with storing(path, ELSEWHERE):
-                found = json.loads(path.read_bytes())
+                recorded = json.loads(path.read_bytes())
         except ValueError as error:
             raise DataError(f"{path}: not JSON ({error}); delete {self.folder} and build it again") from None
         wanted = json.loads(json.dumps(self.built_with))
-        if found != wanted:
-            keys = sorted(found.keys() ^ wanted.keys() | {k for k in wanted if found.get(k) != wanted[k]})
+        if recorded != wanted:
+            keys = sorted(recorded.keys() ^ wanted.keys() | {k for k in wanted if recorded.get(k) != wanted[k]})
             raise DataError(f"{path}: built with other settings ({', '.join(keys)}); use another folder")
         self._manifest_checked = True
 

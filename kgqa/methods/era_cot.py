@@ -86,6 +86,6 @@ class ERACoT:
     async def score(self, relation: str, values: Mapping[str, object], flags: Counter[str]) -> int | None:
         """How reliable the model finds the relation, 0 to 10; None where it does not say."""
         reply = await Generate(render("era_cot/score", relation=relation, **values), 4)
-        found = SCORE.match(reply.text)
-        flags["unreadable_score"] += found is None
-        return int(found.group(1)) if found else None
+        match = SCORE.match(reply.text)
+        flags["unreadable_score"] += match is None
+        return int(match.group(1)) if match else None

@@ -31,8 +31,8 @@ class Filling:
 
     graph: list[Masked]
     known: dict[str, str] = field(default_factory=dict)  # unknown → what fills it
-    asked: set[Masked] = field(default_factory=set)  # as they were filled then
-    found: dict[str, Passage] = field(default_factory=dict)
+    tried: set[Masked] = field(default_factory=set)  # as they were filled then
+    passages: dict[str, Passage] = field(default_factory=dict)
     flags: Counter[str] = field(default_factory=Counter)
 
     def filled(self, triple: Masked) -> Masked:
@@ -45,9 +45,9 @@ class Filling:
         by_unknown: dict[str, Masked] = {}
         for triple in map(self.filled, self.graph):
             left = {unknown for part in triple for unknown in UNKNOWN.findall(part)}
-            if len(left) == 1 and triple not in self.asked:
+            if len(left) == 1 and triple not in self.tried:
                 by_unknown.setdefault(left.pop(), triple)
-        self.asked.update(by_unknown.values())
+        self.tried.update(by_unknown.values())
         return list(by_unknown.values())
 
 
@@ -77,7 +77,7 @@ class GEReasoning:
             if not masked:
                 break
             fills = await gather(*(self.fill(triple, filling.flags) for triple in masked))
-            filling.found |= {passage.id: passage for _, passages in fills for passage in passages}
+            filling.passages |= {passage.id: passage for _, passages in fills for passage in passages}
             told = zip(map(unknown_of, masked), fills, strict=True)
             filling.known |= {unknown: value for unknown, (value, _) in told if value}
         filled = [filling.filled(triple) for triple in filling.graph]
@@ -89,8 +89,8 @@ class GEReasoning:
         filling.flags["cut_reply"] += reply.finish == "length"
         return Answer(
             text,
-            tuple(filling.found),
-            context_tokens=await CountTokens(passages_text(filling.found.values())) if filling.found else 0,
+            tuple(filling.passages),
+            context_tokens=await CountTokens(passages_text(filling.passages.values())) if filling.passages else 0,
             flags=counted(**filling.flags),
             figures={"triples": len(filling.graph), "filled": len(filling.known)},
             notes={"question_graph": filling.graph, "filled_graph": filled, "thought": reply.text},

@@ -63,8 +63,8 @@ class IRCoT:
         while not self.ended(thoughts):
             if len(passages) < self.max_passages:
                 queries.append(query_of(question, thoughts))
-                found = await scope.search(queries[-1], self.passages_per_step)
-                passages = collected(passages, found)[: self.max_passages]
+                retrieved = await scope.search(queries[-1], self.passages_per_step)
+                passages = collected(passages, retrieved)[: self.max_passages]
             thoughts += (await self.reason(question, passages, thoughts, flags),)
         thoughts = tuple(filter(None, thoughts))
         flags.update(judged(thoughts))
@@ -111,9 +111,9 @@ def query_of(question: Question, thoughts: tuple[str, ...]) -> str:
     return telling[-1] if telling else without_question_words(question.text)
 
 
-def collected(passages: tuple[Passage, ...], found: tuple[Passage, ...]) -> tuple[Passage, ...]:
+def collected(passages: tuple[Passage, ...], further: tuple[Passage, ...]) -> tuple[Passage, ...]:
     """The passages and, after them, those found that are new; one that is nearly the same as another is not."""
-    for passage in found:
+    for passage in further:
         if not any(nearly_same(passage, known) for known in passages):
             passages = (*passages, passage)
     return passages

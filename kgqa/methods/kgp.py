@@ -77,8 +77,8 @@ class Kgp:
         if self.structure and (nodes := structural(question.passages)):
             reply = await Generate(render("kgp/classify", question=question.text), self.max_evidence_tokens, ("\n\n",))
             places = places_named(reply.text)
-            if found := nodes_at(places, of_documents_named(question.text, nodes)):
-                return await self.read_places(question, found)
+            if pages := nodes_at(places, of_documents_named(question.text, nodes)):
+                return await self.read_places(question, pages)
             flags = Counter(unknown_place=int(bool(places)))
             return await self.walk(question, flags)
         return await self.walk(question, Counter())
@@ -184,8 +184,8 @@ class Kgp:
 
 def of_documents_named(question: str, nodes: Sequence[Passage]) -> tuple[Passage, ...]:
     """The nodes of the documents whose titles stand in the question; of all where it names none."""
-    asked = _plain(question)
-    named = tuple(node for node in nodes if node.title.strip() and f" {_plain(node.title)} " in f" {asked} ")
+    plain = _plain(question)
+    named = tuple(node for node in nodes if node.title.strip() and f" {_plain(node.title)} " in f" {plain} ")
     return named or tuple(nodes)
 
 

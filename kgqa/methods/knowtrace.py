@@ -142,13 +142,13 @@ class KnowTrace:
             return Completed(pair, passages=passages, tokens=tokens, flags={"passages_too_long": 1})
         written = read_triples(reply.text)
         # small models put the "none" that the prompt asks for into a triple
-        said = [Fact(*triple) for triple in written.triples if triple[2].strip().lower() != "none"]
+        told = [Fact(*triple) for triple in written.triples if triple[2].strip().lower() != "none"]
         flags = {
             "malformed_triple": written.malformed,
-            "empty_triple": len(written.triples) - len(said),
+            "empty_triple": len(written.triples) - len(told),
             "cut_reply": int(reply.finish == "length"),
         }
-        facts = tuple(dict.fromkeys(said))
+        facts = tuple(dict.fromkeys(told))
         return Completed(pair, facts, passages, tokens, reply.text, flags)
 
     async def remember(self, graph: list[Fact]) -> str:
@@ -169,17 +169,20 @@ class KnowTrace:
     async def conclude(self, course: Course) -> Answer:
         """Backtracing (§3.3) from what the last exploration says."""
         last, graph = course.explored[-1], list(course.graph)
-        completed = [each for completions in course.completed for each in completions]
-        rounds = [([each.pair for each in c], [fact for each in c for fact in each.facts]) for c in course.completed]
+        completed = [completion for completions in course.completed for completion in completions]
+        rounds = [
+            ([c.pair for c in completions], [f for c in completions for f in c.facts])
+            for completions in course.completed
+        ]
         targets = target_entities(graph, f"{last.thought}\n{last.answer}")
         kept = support(graph, initial_entities(rounds), targets)
-        written = [exploration.text for exploration in course.explored] + [each.text for each in completed]
+        written = [exploration.text for exploration in course.explored] + [completion.text for completion in completed]
         tokens = await CountTokens("\n".join(written))
         filtered = await CountTokens("\n".join(useless(course, set(kept))))
         return Answer(
             last.answer,
-            tuple(dict.fromkeys(passage.id for each in completed for passage in each.passages)),
-            context_tokens=sum(each.tokens for each in completed),
+            tuple(dict.fromkeys(passage.id for completion in completed for passage in completion.passages)),
+            context_tokens=sum(completion.tokens for completion in completed),
             flags=counted(**course.flags, empty_answer=not last.answer),
             figures={
                 "iterations": len(course.completed),
@@ -212,17 +215,18 @@ def useless(course: Course, kept: set[Fact]) -> list[str]:
     of which nothing is left (§3.3). The last exploration, which concludes, stays."""
     texts: list[str] = []
     for exploration, completions in zip(course.explored, course.completed, strict=False):
-        unavailing = [str(each.pair) for each in completions if not kept.intersection(each.facts)]
+        unavailing = [str(completion.pair) for completion in completions if not kept.intersection(completion.facts)]
         texts += unavailing if len(unavailing) < len(completions) else [exploration.text]
-        for each in completions:
-            extraneous = [str(fact) for fact in each.facts if fact not in kept]
-            texts += extraneous if len(extraneous) < len(each.facts) else [each.text]
+        for completion in completions:
+            extraneous = [str(fact) for fact in completion.facts if fact not in kept]
+            texts += extraneous if len(extraneous) < len(completion.facts) else [completion.text]
     return texts + [exploration.text for exploration in course.explored[len(course.completed) : -1]]
 
 
 def _note(completions: list[Completed]) -> Json:
     return [
-        {"pair": each.pair, "triples": each.facts, "passages": [p.id for p in each.passages]} for each in completions
+        {"pair": completion.pair, "triples": completion.facts, "passages": [p.id for p in completion.passages]}
+        for completion in completions
     ]
 
 

@@ -42,7 +42,7 @@ class ReAct:
         it), `repeated_search` for each that is stopped for asking what was asked before, `empty_retrieval`,
         `cut_reply`, `empty_answer`.
         """
-        flags, found, queries = Counter[str](), dict[str, Passage](), list[str]()
+        flags, seen, queries = Counter[str](), dict[str, Passage](), list[str]()
         transcript, answer = "", None
         for number in range(1, self.max_steps + 1):
             transcript += f"\nThought {number}:"
@@ -56,7 +56,7 @@ class ReAct:
             if kind == "search" and argument not in queries:
                 queries.append(argument)
                 passages = await Search(argument, self.passages)
-                found |= {passage.id: passage for passage in passages}
+                seen |= {passage.id: passage for passage in passages}
                 flags["empty_retrieval"] += not passages
                 observed = passages_text(passages) or "Nothing was found."
             elif kind == "search":
@@ -73,8 +73,8 @@ class ReAct:
         flags["empty_answer"] += not answer
         return Answer(
             answer,
-            tuple(found),
-            context_tokens=await CountTokens(passages_text(found.values())) if found else 0,
+            tuple(seen),
+            context_tokens=await CountTokens(passages_text(seen.values())) if seen else 0,
             flags=counted(**flags),
             figures={"searches": len(queries)},
             notes={"transcript": transcript.strip(), "queries": queries},
@@ -102,6 +102,6 @@ class ReAct:
 
 def read_action(step: str) -> tuple[str, str]:
     """The first action of a step as ("search" | "finish", what its brackets hold); ("", "") where there is none."""
-    found = ACTION.search(step)
-    argument = found.group(2).strip() if found else ""
-    return (found.group(1).lower(), argument) if found and argument else ("", "")
+    action = ACTION.search(step)
+    argument = action.group(2).strip() if action else ""
+    return (action.group(1).lower(), argument) if action and argument else ("", "")

@@ -56,8 +56,8 @@ class RetrieveOnly:
 
     async def answer(self, question: Question) -> Answer:
         """No answer; evidence: the passages, best first. Flag `empty_retrieval`."""
-        found = await self.retrieve(question, Scope.of(self.scope, question))
-        return Answer("", tuple(passage.id for passage in found), flags={} if found else {"empty_retrieval": 1})
+        passages = await self.retrieve(question, Scope.of(self.scope, question))
+        return Answer("", tuple(passage.id for passage in passages), flags={} if passages else {"empty_retrieval": 1})
 
     async def retrieve(self, question: Question, scope: Scope) -> tuple[Passage, ...]:
         """The `passages` best of the scope for the question, best first."""

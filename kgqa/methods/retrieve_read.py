@@ -51,7 +51,7 @@ class RetrieveRead:
 
     async def answer(self, question: Question) -> Answer:
         """Evidence: the passages found, best first. Notes: the pages searched, where the model named some."""
-        few_shot, found, pages, flags = self.few_shot, tuple[Passage, ...](), None, Counter[str]()
+        few_shot, passages, pages, flags = self.few_shot, tuple[Passage, ...](), None, Counter[str]()
         if self.retriever is None:
             few_shot = replace(few_shot, distractors=None)
         else:
@@ -59,8 +59,8 @@ class RetrieveRead:
             if self.scope == "corpus":
                 pages, flags = await pages_named(question, few_shot, self.titles)
                 scope = Scope(titles=pages)
-            found = await self.retriever.retrieve(question, scope)
-        answer = await read_passages(question, found, self.reader, few_shot, self.max_answer_tokens)
+            passages = await self.retriever.retrieve(question, scope)
+        answer = await read_passages(question, passages, self.reader, few_shot, self.max_answer_tokens)
         flags += Counter(answer.flags)
         if self.retriever is None:
             del flags["empty_retrieval"]  # nothing was looked for

@@ -149,8 +149,8 @@ class Safe:
         """The evaluator's verdict; one that cannot be read is asked for once more, then it is None."""
         role = "reader" if self.feedback == "self" else "feedback"
         for again in (False, True):
-            asked = {**values, "number": number, "step": step, "again": again}
-            prompt = render("safe/judge", examples=self.verdicts_from, errors=ERRORS, **asked)
+            variables = {**values, "number": number, "step": step, "again": again}
+            prompt = render("safe/judge", examples=self.verdicts_from, errors=ERRORS, **variables)
             reply = await Generate(prompt, self.max_feedback_tokens, schema=SCHEMA, role=role)
             verdict = read_verdict(reply.text)
             if verdict is not None:

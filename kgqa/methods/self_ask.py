@@ -43,32 +43,32 @@ class SelfAsk:
         `empty_retrieval`, `cut_reply`, `empty_answer`.
         """
         flags = Counter[str]()
-        found = await self.search(question.text, flags) if self.search_question else {}
-        transcript, asked, text = "Follow-up:", list[str](), ""
+        passages = await self.search(question.text, flags) if self.search_question else {}
+        transcript, follow_ups, text = "Follow-up:", list[str](), ""
         for _ in range(self.max_follow_ups):
-            transcript += await self.go_on(question, found, transcript, flags)
+            transcript += await self.go_on(question, passages, transcript, flags)
             written = transcript.rpartition(ANSWERED)[2]
             follow_up, text = labelled("Follow-up", written), labelled("Final answer", written)
-            if text or not follow_up or follow_up in asked:
-                flags["repeated_follow_up"] += not text and follow_up in asked
+            if text or not follow_up or follow_up in follow_ups:
+                flags["repeated_follow_up"] += not text and follow_up in follow_ups
                 flags["unreadable_reply"] += not text and not follow_up
                 break
-            asked.append(follow_up)
-            found |= await self.search(follow_up, flags)
+            follow_ups.append(follow_up)
+            passages |= await self.search(follow_up, flags)
             transcript += ANSWERED
         if not text:
             flags["forced_answer"] += 1
             transcript = transcript.removesuffix(ANSWERED) + CONCLUDED
-            text = (await self.go_on(question, found, transcript, flags)).strip().partition("\n")[0]
+            text = (await self.go_on(question, passages, transcript, flags)).strip().partition("\n")[0]
             transcript += f" {text}"
         flags["empty_answer"] += not text
         return Answer(
             text,
-            tuple(found),
-            context_tokens=await CountTokens(passages_text(found.values())) if found else 0,
+            tuple(passages),
+            context_tokens=await CountTokens(passages_text(passages.values())) if passages else 0,
             flags=counted(**flags),
-            figures={"follow_ups": len(asked)},
-            notes={"transcript": transcript.strip(), "follow_ups": asked},
+            figures={"follow_ups": len(follow_ups)},
+            notes={"transcript": transcript.strip(), "follow_ups": follow_ups},
         )
 
     async def search(self, query: str, flags: Counter[str]) -> dict[str, Passage]:
@@ -77,13 +77,13 @@ class SelfAsk:
         return {passage.id: passage for passage in passages}
 
     async def go_on(
-        self, question: Question, found: Mapping[str, Passage], transcript: str, flags: Counter[str]
+        self, question: Question, by_id: Mapping[str, Passage], transcript: str, flags: Counter[str]
     ) -> str:
         """What the model writes after the transcript, up to where the next intermediate answer would stand."""
         prompt = render(
             "self_ask/ask",
             examples=self.examples_from,
-            passages=passages_text(found.values()),
+            passages=passages_text(by_id.values()),
             question=question.text,
             transcript=transcript,
         )

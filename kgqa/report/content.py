@@ -40,7 +40,7 @@ def sections(run: FinishedRun) -> list[Section]:
     """In order of interest; what the run has no figures for is left out."""
     metrics = run.metrics
     method, extraction = metrics.cost.method, metrics.cost.extraction_paid
-    found = [
+    listed = [
         _scores(metrics),
         *judge_sections(metrics.judge),
         *breakdown_sections(metrics),
@@ -53,7 +53,7 @@ def sections(run: FinishedRun) -> list[Section]:
         _what_was_run(run.manifest),
         Section("Settings", ("key", "value", "source"), run.settings),
     ]
-    return [section for section in found if section.rows]
+    return [section for section in listed if section.rows]
 
 
 def estimates(run: FinishedRun) -> list[tuple[str, Estimate]]:
@@ -112,15 +112,15 @@ def judge_sections(judged: JudgeMetrics | None) -> list[Section]:
     return [shown, agreement_section("Judge against exact match", ("judge", "EM"), judged.agreement_with_em)]
 
 
-def agreement_section(title: str, names: tuple[str, str], found: Agreement) -> Section:
+def agreement_section(title: str, names: tuple[str, str], agreement: Agreement) -> Section:
     """Percent and kappa as text, the confusion table below; no rows where nothing could be compared."""
-    kappa = "not defined" if found.kappa is None else f"{found.kappa:.3f}"
+    kappa = "not defined" if agreement.kappa is None else f"{agreement.kappa:.3f}"
     text = (
-        f"{figure(found.percent)} % of {found.n:,} verdicts agree, Cohen's kappa {kappa}; "
-        f"{found.left_out:,} without a verdict on both sides left out."
+        f"{figure(agreement.percent)} % of {agreement.n:,} verdicts agree, Cohen's kappa {kappa}; "
+        f"{agreement.left_out:,} without a verdict on both sides left out."
     )
-    header = (names[0], *(f"{names[1]} {label}" for label in found.confusion))
-    rows = [(mine, *(figure(count) for count in counts.values())) for mine, counts in found.confusion.items()]
+    header = (names[0], *(f"{names[1]} {label}" for label in agreement.confusion))
+    rows = [(mine, *(figure(count) for count in counts.values())) for mine, counts in agreement.confusion.items()]
     return Section(title, header, rows, (text,))
 
 
@@ -139,25 +139,25 @@ def _profiles(profiles: Mapping[str, EmF1]) -> Section:
 
 
 def _breakdown(name: str, groups: Mapping[str, Group]) -> Section:
-    rows = [(group, str(each.n), figure(each.em), figure(each.f1)) for group, each in groups.items()]
+    rows = [(group, str(scores.n), figure(scores.em), figure(scores.f1)) for group, scores in groups.items()]
     return Section(f"By {name}", (name, "questions", "EM", "F1"), rows if len(rows) > 1 else ())
 
 
-def _retrieval(found: Retrieval | None) -> Section:
+def _retrieval(retrieval: Retrieval | None) -> Section:
     """Recall within each budget of passages, over all questions and by group; nothing without retrieval."""
     title = "Recall of gold passages"
-    if found is None:
+    if retrieval is None:
         return Section(title, (), ())
-    budgets = list(found.recall)
-    rows = [("all", figure(found.n), *(figure(score.mean) for score in found.recall.values()))]
-    for groups in (found.by_hops, found.by_type):
+    budgets = list(retrieval.recall)
+    rows = [("all", figure(retrieval.n), *(figure(score.mean) for score in retrieval.recall.values()))]
+    for groups in (retrieval.by_hops, retrieval.by_type):
         rows += [
             (group, figure(recalls["n"]), *(figure(recalls[budget]) for budget in budgets))
             for group, recalls in groups.items()
             if len(groups) > 1
         ]
     header = ("group", "questions", *(f"@{budget}" for budget in budgets))
-    return Section(title, header, rows, alarm=found.alarm or "")
+    return Section(title, header, rows, alarm=retrieval.alarm or "")
 
 
 def _figures(title: str, figures: Figures) -> Section:

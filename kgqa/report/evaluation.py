@@ -16,12 +16,12 @@ def evaluation_sections(evaluation: Evaluation) -> list[Section]:
         "Failed questions count as wrong.",
         *evaluation.notes,
     )
-    found = [
+    listed = [
         Section("Scores", (), answer_rows(evaluation.scores, evaluation.judge), text),
         *judge_sections(evaluation.judge),
         *breakdown_sections(evaluation.scores),
     ]
-    return [section for section in found if section.rows]
+    return [section for section in listed if section.rows]
 
 
 def comparison_section(differences: Sequence[Difference], wanted: float) -> Section:
@@ -33,23 +33,23 @@ def comparison_section(differences: Sequence[Difference], wanted: float) -> Sect
         f"rows. Effect: odds of the first where the two differ, or Cohen's d. n for {wanted:g}: questions that would "
         f"show a difference of {wanted:g} points with power 0.8."
     )
-    return Section("Differences", header, [_difference_row(each, wanted) for each in differences], (text,))
+    return Section("Differences", header, [_difference_row(difference, wanted) for difference in differences], (text,))
 
 
-def _difference_row(each: Difference, wanted: float) -> tuple[str, ...]:
-    needed = questions_needed(wanted, each.deviation)
-    winner = each.first if each.difference > 0 else each.second
+def _difference_row(compared: Difference, wanted: float) -> tuple[str, ...]:
+    needed = questions_needed(wanted, compared.deviation)
+    winner = compared.first if compared.difference > 0 else compared.second
     return (
-        each.metric,
-        f"{each.first} – {each.second}",
-        f"{each.means[0]:.1f}  {each.means[1]:.1f}",
-        f"{each.difference:+.1f} [{each.low:+.1f}, {each.high:+.1f}]",
-        f"{each.wins[0]} : {each.wins[1]}",
-        _p(each.p),
-        _p(each.adjusted),
-        "–" if each.effect is None else f"{'odds' if each.binary else 'd'} {each.effect:.2f}",
+        compared.metric,
+        f"{compared.first} – {compared.second}",
+        f"{compared.means[0]:.1f}  {compared.means[1]:.1f}",
+        f"{compared.difference:+.1f} [{compared.low:+.1f}, {compared.high:+.1f}]",
+        f"{compared.wins[0]} : {compared.wins[1]}",
+        _p(compared.p),
+        _p(compared.adjusted),
+        "–" if compared.effect is None else f"{'odds' if compared.binary else 'd'} {compared.effect:.2f}",
         figure(needed),
-        f"{winner} wins" if each.significant else "no difference shown",
+        f"{winner} wins" if compared.significant else "no difference shown",
     )
 
 

@@ -79,10 +79,10 @@ def abridged(call: TracedCall) -> dict[str, Json]:
     shown = call.json()
     if call.kind != "rank" or call.items is None:
         return shown
-    best = sorted(zip(call.items, call.asked["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
+    best = sorted(zip(call.items, call.request["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
     return {
         **shown,
-        "of": len(call.asked["texts"]),
+        "of": len(call.request["texts"]),
         "texts": [text for _, text in best],
         "reply": [score for score, _ in best],
     }
@@ -116,7 +116,7 @@ class Packing:
         if kind is str:
             if len(value) < _SHARABLE:
                 return value
-            return {REFERENCE: [self._own.setdefault(each, len(self._own)) for each in value.split("\n\n")]}
+            return {REFERENCE: [self._own.setdefault(paragraph, len(self._own)) for paragraph in value.split("\n\n")]}
         if kind is float:
             return round(value, _DIGITS) if isfinite(value) else str(value)  # JSON has no infinity
         if kind is list:
@@ -125,11 +125,11 @@ class Packing:
                 return list(map(round, value, repeat(_DIGITS)))
             if kinds <= _PLAIN or (kinds == {str} and max(map(len, value)) < _SHARABLE):
                 return value
-            return [each if _is_short(each) else self._packed(each) for each in value]
+            return [part if _is_short(part) else self._packed(part) for part in value]
         if kind is dict:
-            for key, each in value.items():
-                if type(each) not in _PLAIN and not _is_short(each):
-                    value[key] = self._packed(each)
+            for key, part in value.items():
+                if type(part) not in _PLAIN and not _is_short(part):
+                    value[key] = self._packed(part)
         return value
 
     def _reference(self, paragraph: str) -> str | int:

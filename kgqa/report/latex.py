@@ -33,7 +33,7 @@ def latex(run: FinishedRun) -> str:
 
 def escaped(text: str) -> str:
     """For LaTeX's text mode, on one line."""
-    return re.sub(r"[\\~^–−±<>|&%$#_{}]", lambda found: _SPECIAL[found[0]], " ".join(text.split()))
+    return re.sub(r"[\\~^–−±<>|&%$#_{}]", lambda match: _SPECIAL[match[0]], " ".join(text.split()))
 
 
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

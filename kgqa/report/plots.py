@@ -83,7 +83,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Round values from the last one not above `low` to the first one not below `high`."""
     rough = (high - low) / about
     power = 10 ** math.floor(math.log10(rough))
-    step = next(power * each for each in (1, 2, 2.5, 5, 10) if power * each >= rough)
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough)
     first, last = math.floor(low / step), math.ceil(high / step)
     return [round(n * step, 10) for n in range(first, last + 1)]
 
@@ -140,9 +140,9 @@ def _dot(x: float, y: float, colour: str, hollow: bool, title: str) -> str:
 
 
 def _legend(series: Iterable[Series], per_row: int) -> Iterator[str]:
-    for number, each in enumerate(series):
+    for number, curve in enumerate(series):
         left = LEFT + LEGEND_COLUMN * (number % per_row)
         top = HEIGHT + LEGEND_ROW * (number // per_row) + 6
-        colour = COLOURS[each.colour % len(COLOURS)]
-        yield _dot(left + 4, top - 4, colour, each.hollow, each.name)
-        yield f'<text x="{left + 14}" y="{top}">{escape(each.name)}</text>'
+        colour = COLOURS[curve.colour % len(COLOURS)]
+        yield _dot(left + 4, top - 4, colour, curve.hollow, curve.name)
+        yield f'<text x="{left + 14}" y="{top}">{escape(curve.name)}</text>'

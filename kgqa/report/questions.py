@@ -89,10 +89,10 @@ def same_questions(run: FinishedRun, other: FinishedRun) -> dict[str, QuestionRo
     mine, theirs = run.metrics.profile, other.metrics.profile
     if mine != theirs:
         raise DataError(f"{other.folder}: scored by {theirs}, {run.folder} by {mine}; run both with one profile=")
-    rows = {each.row.id: each.row for each in reported_questions(other)}
-    asked = set(question_ids(run.folder))
-    if unlike := sorted(asked ^ rows.keys()):
-        only = run.folder if unlike[0] in asked else other.folder
+    rows = {question.row.id: question.row for question in reported_questions(other)}
+    answered = set(question_ids(run.folder))
+    if unlike := sorted(answered ^ rows.keys()):
+        only = run.folder if unlike[0] in answered else other.folder
         raise DataError(
             f"{other.folder}: {len(unlike):,} questions are not in both it and {run.folder}, the first {unlike[0]}, "
             f"only in {only}; give two runs on the same questions"
@@ -102,7 +102,7 @@ def same_questions(run: FinishedRun, other: FinishedRun) -> dict[str, QuestionRo
 
 def questions_csv(run: FinishedRun) -> str:
     """One line a question, in the data file's order; golds and flags as JSON, nothing for what is not known."""
-    rows = {each.row.id: each.row for each in reported_questions(run)}
+    rows = {question.row.id: question.row for question in reported_questions(run)}
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, [field.name for field in fields(QuestionRow)], lineterminator="\n")
     writer.writeheader()

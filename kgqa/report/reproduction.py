@@ -70,22 +70,22 @@ class Reproduction:
         return f"{self.id}: {self.title}"
 
 
-def sections(found: Reproduction) -> list[Section]:
+def sections(table: Reproduction) -> list[Section]:
     """The verdicts, the values by column (of a figure by row), what differs, the cost, the cells."""
-    listed = [_verdicts(found), *_compared(found), _differing(found), _costs(found), *_cells(found)]
+    listed = [_verdicts(table), *_compared(table), _differing(table), _costs(table), *_cells(table)]
     return [section for section in listed if section.rows]
 
 
-def compared_sections(found: Reproduction) -> list[Section]:
+def compared_sections(table: Reproduction) -> list[Section]:
     """The values alone."""
-    return [section for section in _compared(found) if section.rows]
+    return [section for section in _compared(table) if section.rows]
 
 
-def plots(found: Reproduction) -> list[Plot]:
+def plots(table: Reproduction) -> list[Plot]:
     """A figure's, one for each metric that any point is known of; the paper's points are hollow."""
-    if not found.is_figure:
+    if not table.is_figure:
         return []
-    made = _of_one_column(found) if len(found.columns) == 1 else _by_metric(found)
+    made = _of_one_column(table) if len(table.columns) == 1 else _by_metric(table)
     return [plot for plot in made if any(series.points for series in plot.series)]
 
 
@@ -96,27 +96,27 @@ def value_text(value: Value | None, unit: str) -> str:
     return f"{'~' if value.approximate else ''}{_number(value.number, unit)}{spread}"
 
 
-def _verdicts(found: Reproduction) -> Section:
-    verdicts = Counter(line.verdict for line in found.lines if line.ours and line.published)
+def _verdicts(table: Reproduction) -> Section:
+    verdicts = Counter(line.verdict for line in table.lines if line.ours and line.published)
     rows = [(verdict, f"{verdicts[verdict]:,}") for verdict in ("OK", "close", "off", "few") if verdicts[verdict]]
-    without = sum(line.published is not None and line.ours is None for line in found.lines)
+    without = sum(line.published is not None and line.ours is None for line in table.lines)
     rows += [("not run", f"{without:,}")] if without else []
-    states = Counter(cell.state for cell in found.cells)
-    said = ", ".join(f"{count:,} {state}" for state, count in states.items())
-    text = (f"{found.place}. {len(found.cells):,} cells: {said}.", found.command, RULE)
+    states = Counter(cell.state for cell in table.cells)
+    counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    text = (f"{table.place}. {len(table.cells):,} cells: {counts}.", table.command, RULE)
     return Section("Verdicts", ("published values", "number"), rows or [("none is given in the text", "0")], text)
 
 
-def _compared(found: Reproduction) -> Iterator[Section]:
-    by_row = found.is_figure and len(found.rows) <= len(found.columns)
-    for name in found.rows if by_row else found.columns:
-        lines = [line for line in found.lines if name == (line.row if by_row else line.column)]
+def _compared(table: Reproduction) -> Iterator[Section]:
+    by_row = table.is_figure and len(table.rows) <= len(table.columns)
+    for name in table.rows if by_row else table.columns:
+        lines = [line for line in table.lines if name == (line.row if by_row else line.column)]
         rows = [
             (line.column if by_row else line.row, _metric_text(line.metric), *_line_texts(line))
             for line in lines
             if line.published or line.ours
         ]
-        yield Section(name, ((found.axis or "column") if by_row else "system", "metric", *_COMPARED), rows)
+        yield Section(name, ((table.axis or "column") if by_row else "system", "metric", *_COMPARED), rows)
 
 
 def _line_texts(line: Line) -> tuple[str, str, str, str, str]:
@@ -145,57 +145,57 @@ def _signed(difference: float, unit: str) -> str:
     return f"{'+' if difference >= 0 else '−'}{_number(abs(difference), unit)}"
 
 
-def _differing(found: Reproduction) -> Section:
+def _differing(table: Reproduction) -> Section:
     text = ("What is not as in the paper, as far as it is known; a number is only comparable as far as these allow.",)
-    return Section("Settings that differ", ("setting", "paper", "here"), found.differing, text)
+    return Section("Settings that differ", ("setting", "paper", "here"), table.differing, text)
 
 
-def _costs(found: Reproduction) -> Section:
-    said = "Of the cells that ended, as if nothing had been cached: judges counted in, the extraction of triples not."
-    return Section("Cost", (), found.cost, (said,))
+def _costs(table: Reproduction) -> Section:
+    text = "Of the cells that ended, as if nothing had been cached: judges counted in, the extraction of triples not."
+    return Section("Cost", (), table.cost, (text,))
 
 
-def _cells(found: Reproduction) -> Iterator[Section]:
-    commands = [(f"{c.row} · {c.column}", c.state, c.command) for c in found.cells if c.command]
+def _cells(table: Reproduction) -> Iterator[Section]:
+    commands = [(f"{c.row} · {c.column}", c.state, c.command) for c in table.cells if c.command]
     yield Section("The command of each cell", ("cell", "state", "command"), commands)
-    idle = [(f"{c.row} · {c.column}", c.state, c.why) for c in found.cells if c.why]
+    idle = [(f"{c.row} · {c.column}", c.state, c.why) for c in table.cells if c.why]
     yield Section("Cells that were not run", ("cell", "state", "why"), idle)
 
 
-def _by_metric(found: Reproduction) -> Iterator[Plot]:
+def _by_metric(table: Reproduction) -> Iterator[Plot]:
     """Over the columns, or over the metric that is the x axis."""
-    metrics = list(dict.fromkeys(line.metric for line in found.lines))
-    by_place = {(line.row, line.column, line.metric.name): line for line in found.lines}
-    x_of = _positions(found.columns)
+    metrics = list(dict.fromkeys(line.metric for line in table.lines))
+    by_place = {(line.row, line.column, line.metric.name): line for line in table.lines}
+    x_of = _positions(table.columns)
     for metric in metrics:
-        if metric.name == found.against:
+        if metric.name == table.against:
             continue
         series: list[Series] = []
-        for colour, row in enumerate(found.rows):
-            lines = [line for c in found.columns if (line := by_place.get((row, c, metric.name)))]
-            across = [by_place.get((row, line.column, found.against)) if found.against else None for line in lines]
+        for colour, row in enumerate(table.rows):
+            lines = [line for c in table.columns if (line := by_place.get((row, c, metric.name)))]
+            across = [by_place.get((row, line.column, table.against)) if table.against else None for line in lines]
             theirs = [_theirs(line, x, x_of) for line, x in zip(lines, across, strict=True)]
             ours = [_ours(line, x, x_of) for line, x in zip(lines, across, strict=True)]
-            series += _pair(row, colour, theirs, ours, line=not found.against)
-        numeric = found.against or _numeric(found.columns)
-        places = () if numeric else found.columns
-        x_name = found.against or found.axis
-        yield Plot(f"{found.place}, {metric.name}", x_name, _metric_text(metric), series, places)
+            series += _pair(row, colour, theirs, ours, line=not table.against)
+        numeric = table.against or _numeric(table.columns)
+        places = () if numeric else table.columns
+        x_name = table.against or table.axis
+        yield Plot(f"{table.place}, {metric.name}", x_name, _metric_text(metric), series, places)
 
 
-def _of_one_column(found: Reproduction) -> Iterator[Plot]:
+def _of_one_column(table: Reproduction) -> Iterator[Plot]:
     """A distribution: the metrics side by side."""
-    names = list(dict.fromkeys(line.metric.name for line in found.lines))
+    names = list(dict.fromkeys(line.metric.name for line in table.lines))
     x_of = {name: float(place) for place, name in enumerate(names)}
     series: list[Series] = []
-    for colour, row in enumerate(found.rows):
-        lines = [line for line in found.lines if line.row == row]
+    for colour, row in enumerate(table.rows):
+        lines = [line for line in table.lines if line.row == row]
         theirs = [Point(x_of[m.metric.name], m.published.number) if m.published else None for m in lines]
         ours = [Point(x_of[m.metric.name], m.ours.mean, m.ours.low, m.ours.high) if m.ours else None for m in lines]
         series += _pair(row, colour, theirs, ours, line=False)
     short = [name if len(names) < 8 else str(number + 1) for number, name in enumerate(names)]
-    unit = found.lines[0].metric.unit if found.lines else ""
-    yield Plot(found.place, "" if len(names) < 8 else "the table's lines, in order", unit, series, short)
+    unit = table.lines[0].metric.unit if table.lines else ""
+    yield Plot(table.place, "" if len(names) < 8 else "the table's lines, in order", unit, series, short)
 
 
 def _theirs(line: Line, across: Line | None, x_of: dict[str, float]) -> Point | None:

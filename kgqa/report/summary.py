@@ -31,7 +31,7 @@ def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:
     if method.usd is not None:
         rows.append(("cost", f"{method.usd:,.4f} USD, {paid.usd:,.4f} USD paid"))
     if method.flags:
-        shown = (f"{flag} {each.calls:,} ({100 * each.share:.1f} %)" for flag, each in method.flags.items())
+        shown = (f"{flag} {use.calls:,} ({100 * use.share:.1f} %)" for flag, use in method.flags.items())
         rows.append(("flags of model calls", ", ".join(shown)))
     rows += _extraction(metrics.cost.extraction_paid)
     if metrics.seconds is not None:
@@ -82,31 +82,31 @@ def _extraction(paid: Cost | None) -> list[tuple[str, str]]:
     return [("triple extraction", f"{paid.calls:,} calls, {paid.seconds:,.1f} s{dollars}")]
 
 
-def _retrieval(found: Retrieval | None) -> list[tuple[str, str]]:
+def _retrieval(retrieval: Retrieval | None) -> list[tuple[str, str]]:
     """Recall within each budget, and what goes with it; nothing where the method retrieves nothing."""
-    if found is None:
+    if retrieval is None:
         return []
-    rows = [("passages", f"{found.passages_per_question:.1f} per question")]
-    if found.n:
-        recalls = (f"@{budget} {score.mean:.1f}" for budget, score in found.recall.items())
-        rates = (f"@{budget} {share:.1f}" for budget, share in found.all_gold.items())
+    rows = [("passages", f"{retrieval.passages_per_question:.1f} per question")]
+    if retrieval.n:
+        recalls = (f"@{budget} {score.mean:.1f}" for budget, score in retrieval.recall.items())
+        rates = (f"@{budget} {share:.1f}" for budget, share in retrieval.all_gold.items())
         rows += [("recall", "  ".join(recalls)), ("all gold found", "  ".join(rates))]
-    if found.mrr is not None:
-        rows.append(("reciprocal rank", f"{found.mrr:.1f}"))
-    if found.without_passages:
-        rows.append(("without passages", f"{found.without_passages:,} questions"))
+    if retrieval.mrr is not None:
+        rows.append(("reciprocal rank", f"{retrieval.mrr:.1f}"))
+    if retrieval.without_passages:
+        rows.append(("without passages", f"{retrieval.without_passages:,} questions"))
     return rows
 
 
-def _throughput(found: Throughput | None) -> list[tuple[str, str]]:
+def _throughput(throughput: Throughput | None) -> list[tuple[str, str]]:
     """How well the engines were used while the method ran; nothing where every reply came from the cache."""
-    if found is None or found.tokens_per_second.prompt is None:
+    if throughput is None or throughput.tokens_per_second.prompt is None:
         return []
     engines = [
         f"{use.engine} busy {100 * use.busy_share:.0f} % of the time, "
         f"with {use.mean_calls:.1f} of {use.capacity} calls on average"
-        for use in found.engines
+        for use in throughput.engines
     ]
-    rates = found.tokens_per_second
+    rates = throughput.tokens_per_second
     rate = f"{rates.prompt:,.1f} prompt, {rates.output:,.1f} generated"
     return [("tokens per second", rate), ("engines", "; ".join(engines))]

@@ -52,26 +52,26 @@ def sweep_csv(report: SweepReport, out: Path) -> str:  # noqa: ARG001
     for cell in report.cells:
         metrics = cell.run.metrics if cell.run else None
         figures = {column.label: column.of(metrics) if metrics else None for column in COLUMNS}
-        values = [each.value if each else None for each in figures.values()]
+        values = [figure.value if figure else None for figure in figures.values()]
         bounds = [getattr(figures[column.label], end, None) for column in scores for end in ("low", "high")]
         axes = [cell.overrides.get(axis) for axis in report.axes]
-        asked = metrics.questions if metrics else None
+        count = metrics.questions if metrics else None
         run = str(cell.run.folder) if cell.run else None
-        writer.writerow([cell.number, cell.name, *axes, cell.status, asked, *values, *bounds, run])
+        writer.writerow([cell.number, cell.name, *axes, cell.status, count, *values, *bounds, run])
     return text.getvalue()
 
 
 def sweep_html(report: SweepReport, out: Path) -> str:
     from markupsafe import Markup
 
-    found = tables(report)
+    shown = tables(report)
     return page(
         "sweep.html.j2",
         ["report.css", "sweep.css"],
         ["tables.js"],
         report=report,
-        tables=found,
-        plots=[Markup(svg(table.plot)) if table.plot else None for table in found],  # noqa: S704 - escaped by svg
+        tables=shown,
+        plots=[Markup(svg(table.plot)) if table.plot else None for table in shown],  # noqa: S704 - escaped by svg
         links={cell.number: _link(cell.run.folder, out) for cell in report.cells if cell.run},
         differing=_differing(report),
         note=NOTE.replace("**", "").replace("<u>", "").replace("</u>", ""),

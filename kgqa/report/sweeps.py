@@ -121,7 +121,7 @@ def _table(key: tuple[str, ...], cells: Sequence[CellRun], axes: Mapping[str, Se
         figures = [column.of(_metrics(cell)) for cell in cells]
         if any(figure is not None for figure in figures):
             columns.append(column.label)
-            entries.append(marked(figures, [each.get(column.shares or "") for each in shares]))
+            entries.append(marked(figures, [by_score.get(column.shares or "") for by_score in shares]))
     rows = [(cell, [*named[n], *(entry[n] for entry in entries)]) for n, cell in enumerate(cells)]
     title = f"{dataset}, {len(questions):,} question{'s' if len(questions) != 1 else ''}, {profile} profile"
     header = ("cell", *(shown or ["settings"]), *columns)
@@ -148,29 +148,29 @@ def _worse(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) 
         return set()
     best = max(known, key=lambda n: _rounded(figures[n]))
     first = shares[best] or {}
-    found = {}
+    p_values = {}
     for other in known:
         second = shares[other] or {}
         tested = compare({"": {"best": list(first.values()), "other": [second.get(key) for key in first]}}, seed=0)
         if other != best and tested:  # over the questions that both define, the best may be the worse one
-            found[other] = tested[0].p if tested[0].difference > 0 else 1.0
-    adjusted = holm(list(found.values()))
-    return {other for other, p in zip(found, adjusted, strict=True) if p < ALPHA}
+            p_values[other] = tested[0].p if tested[0].difference > 0 else 1.0
+    adjusted = holm(list(p_values.values()))
+    return {other for other, p in zip(p_values, adjusted, strict=True) if p < ALPHA}
 
 
 def _shares(cell: CellRun) -> dict[str, Shares]:
     """What each question's part in the cell's scores is."""
     assert cell.run is not None
     folder, metrics = cell.run.folder, cell.run.metrics
-    asked = {question.id: question for question in read_questions(folder)}
-    found: dict[str, dict[str, float | None]] = {"em": {}, "f1": {}, "support_recall": {}, "judge": {}}
+    questions = {question.id: question for question in read_questions(folder)}
+    by_score: dict[str, dict[str, float | None]] = {"em": {}, "f1": {}, "support_recall": {}, "judge": {}}
     for prediction in run_predictions(folder):
-        scored = score_question(asked[prediction.question_id], prediction, metrics.profile)
-        found["em"][scored.id], found["f1"][scored.id] = scored.em, scored.f1
-        found["support_recall"][scored.id] = scored.support_recall
+        scored = score_question(questions[prediction.question_id], prediction, metrics.profile)
+        by_score["em"][scored.id], by_score["f1"][scored.id] = scored.em, scored.f1
+        by_score["support_recall"][scored.id] = scored.support_recall
     if metrics.judge:
-        found["judge"] = {key: judgement.share for key, judgement in read_verdicts(folder).items()}
-    return {name: shares for name, shares in found.items() if shares}
+        by_score["judge"] = {key: judgement.share for key, judgement in read_verdicts(folder).items()}
+    return {name: shares for name, shares in by_score.items() if shares}
 
 
 def _plot(title: str, cells: Sequence[CellRun]) -> Plot | None:
@@ -193,11 +193,11 @@ def _plot(title: str, cells: Sequence[CellRun]) -> Plot | None:
 
 def frontier(points: Sequence[Point]) -> list[Point]:
     """Those that cost less than every better one, cheapest first."""
-    found: list[Point] = []
+    kept: list[Point] = []
     for point in sorted(points, key=lambda point: (point.x, -point.y)):
-        if not found or point.y > found[-1].y:
-            found.append(point)
-    return found
+        if not kept or point.y > kept[-1].y:
+            kept.append(point)
+    return kept
 
 
 def _cell(path: Path, listed: ListedCell) -> CellRun:
@@ -219,13 +219,13 @@ def _cell(path: Path, listed: ListedCell) -> CellRun:
 
 
 def _by_value(differing: Mapping[str, Sequence[Json]]) -> list[tuple[str, list[tuple[str, list[int]]]]]:
-    found = []
+    grouped = []
     for key, values in differing.items():
         cells: dict[str, list[int]] = {}
         for number, value in enumerate(values):
             cells.setdefault(str(value), []).append(number)
-        found.append((key, list(cells.items())))
-    return found
+        grouped.append((key, list(cells.items())))
+    return grouped
 
 
 def _estimate(score: Estimate) -> Measured | None:

@@ -68,7 +68,7 @@ def _call(question_id: str, number: int, call: TracedCall) -> Row:
         "call": call.kind,
         "role": call.role,
         "template": call.template,
-        "asked": _json({key: value for key, value in call.asked.items() if key != "role"}),
+        "asked": _json({key: value for key, value in call.request.items() if key != "role"}),
         "reply": _json(call.reply),
         "text": call.text,
         "error": call.error,

@@ -105,8 +105,8 @@ def _placed(places: Sequence[Place]) -> dict[Place, Node]:
 
 def _around(traced: TracedQuestion) -> dict[str, Sequence[str]]:
     """The neighbours of the passages that were asked about."""
-    asked = (call for call in traced.calls if call.kind == "neighbours" and call.items is not None)
-    return {call.asked["passage_id"]: call.items or () for call in asked}
+    calls = (call for call in traced.calls if call.kind == "neighbours" and call.items is not None)
+    return {call.request["passage_id"]: call.items or () for call in calls}
 
 
 def _legend(agent: str, hidden: int) -> str:
@@ -138,7 +138,7 @@ def _xml(text: str) -> str:
 
 def _texts(traced: TracedQuestion) -> dict[str, str]:
     """ "Title: text" by passage id; of passages found elsewhere than in the question's own, what the trace says."""
-    found = {passage.id: f"{passage.title}: {passage.text}" for passage in traced.question.passages}
+    texts = {passage.id: f"{passage.title}: {passage.text}" for passage in traced.question.passages}
     prediction = traced.prediction
     titles = dict(zip(prediction.evidence or (), prediction.evidence_titles, strict=False))
-    return {passage_id: title for passage_id, title in titles.items() if title} | found
+    return {passage_id: title for passage_id, title in titles.items() if title} | texts

@@ -22,10 +22,10 @@ def tuning_sections(record: TuneRecord) -> list[Section]:
     return sections
 
 
-def _test_rows(found: OnTest) -> list[tuple[str, str]]:
-    rows = [(outcome.settings, _outcome_text(outcome)) for outcome in found.runs]
-    if found.mean is not None and found.std is not None:
-        rows.append(("mean ± standard deviation", f"{found.mean:.1f} ± {found.std:.1f}"))
+def _test_rows(on_test: OnTest) -> list[tuple[str, str]]:
+    rows = [(outcome.settings, _outcome_text(outcome)) for outcome in on_test.runs]
+    if on_test.mean is not None and on_test.std is not None:
+        rows.append(("mean ± standard deviation", f"{on_test.mean:.1f} ± {on_test.std:.1f}"))
     return rows
 
 

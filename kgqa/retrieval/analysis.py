@@ -44,10 +44,10 @@ class _Runs(dict[str, str]):
         self._stemmer = Stemmer("porter", 0)  # without a cache of its own
 
     def __missing__(self, run: str) -> str:
-        found = " ".join(term for word in _words(run) if (term := self._term(word)))
+        stemmed = " ".join(term for word in _words(run) if (term := self._term(word)))
         if len(self) < REMEMBERED and len(run) <= LONGEST:
-            self[run] = found
-        return found
+            self[run] = stemmed
+        return stemmed
 
     def _term(self, word: str) -> str:
         if word[-2:] in _POSSESSIVES:

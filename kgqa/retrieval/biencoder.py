@@ -66,8 +66,8 @@ class BiEncoder:
         import numpy as np
 
         with self._lock:
-            found = self._vectors(dict.fromkeys((kind, text) for text in texts))
-            rows = np.stack([found[kind, text] for text in texts])
+            by_text = self._vectors(dict.fromkeys((kind, text) for text in texts))
+            rows = np.stack([by_text[kind, text] for text in texts])
             self._forget()
         return rows
 

@@ -107,7 +107,7 @@ class Bm25Finder:
         """See `Finder`. Scores of the same first six digits are equal. A query without words finds nothing."""
         wanted = [self._boolean(query) for query in queries]  # in this thread: a stemmer serves one at a time
         if len(queries) < 2:
-            return [self._best(query, each) for query, each in zip(queries, wanted, strict=True)]
+            return list(map(self._best, queries, wanted))
         if self._threads is None:
             self._threads = ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="kgqa-bm25")
         return list(self._threads.map(self._best, queries, wanted))  # tantivy searches without the interpreter's lock

@@ -131,15 +131,15 @@ class DenseFinder:
         if not queries:
             return []
         embedded = self._embedded([query.text for query in queries])
-        found: list[Scored] = [()] * len(queries)
+        results: list[Scored] = [()] * len(queries)
         for number, query in enumerate(queries):
             if query.among is not None:
-                found[number] = self._best(embedded[number], query.among, query.k)
+                results[number] = self._best(embedded[number], query.among, query.k)
         whole = [number for number, query in enumerate(queries) if query.among is None]
         counts = {number: min(len(self._vectors), queries[number].k + SPARE) for number in whole}
         while counts:
-            counts = self._search(queries, embedded, counts, found)
-        return found
+            counts = self._search(queries, embedded, counts, results)
+        return results
 
     def close(self) -> None:
         self.__dict__.pop("_nearest", None)
@@ -150,7 +150,7 @@ class DenseFinder:
         queries: Sequence[Query],
         embedded: NDArray[np.float32],
         counts: Mapping[int, int],
-        found: list[Scored],
+        results: list[Scored],
     ) -> dict[int, int]:
         """Fill in what is found among so many candidates; gives the queries that need more of them, and how many."""
         most, more = max(counts.values()), {}
@@ -161,7 +161,7 @@ class DenseFinder:
             scored = self._best(embedded[number], candidates, len(candidates))
             if k < len(scored) == most < len(self._vectors) and scored[k - 1][1] == scored[-1][1]:
                 more[number] = min(len(self._vectors), 4 * most)  # a tie goes on beyond the candidates
-            found[number] = scored[:k]
+            results[number] = scored[:k]
         return more
 
     def _best(self, query: NDArray[np.float32], places: Iterable[int], k: int) -> Scored:

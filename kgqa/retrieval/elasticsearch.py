@@ -172,9 +172,9 @@ class _ServerIndex:
     def complete(self) -> None:
         """Make the passages searchable in one segment, and say that they are all there."""
         self.server.ask(lambda client: client.indices.refresh(index=self.name))
-        if (found := self.documents()) != self.count:
+        if (number := self.documents()) != self.count:
             raise DataError(
-                f"KGQA_ES_URL={self.server.url}: index {self.name} has {found} of {self.count} passages; "
+                f"KGQA_ES_URL={self.server.url}: index {self.name} has {number} of {self.count} passages; "
                 "delete it on the server and build it again"
             )
         if self.is_complete():
@@ -234,8 +234,8 @@ class _Finder:
         server.require_health(self._name)
         if not index.is_complete():
             raise self._refused(server, "is another one, or was not loaded to its end")
-        if (found := index.documents()) != self._count:
-            raise self._refused(server, f"has {found} passages instead of {self._count}")
+        if (count := index.documents()) != self._count:
+            raise self._refused(server, f"has {count} passages instead of {self._count}")
         return server
 
     def _refused(self, server: Server, why: str) -> DataError:
@@ -245,12 +245,12 @@ class _Finder:
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
         """Raises: as `Server.ask`; DataError where the server's index is not the one that was built."""
-        found: list[list[int]] = []
+        places: list[list[int]] = []
         for start in range(0, len(queries), TOGETHER):
             bodies = [self._settings.query(query) for query in queries[start : start + TOGETHER]]
             replies = self._server.ask(partial(self._search, bodies=bodies))
-            found += [[int(hit["_id"]) for hit in reply["hits"]["hits"]] for reply in replies]
-        return found
+            places += [[int(hit["_id"]) for hit in reply["hits"]["hits"]] for reply in replies]
+        return places
 
     def close(self) -> None:
         if "_server" in self.__dict__:

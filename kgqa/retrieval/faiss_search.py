@@ -109,15 +109,15 @@ def checked() -> None:
     Raises:
         ConfigError: none, or several.
     """
-    names = {str(each.metadata["Name"]).lower().replace("_", "-") for each in distributions()}
-    found = sorted(name for name in names if name == "faiss-cpu" or name.startswith("faiss-gpu"))
-    if not found:
+    names = {str(package.metadata["Name"]).lower().replace("_", "-") for package in distributions()}
+    builds = sorted(name for name in names if name == "faiss-cpu" or name.startswith("faiss-gpu"))
+    if not builds:
         raise ConfigError(
             "FAISS is not installed; pip install 'kgqa[faiss-cpu]' or 'kgqa[faiss-gpu]', or choose "
             "retriever.backend=numpy"
         )
-    if len(found) > 1:
+    if len(builds) > 1:
         raise ConfigError(
-            f"{' and '.join(found)} are both installed and overwrite each other; pip uninstall {' '.join(found)}, "
+            f"{' and '.join(builds)} are both installed and overwrite each other; pip uninstall {' '.join(builds)}, "
             "then pip install the one you want"
         )

@@ -83,24 +83,24 @@ class IndexFolder:
         """The manifest, checked against what was asked for and what lies on disk, but for the content of files."""
         if not self.finished():
             raise DataError(f"{self.path}: no finished index here; run: {self.command}")
-        found = self._read(MANIFEST)
-        if found.get("format") != FORMAT:
-            raise self._refused(f"format {found.get('format')} where {FORMAT} is expected")
-        if not {"corpus", "made_from", "retriever", "files"} <= found.keys():
+        written = self._read(MANIFEST)
+        if written.get("format") != FORMAT:
+            raise self._refused(f"format {written.get('format')} where {FORMAT} is expected")
+        if not {"corpus", "made_from", "retriever", "files"} <= written.keys():
             raise self._refused(f"{MANIFEST} is not whole")
         for key, wanted in (("made_from", self.made_from), ("retriever", self.retriever.identity())):
-            differing = _differing(found[key], _plain(wanted))
+            differing = _differing(written[key], _plain(wanted))
             if differing:
                 what = "corpus" if key == "made_from" else "retriever"
                 raise self._refused(f"the index of another {what}: it differs in {', '.join(differing)}")
-        for name, written in found["files"].items():
+        for name, recorded in written["files"].items():
             file = self.path / name
             size = file.stat().st_size if file.is_file() else None
-            if size != written["bytes"]:
-                raise self._refused(f"{name} has {size} bytes where {written['bytes']} were written")
-        if (self.path / OFFSETS).stat().st_size != 8 * (found["corpus"]["count"] + 1):
-            raise self._refused(f"{OFFSETS} does not have {found['corpus']['count']} passages")
-        return found
+            if size != recorded["bytes"]:
+                raise self._refused(f"{name} has {size} bytes where {recorded['bytes']} were written")
+        if (self.path / OFFSETS).stat().st_size != 8 * (written["corpus"]["count"] + 1):
+            raise self._refused(f"{OFFSETS} does not have {written['corpus']['count']} passages")
+        return written
 
     def verify(self) -> None:
         """Compare the content of every file with its hash in the manifest.
@@ -116,9 +116,9 @@ class IndexFolder:
         """The corpus: as an earlier build left it complete, else written now."""
         purpose = _plain({"format": FORMAT, "made_from": self.made_from, "retriever": self.retriever.identity()})
         if (self.path / CORPUS).is_file():
-            found = self._read(CORPUS)
-            if found.get("for") == purpose:
-                return Corpus(**found["corpus"])
+            corpus_file = self._read(CORPUS)
+            if corpus_file.get("for") == purpose:
+                return Corpus(**corpus_file["corpus"])
         self._remove(CORPUS, FINDER)  # a part of another corpus' index must not be gone on from
         corpus = store(passages, self.path, lambda n: advance("reading", n, None))
         self._write(CORPUS, {"for": purpose, "corpus": asdict(corpus)})
@@ -170,6 +170,6 @@ def _plain(value: Mapping[str, Json]) -> dict[str, Any]:
     return plain
 
 
-def _differing(found: Mapping[str, Json], wanted: Mapping[str, Json]) -> list[str]:
-    keys = sorted({*found, *wanted})
-    return [f"{key} ({found.get(key)} → {wanted.get(key)})" for key in keys if found.get(key) != wanted.get(key)]
+def _differing(written: Mapping[str, Json], wanted: Mapping[str, Json]) -> list[str]:
+    keys = sorted({*written, *wanted})
+    return [f"{key} ({written.get(key)} → {wanted.get(key)})" for key in keys if written.get(key) != wanted.get(key)]

@@ -61,17 +61,17 @@ class MonoT5:
             first = torch.full((len(batch), 1), network.model.config.decoder_start_token_id, device=network.device)
             with torch.inference_mode():
                 logits = network.model(input_ids=ids, attention_mask=mask, decoder_input_ids=first).logits
-            said = logits[:, 0, list(answers)].float().log_softmax(dim=1)  # (B, 2)
-            scores[batch] = said[:, 1].cpu().numpy()
+            log_probabilities = logits[:, 0, list(answers)].float().log_softmax(dim=1)  # (B, 2)
+            scores[batch] = log_probabilities[:, 1].cpu().numpy()
         return scores
 
 
 def _prompts(network: Network, pairs: Sequence[Pair], most: int) -> list[list[int]]:
     tokenizer = network.tokenizer
-    asked = [f"Query: {query} Document: {text}" for query, text in pairs]
+    texts = [f"Query: {query} Document: {text}" for query, text in pairs]
     # a word of its own for sentencepiece, so the tokens are those of the whole text
     end = [*tokenizer("Relevant:", add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
-    starts = tokenizer(asked, add_special_tokens=False, truncation=True, max_length=most - len(end))["input_ids"]
+    starts = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=most - len(end))["input_ids"]
     return [[*start, *end] for start in starts]
 
 

@@ -83,7 +83,7 @@ class StoredPassages(Sequence[Passage]):
     def __getitem__(self, place: slice) -> list[Passage]: ...
     def __getitem__(self, place: int | slice) -> Passage | list[Passage]:
         if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
+            return [self[position] for position in range(*place.indices(len(self)))]
         if not -len(self) <= place < len(self):
             raise IndexError(place)
         place %= len(self)
@@ -94,20 +94,20 @@ class StoredPassages(Sequence[Passage]):
     def titled(self, title: str) -> list[int]:
         """Places of the passages with this title, ascending; case, underscores and runs of blanks do not matter."""
         number, count = _title_number(title), len(self)
-        found = []
+        places = []
         at = bisect_left(self._titles, number, 0, count)
         while at < count and self._titles[at] == number:
             place = self._titles[count + at]
             if plain(self[place].title) == plain(title):  # two titles may share a number
-                found.append(place)
+                places.append(place)
             at += 1
-        return found
+        return places
 
     def close(self) -> None:
         for view in (self._offsets, self._titles):
             view.release()
-        for each in self._maps:
-            each.close()
+        for mapped in self._maps:
+            mapped.close()
 
 
 class _Seen:

@@ -77,9 +77,9 @@ def _prompt(network: Network, pair: Pair, most: int) -> list[int]:
     """At most `most` tokens: the document is cut, the query only where it would fill half of them."""
     tokenizer, (query, text) = network.tokenizer, pair
     begin = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
-    asked: list[int] = tokenizer(f"query: {query}", add_special_tokens=False)["input_ids"][: most // 2]
-    told: list[int] = tokenizer(f"document: {text}", add_special_tokens=False)["input_ids"]
-    return [*begin, *asked, *begin, *told][:most]
+    query_ids: list[int] = tokenizer(f"query: {query}", add_special_tokens=False)["input_ids"][: most // 2]
+    text_ids: list[int] = tokenizer(f"document: {text}", add_special_tokens=False)["input_ids"]
+    return [*begin, *query_ids, *begin, *text_ids][:most]
 
 
 @cache

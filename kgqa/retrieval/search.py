@@ -44,8 +44,10 @@ class PassageIndex:
         """
         replies: list[tuple[Passage, ...]] = [()] * len(calls)
         whole = [place for place, call in enumerate(calls) if call.pool is None]
-        for place, found in zip(whole, self._whole.find([self._query(calls[each]) for each in whole]), strict=True):
-            replies[place] = found
+        for place, passages in zip(
+            whole, self._whole.find([self._query(calls[number]) for number in whole]), strict=True
+        ):
+            replies[place] = passages
         for place, call in enumerate(calls):
             if call.pool:
                 (replies[place],) = self._pools(call.pool).find([Query(call.query, call.k)])
@@ -100,22 +102,22 @@ class _Scope:
         results: list[tuple[Passage, ...]] = [()] * len(queries)
         fetch = {place: query.k + SPARE * self.repeats for place, query in enumerate(queries) if _can_find(query)}
         while fetch:
-            asked = [replace(queries[place], k=count) for place, count in fetch.items()]
+            fetched = [replace(queries[place], k=count) for place, count in fetch.items()]
             again = {}
-            for (place, count), places in zip(fetch.items(), self.finder.find(asked), strict=True):
-                found = self._distinct(places)
-                if self.repeats and len(found) < queries[place].k and len(places) >= count:
+            for (place, count), places in zip(fetch.items(), self.finder.find(fetched), strict=True):
+                distinct = self._distinct(places)
+                if self.repeats and len(distinct) < queries[place].k and len(places) >= count:
                     again[place] = 4 * count
-                results[place] = tuple(found[: queries[place].k])
+                results[place] = tuple(distinct[: queries[place].k])
             fetch = again
         return results
 
     def _distinct(self, places: Sequence[int]) -> list[Passage]:
-        found = [self.passages[place] for place in places]
+        ranked = [self.passages[place] for place in places]
         if not self.repeats:
-            return found
+            return ranked
         best: dict[str, Passage] = {}
-        for passage in found:
+        for passage in ranked:
             best.setdefault(text_key(passage), passage)
         return list(best.values())
 

@@ -90,9 +90,9 @@ class _Finder:
         for word, count in sorted(counted.items()):  # one order of summing, whatever the query's order
             has = slice(of["starts"][word], of["starts"][word + 1])
             scores[of["places"][has]] += count * of["idf"][word] * of["weights"][has]
-        found = np.flatnonzero(scores) if query.among is None else np.array(query.among, dtype=np.int64)
-        found = found[scores[found] > 0]
-        return best_places(scores[found], query.k, found)
+        places = np.flatnonzero(scores) if query.among is None else np.array(query.among, dtype=np.int64)
+        places = places[scores[places] > 0]
+        return best_places(scores[places], query.k, places)
 
 
 def _counted(passages: Sequence[Passage], advance: Callable[[int], None]) -> tuple[dict[str, int], Any]:

@@ -162,12 +162,12 @@ def _taken_over(file: Path) -> bool:
     finder = next((folder for folder in file.resolve().parents if folder.name == FINDER), None)
     if finder is None or len(finder.parents) < 3:
         return False
-    found = next(finder.parents[2].glob(f"*/*/{FINDER}/**/{file.name}"), None)
-    if found is None:
+    twin = next(finder.parents[2].glob(f"*/*/{FINDER}/**/{file.name}"), None)
+    if twin is None:
         return False
     with replacing(file) as fresh:
         try:
-            os.link(found, fresh)
+            os.link(twin, fresh)
         except OSError:
-            shutil.copyfile(found, fresh)
+            shutil.copyfile(twin, fresh)
     return True

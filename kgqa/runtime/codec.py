@@ -18,12 +18,12 @@ def call_key(identity: Mapping[str, Json], call: Call[Any]) -> str:
     The prompt enters before the chat template is applied: `identity` holds the hash of the weights the template
     comes with, so the pair determines the rendered text, and a replay needs neither tokeniser nor weights.
     """
-    asked = call_json(call)
-    asked.pop("role", None)
-    asked.pop("scorer", None)
-    if "prompt" in asked:
-        asked["prompt"].pop("template")
-    canonical = json.dumps([identity, asked], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    written = call_json(call)
+    written.pop("role", None)
+    written.pop("scorer", None)
+    if "prompt" in written:
+        written["prompt"].pop("template")
+    canonical = json.dumps([identity, written], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -59,7 +59,7 @@ def call_json(call: Call[Any]) -> dict[str, Json]:
         case Triples():
             return {"call": "triples", "passage_id": call.passage.id}
         case Neighbours():
-            within = None if call.pool is None else ids_digest(each.id for each in call.pool)
+            within = None if call.pool is None else ids_digest(passage.id for passage in call.pool)
             return {"call": "neighbours", "passage_id": call.passage.id, "pool": within}
     raise TypeError(f"no JSON form for {type(call).__name__}")
 

@@ -83,7 +83,7 @@ class RunFolder:
                     f"give another name= or out=, or remove the folder"
                 )
         else:
-            target.write_text(json.dumps(identity, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            replace_file(target, json_text(identity))  # half of it would lock the folder's owner out
 
 
 def run_name(identity: Mapping[str, Json]) -> str:
@@ -97,10 +97,10 @@ def traced_question(question: Question, prediction: Prediction, records: Iterabl
 
 
 def _traced(record: CallRecord) -> TracedCall:
-    asked = call_json(record.call)
-    kind = asked.pop("call")
+    written = call_json(record.call)
+    kind = written.pop("call")
     reply = traced_reply_json(record.call, record.reply)
-    return TracedCall(record.path, kind, asked, reply, record.cached, round(record.queued, 6))
+    return TracedCall(record.path, kind, written, reply, record.cached, round(record.queued, 6))
 
 
 def _read_identity(path: Path) -> Mapping[str, Json]:
@@ -113,11 +113,11 @@ def _read_identity(path: Path) -> Mapping[str, Json]:
 
 def _differences(old: Mapping[str, Json], new: Mapping[str, Json], prefix: str = "") -> list[str]:
     """`key: old → new` for every key that differs, nested keys joined by dots."""
-    found = []
+    lines = []
     for key in sorted({*old, *new}):
         before, after = old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):
-            found += _differences(before, after, f"{prefix}{key}.")
+            lines += _differences(before, after, f"{prefix}{key}.")
         elif before != after:
-            found.append(f"{prefix}{key} ({before} → {after})")
-    return found
+            lines.append(f"{prefix}{key} ({before} → {after})")
+    return lines

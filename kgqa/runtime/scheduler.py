@@ -57,7 +57,7 @@ class _Task:
     path: tuple[int, ...] = ()
     parent: _Task | None = None
     slot: int = 0  # which of its parent's results this task computes
-    asked: int = 0  # awaits so far
+    awaits: int = 0  # so far
     results: list[Any] = field(default_factory=list)
     missing: int = 0  # children still running
 
@@ -135,8 +135,8 @@ class Scheduler:
             return self._end(task, stop.value)
         except Exception as error:  # noqa: BLE001 - a program's failure is its result; the other questions go on
             return self._end(task, error)
-        path = (*task.path, task.asked)
-        task.asked += 1
+        path = (*task.path, task.awaits)
+        task.awaits += 1
         if isinstance(call, Gather):
             self._spawn(task, path, call)
         else:

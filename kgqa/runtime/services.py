@@ -147,8 +147,8 @@ class Waves:
 
     def flush(self) -> None:
         wave, self._wave, self.held = self._wave, [], 0
-        asked = [request for request in sorted(wave) if self._asked.begin(request)]
-        for batch in batches(asked, self._engine.batch_size):
+        requests = [request for request in sorted(wave) if self._asked.begin(request)]
+        for batch in batches(requests, self._engine.batch_size):
             self.busy += len(batch)
             self._worker.submit(self._work, batch)
 

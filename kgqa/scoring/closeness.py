@@ -58,11 +58,11 @@ def measured_value(metrics: Mapping[str, Json], metric: Metric) -> Ours | None:
     if metric.path is None:
         return None
     questions = int(metrics["questions"])
-    found = _at(metrics, metric.path)
-    if isinstance(found, Mapping):  # a score with its interval
-        if found.get("mean") is None:
+    value = _at(metrics, metric.path)
+    if isinstance(value, Mapping):  # a score with its interval
+        if value.get("mean") is None:
             return None
-        return Ours(found["mean"], found["low"], found["high"], found["n"])
+        return Ours(value["mean"], value["low"], value["high"], value["n"])
     upper, _, lower = metric.path.partition(" / ")
     numerator = _sum(metrics, upper)
     if not lower:
@@ -100,8 +100,8 @@ def _values(metrics: Mapping[str, Json], path: str) -> list[float]:
     """`figures.errors, *` stands for everything in `figures` whose name begins so."""
     folder, _, last = path.rpartition(".")
     if not last.endswith("*"):
-        found = _at(metrics, path)
-        return [float(found)] if isinstance(found, int | float) else []
+        figure = _at(metrics, path)
+        return [float(figure)] if isinstance(figure, int | float) else []
     group = _at(metrics, folder) if folder else metrics
     pattern = re.escape(last[:-1])
     named = group.items() if isinstance(group, Mapping) else ()
@@ -110,9 +110,9 @@ def _values(metrics: Mapping[str, Json], path: str) -> list[float]:
 
 def _at(metrics: Mapping[str, Json], path: str) -> Json:
     """The value at the end of a path, which may be a score's mapping; None where there is none."""
-    found: Json = metrics
+    value: Json = metrics
     for part in path.split("."):
-        if not isinstance(found, Mapping) or part not in found:
+        if not isinstance(value, Mapping) or part not in value:
             return None
-        found = found[part]
-    return found
+        value = value[part]
+    return value

@@ -46,7 +46,7 @@ def compare(scores: Mapping[str, Mapping[str, Sequence[float | None]]], seed: in
     A metric of zeros and ones is tested by McNemar's exact test, any other by a paired permutation test. A question
     that either run leaves undefined (None) is left out of the pair; a pair without questions is left out.
     """
-    found = []
+    differences = []
     for metric, runs in scores.items():
         for first, second in combinations(runs, 2):
             pairs = [
@@ -55,8 +55,8 @@ def compare(scores: Mapping[str, Mapping[str, Sequence[float | None]]], seed: in
                 if mine is not None and theirs is not None
             ]
             if pairs:
-                found.append(_difference((metric, first, second), pairs, seed))
-    return _corrected(found)
+                differences.append(_difference((metric, first, second), pairs, seed))
+    return _corrected(differences)
 
 
 def mcnemar(wins: int, losses: int) -> float:
@@ -73,7 +73,7 @@ def permutation(differences: Sequence[float], seed: int, resamples: int = RESAMP
     """
     import numpy as np
 
-    moved = np.asarray([each for each in differences if each], dtype=np.float64)
+    moved = np.asarray([difference for difference in differences if difference], dtype=np.float64)
     if not len(moved):
         return 1.0
     # Signs of equal sizes are exchangeable, so how many of them are positive is all there is to draw. F1 has some
@@ -122,8 +122,8 @@ def _difference(names: tuple[str, str, str], pairs: Sequence[tuple[float, float]
     n = len(pairs)
     moved = [100 * (mine - theirs) for mine, theirs in pairs]
     mean = math.fsum(moved) / n
-    deviation = math.sqrt(math.fsum((each - mean) ** 2 for each in moved) / (n - 1)) if n > 1 else 0.0
-    wins = sum(each > 0 for each in moved), sum(each < 0 for each in moved)
+    deviation = math.sqrt(math.fsum((points - mean) ** 2 for points in moved) / (n - 1)) if n > 1 else 0.0
+    wins = sum(points > 0 for points in moved), sum(points < 0 for points in moved)
     binary = all(share in (0.0, 1.0) for pair in pairs for share in pair)
     low, high = interval(moved, seed=seed)
     return Difference(
@@ -147,6 +147,6 @@ def _odds(wins: int, losses: int) -> float | None:
     return wins / losses if losses else None
 
 
-def _corrected(found: Sequence[Difference]) -> list[Difference]:
-    adjusted = holm([each.p for each in found])
-    return [replace(each, adjusted=p) for each, p in zip(found, adjusted, strict=True)]
+def _corrected(differences: Sequence[Difference]) -> list[Difference]:
+    adjusted = holm([difference.p for difference in differences])
+    return [replace(difference, adjusted=p) for difference, p in zip(differences, adjusted, strict=True)]

@@ -49,7 +49,7 @@ def gold_passages(question: Question, held: Callable[[Passage], bool]) -> tuple[
     pinned = {passage.id for passage in question.pinned}
     passages = {passage.id: passage for passage in question.passages if passage.id in question.support - pinned}
     gold = [GoldPassage(p.id, p.title, by_title=not held(p)) for p in passages.values()]
-    known = {plain(each.title) for each in gold} | {plain(passage.title) for passage in question.pinned}
+    known = {plain(passage.title) for passage in gold} | {plain(passage.title) for passage in question.pinned}
     further = sorted(title for title in question.support_titles if plain(title) not in known)
     return (*gold, *(GoldPassage("", title, by_title=True) for title in further))
 
@@ -60,11 +60,11 @@ def gold_places(gold: Sequence[GoldPassage], ids: Sequence[str], titles: Sequenc
     Ids are matched first; then each remaining gold passage takes the first free passage of its title, if it may.
     """
     first = {id_: place for place, id_ in reversed(list(enumerate(ids, start=1)))}
-    places = [first.get(each.id) for each in gold]
+    places = [first.get(wanted.id) for wanted in gold]
     free = {place: plain(title) for place, title in enumerate(titles, start=1) if place not in places}
-    for number, each in enumerate(gold):
-        if places[number] is None and each.by_title:
-            places[number] = next((place for place, title in free.items() if title == plain(each.title)), None)
+    for number, wanted in enumerate(gold):
+        if places[number] is None and wanted.by_title:
+            places[number] = next((place for place, title in free.items() if title == plain(wanted.title)), None)
             free.pop(places[number] or 0, None)
     return tuple(places)
 
@@ -99,10 +99,10 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed
     return Retrieval(
         n=sum(map(bool, places)),
         ranked=ranked,
-        recall={str(budget): estimate([recall(each, budget) for each in places], seed) for budget in BUDGETS},
-        all_gold={str(budget): percent([all_gold(each, budget) for each in places]) for budget in BUDGETS},
-        fixed_budget_recall=percent([recall(each, BUDGET) for each in places]),
-        mrr=percent([reciprocal_rank(each) for each in places]) if ranked else None,
+        recall={str(budget): estimate([recall(ranks, budget) for ranks in places], seed) for budget in BUDGETS},
+        all_gold={str(budget): percent([all_gold(ranks, budget) for ranks in places]) for budget in BUDGETS},
+        fixed_budget_recall=percent([recall(ranks, BUDGET) for ranks in places]),
+        mrr=percent([reciprocal_rank(ranks) for ranks in places]) if ranked else None,
         passages_per_question=mean([len(row.ids) for row in rows]),
         without_passages=sum(not row.ids for row in rows),
         by_hops=_breakdown(rows, lambda row: _UNKNOWN if row.hops is None else str(row.hops)),

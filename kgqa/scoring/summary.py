@@ -43,14 +43,14 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
             em=estimate([row.em for row in rows], seed),
             f1=estimate([row.f1 for row in rows], seed),
             struct_em=_structural(rows, seed),
-            support_recall=estimate([each.recall for each in supports], seed),
-            support_precision=estimate([each.precision for each in supports], seed),
-            support_f1=estimate([each.f1 for each in supports], seed),
-            support_error_rate=estimate([each.error_rate for each in supports], seed),
+            support_recall=estimate([support.recall for support in supports], seed),
+            support_precision=estimate([support.precision for support in supports], seed),
+            support_f1=estimate([support.f1 for support in supports], seed),
+            support_error_rate=estimate([support.error_rate for support in supports], seed),
         ),
         given=Given(
-            support_recall=percent([each.given_recall for each in supports]),
-            support_error_rate=percent([each.given_error_rate for each in supports]),
+            support_recall=percent([support.given_recall for support in supports]),
+            support_error_rate=percent([support.given_error_rate for support in supports]),
         ),
         context_tokens=mean([row.prediction.context_tokens for row in rows]),
         flags=_sum_flags(rows),
@@ -67,7 +67,7 @@ def _structural(rows: Sequence[ScoredQuestion], seed: int) -> Estimate | None:
 
 
 def _mean_scores(scores: Sequence[Score]) -> EmF1:
-    return EmF1(em=percent([each["em"] for each in scores]), f1=percent([each["f1"] for each in scores]))
+    return EmF1(em=percent([score["em"] for score in scores]), f1=percent([score["f1"] for score in scores]))
 
 
 def _breakdown(rows: Sequence[ScoredQuestion], group_of: Callable[[ScoredQuestion], str]) -> Mapping[str, Group]:

@@ -25,5 +25,5 @@ def summarise_verdicts(rows: Sequence[Judgement], exact: Sequence[bool], *, seed
         unscored=sum(row.share is None for row in rows),
         failed=sum(row.fate == "failed" for row in rows),
         exact=sum(row.fate == "exact" for row in rows),
-        agreement_with_em=agreement([row.asked for row in rows], [RIGHT if each else WRONG for each in exact]),
+        agreement_with_em=agreement([row.label for row in rows], [RIGHT if is_exact else WRONG for is_exact in exact]),
     )

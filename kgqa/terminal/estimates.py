@@ -17,7 +17,7 @@ from kgqa.terminal.console import Terminal
 def show_estimates(cells: Sequence[Cell], terminal: Terminal, budget: SweepBudget | None = None) -> int:
     """Plan every cell, print the plans and their sum. Gives 2 if a cell cannot run."""
     estimates = estimated_cells(cells)
-    runnable = [each for each in estimates.values() if isinstance(each, Estimated)]
+    runnable = [estimate for estimate in estimates.values() if isinstance(estimate, Estimated)]
     whole = in_all(runnable)
     terminal.show(_table(cells, estimates, whole, len(runnable)))
     for cell in cells:
@@ -50,7 +50,7 @@ def _table(cells: Sequence[Cell], estimates: Mapping[int, Estimated | str], whol
 
 
 def _covered(budget: SweepBudget, whole: Estimated) -> str:
-    if budget.dollars is not None and whole.usd is None and whole.asked:
+    if budget.dollars is not None and whole.usd is None and whole.new_calls:
         return "stops nothing: none of these models has a price"
     over = budget.tokens is not None and budget.tokens < whole.tokens
     over = over or (budget.dollars is not None and budget.dollars < (whole.usd or 0.0))
@@ -60,4 +60,4 @@ def _covered(budget: SweepBudget, whole: Estimated) -> str:
 def _figures(estimated: Estimated) -> tuple[str, ...]:
     time = "not known" if estimated.seconds is None else duration(estimated.seconds)
     usd = "–" if estimated.usd is None else f"{estimated.usd:,.4f}"
-    return f"{estimated.calls:,}", f"{estimated.asked:,}", f"{estimated.tokens:,}", time, usd
+    return f"{estimated.calls:,}", f"{estimated.new_calls:,}", f"{estimated.tokens:,}", time, usd

@@ -23,7 +23,7 @@ def show_plan(plan: Plan, questions: int, terminal: Terminal) -> None:
         table.add_row(
             escape(name),
             f"{role.calls:,}",
-            f"{role.calls - role.asked:,}",
+            f"{role.calls - role.new_calls:,}",
             f"about {role.prompt_tokens:,}",
             f"{role.output_tokens:,}",
         )
@@ -31,5 +31,5 @@ def show_plan(plan: Plan, questions: int, terminal: Terminal) -> None:
     terminal.console.print(table)
     for line in estimate_roles(plan.values(), measured_rates()).lines():
         terminal.line(line)
-    calls, asked = (sum(getattr(role, count) for role in plan.values()) for count in ("calls", "asked"))
-    terminal.line(f"{calls:,} model calls, {asked:,} of them to be asked")
+    calls, new_calls = (sum(getattr(role, count) for role in plan.values()) for count in ("calls", "new_calls"))
+    terminal.line(f"{calls:,} model calls, {new_calls:,} of them to be asked")

@@ -36,4 +36,11 @@ def _cells(preset: Preset) -> tuple[str, ...]:
     size = preset.size()
     shown = "" if size is None else f"{size / GB:.1f} GB" if size >= GB / 10 else f"{size / 1e6:.0f} MB"
     counted = f"{preset.parameters}, {shown}" if preset.parameters else shown
-    return (preset.name, counted, preset.licence, f"{preset.model.context:,}", preset.place, fitness(preset))
+    return (
+        preset.name,
+        counted,
+        preset.about.licence or "",
+        f"{preset.model.context:,}",
+        preset.place,
+        fitness(preset),
+    )

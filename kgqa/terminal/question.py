@@ -65,7 +65,7 @@ def _question(traced: TracedQuestion, judgement: Judgement | None, terminal: Ter
     if extracted:
         say.title("triples")
     for call in extracted:
-        passage_id: str = call.asked["passage_id"]
+        passage_id: str = call.request["passage_id"]
         say.line(titles.get(passage_id, passage_id))
         say.lines(f"    <{'; '.join(triple)}>" for triple in call.items or ())
     _chains(notes.get("chains", ()), titles, say)
@@ -125,38 +125,38 @@ def _chains(chains: Sequence[Mapping[str, Json]], titles: Mapping[str, str], say
 
 
 def _call(call: TracedCall, say: _Page) -> None:
-    place, asked = ".".join(map(str, call.path)), call.asked
+    place, request = ".".join(map(str, call.path)), call.request
     kept = " (cached)" if call.cached else ""
     match call.kind:
         case "generate" | "choose":
             say.rule(f"{place} {call.kind} {call.template} ({call.role}){kept}")
-            for role, content in asked["prompt"]["messages"]:
+            for role, content in request["prompt"]["messages"]:
                 say.line(f"[{role}]\n{content}")
-            if asked["prompt"]["prefill"]:
-                say.line(f"[assistant, prefilled]\n{asked['prompt']['prefill']}")
+            if request["prompt"]["prefill"]:
+                say.line(f"[assistant, prefilled]\n{request['prompt']['prefill']}")
             say.line(f"→ {_reply(call)}")
         case "rank":
-            texts = asked["texts"]
+            texts = request["texts"]
             best = sorted(zip(call.items, texts, strict=True), reverse=True)[:5] if call.items is not None else []
             say.rule(f"{place} rank {len(texts)} texts{kept}")
-            say.line(f"query: {asked['query']}")
+            say.line(f"query: {request['query']}")
             say.lines(f"{score:8.4f}  {text[:150]}" for score, text in best)
         case "search":
-            say.rule(f"{place} search{_scope(asked)}{kept}")
-            say.line(f"query: {asked['query']}")
-            found = enumerate(call.items or (), start=1)
-            say.lines(f"{number:4} {passage['id']} {passage['title']}" for number, passage in found)
+            say.rule(f"{place} search{_scope(request)}{kept}")
+            say.line(f"query: {request['query']}")
+            numbered = enumerate(call.items or (), start=1)
+            say.lines(f"{number:4} {passage['id']} {passage['title']}" for number, passage in numbered)
         case "neighbours":
-            say.rule(f"{place} neighbours of {asked['passage_id']}: {len(call.items or ())}{kept}")
+            say.rule(f"{place} neighbours of {request['passage_id']}: {len(call.items or ())}{kept}")
         case "count_tokens":
             say.rule(f"{place} count_tokens{kept}")
             say.line(f"→ {call.reply}")
 
 
-def _scope(asked: Mapping[str, Json]) -> str:
-    if asked["titles"]:
-        return f" in {', '.join(asked['titles'])}"
-    return " in the question's own passages" if asked["pool"] is not None else ""
+def _scope(request: Mapping[str, Json]) -> str:
+    if request["titles"]:
+        return f" in {', '.join(request['titles'])}"
+    return " in the question's own passages" if request["pool"] is not None else ""
 
 
 def _reply(call: TracedCall) -> str:
@@ -167,7 +167,7 @@ def _reply(call: TracedCall) -> str:
     if call.kind == "generate":
         tokens = f"{usage.prompt_tokens} + {usage.output_tokens} tokens"
         return f"{call.text!r} ({reply['finish']}, {tokens}{flags})"
-    best = sorted(zip(reply["logprobs"], call.asked["options"], strict=True), reverse=True)[:8]
+    best = sorted(zip(reply["logprobs"], call.request["options"], strict=True), reverse=True)[:8]
     shown = "  ".join(f"{label} {logprob:.3f}" for logprob, label in best)
     mass = "" if reply["mass"] is None else f"  (all options together: {reply['mass']:.3f})"
     return f"{shown}{mass}{flags}"

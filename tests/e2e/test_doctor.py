@@ -158,7 +158,7 @@ def test_models_lists_every_preset(kgqa: Kgqa) -> None:
 def test_every_preset_states_licence_and_size() -> None:
     for preset in presets():
         if not preset.hosted:
-            assert preset.licence, f"conf/model/{preset.name}.yaml: no (licence) in its first comment"
+            assert preset.about.licence, f"conf/model/{preset.name}.yaml: no licence"
             assert preset.parameters or preset.model.packages, f"conf/model/{preset.name}.yaml: no size"
 
 

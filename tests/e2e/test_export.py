@@ -52,7 +52,7 @@ def test_predictions_are_the_runs_and_calls_are_the_traces(kgqa: Kgqa, tmp_path:
     assert len(calls) == len(traced) == sum(row["calls"] for row in predictions)
     for row, call in zip(calls, traced, strict=True):
         assert json.loads(row["reply"]) == call.reply
-        assert json.loads(row["asked"]).get("prompt") == call.asked.get("prompt")
+        assert json.loads(row["asked"]).get("prompt") == call.request.get("prompt")
     assert sum(row["output_tokens"] or 0 for row in calls) == sum(row["output_tokens"] for row in predictions)
 
 

@@ -34,7 +34,7 @@ def test_a_trace_holds_neighbours_by_id_and_no_pool(kgqa: Kgqa) -> None:
     calls = [call for traced in read_trace(ran.folder) for call in traced.calls if call.kind == "neighbours"]
     assert calls
     assert all(isinstance(each, str) for call in calls for each in call.reply)
-    assert all(len(call.asked["pool"]) == 16 for call in calls)
+    assert all(len(call.request["pool"]) == 16 for call in calls)
 
 
 def test_show_draws_the_walk_in_the_terminal_and_as_a_picture(kgqa: Kgqa) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -163,8 +165,44 @@ def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(kgqa: Kgqa, tm
     assert lasting(elsewhere / resumed.folder) == after_kills
 
 
+# the process is killed as it is about to give a file its name, the first, the second or whichever is asked for
+KILLED = """
+import os, signal, sys
+from kgqa.cli import main
+left, replace = int(sys.argv[1]), os.replace
+def replace_or_die(*files, **folders):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(*files, **folders)
+os.replace = replace_or_die
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def test_a_run_killed_before_each_file_that_it_writes_resumes_to_the_same_bytes(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["run", "method=golden", "limit=2", *QUICK]
+    codes, out = [-signal.SIGKILL.value], ""
+    while codes[-1] == -signal.SIGKILL:
+        killed = [sys.executable, "-c", KILLED, str(len(codes)), *command]
+        ran = subprocess.run(killed, cwd=tmp_path, capture_output=True, text=True, check=False)
+        codes.append(ran.returncode)
+        out = ran.stdout
+    assert codes[-1] == 0
+    assert len(codes) > 8  # identity, config, settings, manifest, predictions, trace, metrics, report
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    whole = kgqa(*command).folder
+    assert out.strip().splitlines()[-1] == str(whole)
+    assert lasting(tmp_path / whole) == lasting(elsewhere / whole)
+
+
 def test_ctrl_c_saves_and_says_how_to_go_on(kgqa: Kgqa, tmp_path: Path) -> None:
-    running = started([*SLOW, "engine.delay=0.2"], tmp_path)
+    running = started(SLOW, tmp_path)
     wait_for_replies(tmp_path, 10)
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=30)
@@ -172,7 +210,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(kgqa: Kgqa, tmp_path: Path) -> None:
     assert "interrupted; the same command goes on" in err
     assert "Traceback" not in err
     kept = replies_kept(tmp_path)
-    assert kgqa(*SLOW, "engine.delay=0.2").code == 0
+    assert kgqa(*SLOW).code == 0
     assert replies_kept(tmp_path) > kept
 
 

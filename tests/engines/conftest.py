@@ -100,7 +100,7 @@ def model() -> Model:
     file = Path(__file__).parents[2] / "conf" / "model" / "smollm2_135m.yaml"
     fields: Any = OmegaConf.to_container(OmegaConf.load(file))
     fields.pop("_target_")
-    model = Model(**{**fields, "packages": tuple(fields["packages"])})
+    model = Model(**{**fields, "packages": tuple(fields["packages"]), "about": None})
     try:
         model.locate()
     except ConfigError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import pytest
@@ -30,8 +31,13 @@ def changed(node: Mapping[str, Any], path: tuple[str, ...], value: object) -> di
     return {**node, first: changed(node[first], tuple(rest), value) if rest else value}
 
 
+@cache
+def model() -> Any:
+    return build(compose(["model=smollm2_135m"])["model"], "model")
+
+
 def refusal(node: Mapping[str, Any], group: str) -> str | None:
-    given = {"model": build(compose(["model=smollm2_135m"])["model"], "model")} if group == "engine" else {}
+    given = {"model": model()} if group == "engine" else {}
     try:
         build(node, group, **given)
     except UsageError as error:

@@ -69,29 +69,29 @@ def axes(overrides: Sequence[str]) -> list[Axis]:
     Raises:
         ConfigError: what Hydra's grammar cannot read, a key swept twice, or an `interval`, which has no list of values.
     """
-    found = []
+    listed = []
     for override, read in zip(overrides, parsed(overrides), strict=True):
         if not read.is_sweep_override():
-            found.append(Axis(read.key_or_group, (override,), swept=False))
+            listed.append(Axis(read.key_or_group, (override,), swept=False))
             continue
         if not read.is_discrete_sweep():
             raise ConfigError(f"{override}: has no list of values; only hydra/sweeper=optuna can search an interval")
         values = tuple(dict.fromkeys(read.sweep_string_iterator()))
         if not values:
             raise ConfigError(f"{override}: no value fits; see kgqa run --help for the names")
-        found.append(Axis(read.get_key_element(), values, swept=True))
-    keys = [axis.key for axis in found]
-    for axis in found:
+        listed.append(Axis(read.get_key_element(), values, swept=True))
+    keys = [axis.key for axis in listed]
+    for axis in listed:
         if axis.swept and keys.count(axis.key) > 1:
             raise ConfigError(f"{axis.key}: given twice; list its values in one override")
-    return found
+    return listed
 
 
-def grid(found: Sequence[Axis]) -> list[tuple[str, list[str]]]:
+def grid(axes: Sequence[Axis]) -> list[tuple[str, list[str]]]:
     """Name and overrides of every cell; the last axis varies fastest."""
     named = []
-    for chosen in product(*(axis.overrides() for axis in found)):
-        varying = [override for axis, override in zip(found, chosen, strict=True) if axis.swept]
+    for chosen in product(*(axis.overrides() for axis in axes)):
+        varying = [override for axis, override in zip(axes, chosen, strict=True) if axis.swept]
         named.append((" ".join(varying) or "all", list(chosen)))
     return named
 
@@ -104,17 +104,17 @@ def parsed(overrides: Sequence[str]) -> list[Override]:
 
     from kgqa.experiment.config.search_path import hydra_ready
 
-    found = []
+    read = []
     with hydra_ready():
         # the loader knows the names in each group, which glob() asks for
         parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
         for override in overrides:
             check_form(override)
             try:
-                found += parser.parse_overrides([override])
+                read += parser.parse_overrides([override])
             except HydraException as error:
                 reason = str(error).strip().splitlines()[0]
                 raise ConfigError(
                     f"{override}: cannot be read as a sweep ({reason}); e.g. method.candidates=15,20"
                 ) from error
-    return found
+    return read

@@ -34,14 +34,14 @@ def build(node: Mapping[str, Any], key: str, **given: Any) -> Any:
     return made(**checked, **given)
 
 
-def _parameters(made: Callable[..., Json], said: str) -> dict[str, Any]:
+def _parameters(made: Callable[..., Json], place: str) -> dict[str, Any]:
     try:
         hints = get_type_hints(made, include_extras=True)
         if dataclasses.is_dataclass(made):
             return {field.name: hints[field.name] for field in dataclasses.fields(made) if field.init}
         return {name: hints.get(name, Any) for name in inspect.signature(made).parameters}
     except (NameError, TypeError, ValueError) as error:  # a type that only type checkers import, or nothing to call
-        raise ConfigError(f"{said}: cannot be built: {error}") from error
+        raise ConfigError(f"{place}: cannot be built: {error}") from error
 
 
 def _value(key: str, value: Any, expected: Any) -> Any:

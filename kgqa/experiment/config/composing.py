@@ -105,7 +105,7 @@ def _explained(error: Exception, overrides: Sequence[str]) -> ConfigError:
     for override in overrides:
         key = override.lstrip("+~").partition("=")[0]
         group, inside_choice, place = key.partition("@")
-        if not known and inside_choice and _known_keys([each for each in overrides if each != override]):
+        if not known and inside_choice and _known_keys([other for other in overrides if other != override]):
             outer, _, part = place.partition(".")
             return ConfigError(
                 f"{override}: the chosen {outer} has no {part or 'part'} that is a {group}; leave it out, "

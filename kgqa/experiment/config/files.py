@@ -25,10 +25,10 @@ def config_file(group: str, name: str) -> Path:
     Raises:
         ConfigError: there is none of that name.
     """
-    found = config_files(group)
-    if name not in found:
-        raise ConfigError(f"{group}={name}: no such {group}; {nearest(name, found)}")
-    return found[name]
+    files = config_files(group)
+    if name not in files:
+        raise ConfigError(f"{group}={name}: no such {group}; {nearest(name, files)}")
+    return files[name]
 
 
 def is_own(group: str, name: str) -> bool:
@@ -85,7 +85,7 @@ def flatten(config: Config, prefix: str = "") -> dict[str, Json]:
 
 def config_files(group: str) -> dict[str, Path]:
     """By name, in the order in which they are shown."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in conf_folders():
-        found |= {file.stem: file for file in sorted((folder / group).glob("*.yaml")) if file.stem not in found}
-    return found
+        files |= {file.stem: file for file in sorted((folder / group).glob("*.yaml")) if file.stem not in files}
+    return files

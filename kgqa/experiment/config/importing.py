@@ -29,11 +29,11 @@ def target(path: str, key: str) -> Callable[..., Json]:
         raise ConfigError(f"{key}: no _target_, which names its class")
     module, _, name = path.rpartition(".")
     try:
-        found: Callable[..., Json] = getattr(_module(module), name)
+        member: Callable[..., Json] = getattr(_module(module), name)
     except (_Refused, AttributeError) as error:
         where = line_of(path)
         raise ConfigError(f"{f'{where}: ' if where else ''}{key}._target_={path}: {error}") from error
-    return found
+    return member
 
 
 def code_files(path: str) -> list[Path]:

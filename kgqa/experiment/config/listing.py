@@ -40,17 +40,17 @@ def about(group: str, name: str) -> str:
 
 def keys(group: str, name: str) -> tuple[Key, ...]:
     """In the file's order, behind those of the file it builds on; what a file says again stands where it was first."""
-    found: dict[str, Key] = {}
+    by_name: dict[str, Key] = {}
     for choice in _choices(group, name):
         if choice.group == group and not choice.place and choice.name:
-            found |= {key.name: key for key in keys(group, choice.name)}
-    found |= {key.name: key for key in _read(_text(group, name))}
-    return tuple(found.values())
+            by_name |= {key.name: key for key in keys(group, choice.name)}
+    by_name |= {key.name: key for key in _read(_text(group, name))}
+    return tuple(by_name.values())
 
 
 def choices(group: str, name: str) -> list[Choice]:
     """Those of other groups that come with this one, e.g. the graph of method=kgp."""
-    return [each for each in _choices(group, name) if each.group != group or each.place]
+    return [choice for choice in _choices(group, name) if choice.group != group or choice.place]
 
 
 def defaults() -> dict[str, str]:
@@ -95,7 +95,7 @@ def _read(text: str) -> Iterator[Key]:
         if not (read := LINE.match(line)) or read[2] in ("_target_", "defaults"):
             continue
         indent = len(read[1])
-        above = [*(each for each in above if each[0] < indent), (indent, read[2])]
+        above = [*(parent for parent in above if parent[0] < indent), (indent, read[2])]
         listed = "[…]" if following.lstrip().startswith("- ") else ""
         yield Key(".".join(name for _, name in above), read[3] or listed, read[4] or "")
 

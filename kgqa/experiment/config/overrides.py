@@ -24,7 +24,7 @@ def override_group(override: str) -> str:
 
 def override_values(overrides: Iterable[str]) -> dict[str, str]:
     """By key; of those with the same key the last one counts."""
-    return {override_key(each): each.partition("=")[2] for each in overrides}
+    return {override_key(override): override.partition("=")[2] for override in overrides}
 
 
 def merged(*groups: Iterable[str]) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def value_text(value: Value) -> str:
         text = str(value)
         return text if _PLAIN.fullmatch(text) and not _other_than_text(text) else _quoted(text)
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{name}:{value_text(each)}" for name, each in value.items()) + "}"
+        return "{" + ",".join(f"{name}:{value_text(member)}" for name, member in value.items()) + "}"
     return "[" + ",".join(map(value_text, value)) + "]"
 
 

@@ -82,5 +82,5 @@ def _part(node: Node, key: str, kind: Callable[..., T], **given: object) -> T:
 def _promised(kind: object) -> list[str]:
     """The names of what every one of a kind has."""
     assert isinstance(kind, type)
-    named = dict.fromkeys(name for each in getmro(kind) for name in (*vars(each), *get_annotations(each)))
+    named = dict.fromkeys(name for base in getmro(kind) for name in (*vars(base), *get_annotations(base)))
     return [name for name in named if not name.startswith("_")]

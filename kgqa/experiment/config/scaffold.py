@@ -55,7 +55,11 @@ def _place(group: str, file: Path, name: str) -> Path:
 
 def _named(group: str, text: str, name: str) -> str:
     """`my_method` and `MyMethod` become `walk_back` and `WalkBack`; "My method", which begins a docstring, too."""
-    said = f"My {group}"
+    title_words = f"My {group}"
     words = name.split("_")
     camel, sentence = "".join(word.capitalize() for word in words), " ".join(words).capitalize()
-    return text.replace(f"my_{group}", name).replace(said.title().replace(" ", ""), camel).replace(said, sentence)
+    return (
+        text.replace(f"my_{group}", name)
+        .replace(title_words.title().replace(" ", ""), camel)
+        .replace(title_words, sentence)
+    )

@@ -88,20 +88,20 @@ def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[Answ
         DataError: a question has another text or other gold answers in another run.
     """
     first, *others = runs
-    asked = [{question.id: question for question in run.questions} for run in runs]
-    shared = set(asked[0]).intersection(*asked[1:])
-    for run, mine in zip(others, asked[1:], strict=True):
-        if not common and mine.keys() != asked[0].keys():
-            raise ConfigError(_differing(first.name, asked[0], run.name, mine, len(shared)))
+    by_run = [{question.id: question for question in run.questions} for run in runs]
+    shared = set(by_run[0]).intersection(*by_run[1:])
+    for run, mine in zip(others, by_run[1:], strict=True):
+        if not common and mine.keys() != by_run[0].keys():
+            raise ConfigError(_differing(first.name, by_run[0], run.name, mine, len(shared)))
         for key in sorted(shared):
-            if (mine[key].text, mine[key].answers) != (asked[0][key].text, asked[0][key].answers):
+            if (mine[key].text, mine[key].answers) != (by_run[0][key].text, by_run[0][key].answers):
                 raise DataError(f"question {key}: other words or gold answers in {run.name} than in {first.name}")
     if not shared:
         raise ConfigError("these runs have no question in common; compare runs over the same data set")
     kept = [question for question in first.questions if question.id in shared]
     return [
         replace(run, questions=tuple(mine[question.id] for question in kept))
-        for run, mine in zip(runs, asked, strict=True)
+        for run, mine in zip(runs, by_run, strict=True)
     ]
 
 
@@ -109,23 +109,23 @@ def _differing(
     first: str, mine: Mapping[str, Question], second: str, theirs: Mapping[str, Question], shared: int
 ) -> str:
     only = [(first, sorted(mine.keys() - theirs.keys())), (second, sorted(theirs.keys() - mine.keys()))]
-    said = [
+    differences = [
         f"{len(ids):,} only in {name}: {', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}" for name, ids in only if ids
     ]
-    return f"different questions, {'; '.join(said)}; give --common to compare the {shared:,} they share"
+    return f"different questions, {'; '.join(differences)}; give --common to compare the {shared:,} they share"
 
 
 def _questions(folder: Path, config: Config, predictions: Mapping[str, Prediction]) -> list[Question]:
     """In the order of the predictions."""
     traced = (folder / TRACE).is_file()
-    found = read_questions(folder) if traced else parts.dataset(config["dataset"]).questions()
-    questions = {question.id: question for question in found}
+    listed = read_questions(folder) if traced else parts.dataset(config["dataset"]).questions()
+    questions = {question.id: question for question in listed}
     without = [key for key in predictions if key not in questions]
     unanswered = [key for key in questions if key not in predictions] if traced else []
-    for ids, said in ((without, "no question for this prediction"), (unanswered, "no prediction for this question")):
+    for ids, what in ((without, "no question for this prediction"), (unanswered, "no prediction for this question")):
         if ids:
             raise DataError(
-                f"{folder / PREDICTIONS}: question {ids[0]}: {said} ({len(ids):,} in all) in "
+                f"{folder / PREDICTIONS}: question {ids[0]}: {what} ({len(ids):,} in all) in "
                 f"{TRACE if traced else config['dataset']['name']}; run the run's command again to rewrite both"
             )
     return [questions[key] for key in predictions]

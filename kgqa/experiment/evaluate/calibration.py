@@ -33,7 +33,7 @@ class Calibration:
     agreements: Mapping[str, Agreement]  # by whom it was compared with
 
     def sections(self) -> list[Section]:
-        return [_section(name, each) for name, each in self.agreements.items()]
+        return [_section(name, agreement) for name, agreement in self.agreements.items()]
 
     def write(self) -> Path:
         """Gives calibration.json, in the run's folder."""
@@ -61,8 +61,8 @@ def calibrate_judge(
     if human is not None:
         others["human"] = read_human(human, {question.id for question in run.questions})
     ids = [question.id for question in run.questions]
-    said = [mine[key] for key in ids]
-    agreements = {name: agreement(said, [labels.get(key) for key in ids]) for name, labels in others.items()}
+    judged = [mine[key] for key in ids]
+    agreements = {name: agreement(judged, [labels.get(key) for key in ids]) for name, labels in others.items()}
     return Calibration(folder, judge_of(verdicts), agreements)
 
 
@@ -121,7 +121,7 @@ def _labels(run: AnsweredQuestions, verdicts: Mapping[str, Judgement], source: P
         if line is None or line.answer != row.answer:
             wrong = "no verdict on" if line is None else "another answer was judged for"
             raise DataError(f"{source}: {wrong} question {row.id}; judge it again: kgqa evaluate RUN judge=…")
-        labels[row.id] = line.asked
+        labels[row.id] = line.label
     return labels
 
 

@@ -48,7 +48,7 @@ def compare_answers(request: ComparisonRequest) -> Comparison:
     runs = [open_run(folder, request.profile) for folder in request.runs]
     if len({run.profile for run in runs}) > 1:
         raise ConfigError(f"scored by {' and '.join(sorted({run.profile for run in runs}))}; give one with profile=")
-    asked = len(runs[0].questions)
+    count = len(runs[0].questions)
     runs = share_questions(runs, common=request.in_all)
     names = ascii_uppercase[: len(runs)]
     scores = _scores(runs, names)
@@ -57,18 +57,18 @@ def compare_answers(request: ComparisonRequest) -> Comparison:
     flips = _flips(runs, names, verdicts or scores["EM"], request.flips)
     title = f"{len(runs[0].questions):,} questions, profile {runs[0].profile}"
     if request.in_all:
-        title += f" (those that all runs have; {names[0]} has {asked:,})"
+        title += f" (those that all runs have; {names[0]} has {count:,})"
     lines = [f"{name}: {run.name}" for name, run in zip(names, runs, strict=True)]
     return Comparison("\n".join([title, *lines, *notes]), [comparison_section(differences, request.difference), *flips])
 
 
 def _scores(runs: Sequence[AnsweredQuestions], names: str) -> dict[str, dict[str, Shares]]:
     """EM and F1 by run."""
-    found: dict[str, dict[str, Shares]] = {"EM": {}, "F1": {}}
+    scores: dict[str, dict[str, Shares]] = {"EM": {}, "F1": {}}
     for name, run in zip(names, runs, strict=True):
         rows = run.rows()
-        found["EM"][name], found["F1"][name] = [row.em for row in rows], [row.f1 for row in rows]
-    return found
+        scores["EM"][name], scores["F1"][name] = [row.em for row in rows], [row.f1 for row in rows]
+    return scores
 
 
 def _verdicts(runs: Sequence[AnsweredQuestions], names: str) -> tuple[dict[str, Shares] | None, list[str]]:
@@ -83,13 +83,13 @@ def _verdicts(runs: Sequence[AnsweredQuestions], names: str) -> tuple[dict[str, 
     judges = sorted(set(map(judge_of, read)))
     if len(judges) > 1:
         return None, [f"verdicts are not compared: given by {' and by '.join(judges)}"]
-    found: dict[str, Shares] = {}
+    shares: dict[str, Shares] = {}
     for name, run, verdicts in zip(names, runs, read, strict=True):
         stale = [row.id for row in run.rows() if (line := verdicts.get(row.id)) is None or line.answer != row.answer]
         if stale:
             return None, [f"verdicts are not compared: {name} answers question {stale[0]} anew since it was judged"]
-        found[name] = [verdicts[question.id].share for question in run.questions]
-    return found, [f"judge: {judges[0]}"]
+        shares[name] = [verdicts[question.id].share for question in run.questions]
+    return shares, [f"judge: {judges[0]}"]
 
 
 def _flips(
@@ -101,8 +101,8 @@ def _flips(
         rows = []
         for question, a, b in zip(mine.questions, right[first], right[second], strict=True):
             if a is not None and b is not None and a != b:
-                said = (run.predictions[question.id].answer for run in (mine, theirs))
-                answers = ["(failed)" if text is None else text for text in said]
+                texts = (run.predictions[question.id].answer for run in (mine, theirs))
+                answers = ["(failed)" if text is None else text for text in texts]
                 rows.append((question.id, question.text, first if a > b else second, *answers, question.answers[0]))
         if rows:
             more = [f"{len(rows) - limit:,} more; --all shows them"] if limit is not None and len(rows) > limit else []

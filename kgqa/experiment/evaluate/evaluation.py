@@ -105,6 +105,8 @@ def _own_folder(experiment: Experiment, run: Path | None) -> Path | None:
 def _notes(answered: AnsweredQuestions) -> tuple[str, ...]:
     if answered.config is not None:
         return ()
-    said = sum(answered.predictions[question.id].passages_of(question) is not None for question in answered.questions)
+    with_passages = sum(
+        answered.predictions[question.id].passages_of(question) is not None for question in answered.questions
+    )
     counts = f"{len(answered.questions):,} questions scored, {len(answered.predictions):,} predictions in the file"
-    return (f"{counts}; {said:,} of those scored say which passages they rest on.",)
+    return (f"{counts}; {with_passages:,} of those scored say which passages they rest on.",)

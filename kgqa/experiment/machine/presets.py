@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.engines.weights import FOLDER_FILES, Model
+from kgqa.engines.weights import FOLDER_FILES, About, Model
 from kgqa.errors import ConfigError
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import config_file, groups, node
@@ -14,32 +13,26 @@ from kgqa.experiment.machine.hardware import GB, gpus, memory
 from kgqa.extras import missing_libraries
 
 SPARE = 1.2  # times the weights: room for keys and values
-BFLOAT16, MXFP4 = 2.0, 0.55  # bytes of a parameter; the latter: 4 bits and its share of a scale
+BFLOAT16 = 16  # bits of a parameter
 INT4 = 0.3  # of the bytes that bfloat16 takes: layers are quantised, embeddings are not
+NOTHING_SAID = About(licence=None, parameters=None, bits=None, engines=())
 LARGE = 3 * GB  # weights that a CPU takes seconds a token for
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A file of conf/model. Its first comment says what the model is: "# Title, size (licence): what for".
-
-    Where only some engines can run it, the comment names them: "engine=transformers".
-    """
+    """A file of conf/model, by its name there."""
 
     name: str
     model: Model
-    comment: str
 
     @property
-    def licence(self) -> str:
-        """Empty for a hosted model."""
-        found = re.search(r"\(([^)]*)\)", self.comment)
-        return found[1] if found and not self.hosted else ""
+    def about(self) -> About:
+        return self.model.about or NOTHING_SAID
 
     @property
     def parameters(self) -> str:
-        found = re.search(r", ([\d.]+ B) parameters", self.comment)
-        return found[1] if found else ""
+        return "" if self.about.parameters is None else f"{self.about.parameters:g} B"
 
     @property
     def hosted(self) -> bool:
@@ -49,8 +42,8 @@ class Preset:
     @property
     def engines(self) -> tuple[str, ...]:
         """Those that can run it, the likeliest first."""
-        if named := re.findall(r"engine=(\w+)", self.comment):
-            return tuple(named)
+        if self.about.engines:
+            return self.about.engines
         gguf = any(".gguf" in place for place in (self.model.hub or "", *self.model.packages))
         return ("llamacpp", "transformers") if gguf else ("vllm", "transformers")
 
@@ -68,10 +61,9 @@ class Preset:
         files = self.model.at_hand()
         if files:
             return float(sum(_bytes(file) for file in files))
-        if not self.parameters:
+        if self.about.parameters is None:
             return None
-        each = MXFP4 if "parameters in MXFP4" in self.comment else BFLOAT16
-        return float(self.parameters.split()[0]) * GB * each
+        return self.about.parameters * GB * (self.about.bits or BFLOAT16) / 8
 
 
 def presets() -> list[Preset]:
@@ -80,13 +72,10 @@ def presets() -> list[Preset]:
 
 
 def _preset(name: str) -> Preset:
-    file = config_file("model", name)
-    comment = re.match(r"(?:#.*\n)*", file.read_text(encoding="utf-8"))
-    text = " ".join(line.lstrip("# ") for line in comment[0].splitlines()) if comment else ""
     try:
-        return Preset(name, parts.model(node("model", name)), text)
+        return Preset(name, parts.model(node("model", name)))
     except ConfigError as error:
-        raise ConfigError(f"{file}: {error}") from error
+        raise ConfigError(f"{config_file('model', name)}: {error}") from error
 
 
 def fitness(preset: Preset) -> str:
@@ -97,7 +86,8 @@ def fitness(preset: Preset) -> str:
     room = max(sum(gpu.memory for gpu in gpus()), memory())
     if size is not None and size * SPARE > room:
         quarter = size * INT4 * SPARE
-        fits = quarter < room and preset.engines[0] != "llamacpp" and "MXFP4" not in preset.comment
+        whole = (preset.about.bits or BFLOAT16) >= BFLOAT16  # weights that are quantised already are not again
+        fits = quarter < room and preset.engines[0] != "llamacpp" and whole
         way_out = f"; engine.quantization=int4: {quarter / GB:.0f} GB" if fits else ""
         return f"needs about {size * SPARE / GB:.0f} GB of memory{way_out}"
     ready = [engine for engine in preset.engines if not missing_libraries(engine)]

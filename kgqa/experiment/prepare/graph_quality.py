@@ -122,7 +122,9 @@ def quality_rows(curve: QualityCurve) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [(curve.key, *COLUMNS)]
     for point in curve.points:
         figures = (getattr(point, column) for column in COLUMNS)
-        rows.append((point.value, *(f"{each:.4f}" if isinstance(each, float) else str(each) for each in figures)))
+        rows.append(
+            (point.value, *(f"{figure:.4f}" if isinstance(figure, float) else str(figure) for figure in figures))
+        )
     return rows
 
 

@@ -41,27 +41,27 @@ def compared(request: ReproduceRequest, planned: Sequence[PlannedCell], results:
 
 def _lines(table: PublishedTable, cell: PlannedCell, results: Results) -> list[Line]:
     result = results.get(cell.overrides) if cell.state == "run" else None
-    found = []
+    lines = []
     for metric, published in zip(table.metrics, cell.published.values, strict=True):
         ours = measured_value(result.metrics.json(), metric) if result and result.metrics else None
         verdict = closeness(published, ours) if published and ours else ""
         note = "" if ours else metric.why or _state(cell, result)
-        found.append(Line(cell.published.row, cell.published.column, metric, published, ours, verdict, note))
-    return found
+        lines.append(Line(cell.published.row, cell.published.column, metric, published, ours, verdict, note))
+    return lines
 
 
 def _means(table: PublishedTable, cell: PlannedCell, lines: Sequence[Line]) -> list[Line]:
     """Of a row's other columns, where all of them are known."""
     others = [name for name in table.columns if name != table.average]
-    found = []
+    means = []
     for metric, published in zip(table.metrics, cell.published.values, strict=True):
         of_row = [line.ours for line in lines if line.row == cell.published.row and line.metric == metric]
         known = [ours for ours in of_row if ours is not None]
         ours = _mean(known) if len(known) == len(others) else None
         verdict = closeness(published, ours) if published and ours else ""
         note = "" if ours else "not all of its columns were run"
-        found.append(Line(cell.published.row, cell.published.column, metric, published, ours, verdict, note))
-    return found
+        means.append(Line(cell.published.row, cell.published.column, metric, published, ours, verdict, note))
+    return means
 
 
 def _mean(known: Sequence[Ours]) -> Ours:
@@ -91,18 +91,16 @@ def _differing(
 ) -> list[tuple[str, str, str]]:
     """Settings, and how many questions were really asked."""
     configs = {overrides: result.cell.experiment.config for overrides, result in results.items()}
-    found = differing(request.table, planned, request.overrides, configs)
+    rows = differing(request.table, planned, request.overrides, configs)
     running = [cell.overrides for cell in planned if cell.state == "run"]
     if len(distinct := set(running)) < len(running):
-        found.append(
-            ("experiments", f"{len(running)} cells", f"{len(distinct)}: cells with equal settings share a run")
-        )
+        rows.append(("experiments", f"{len(running)} cells", f"{len(distinct)}: cells with equal settings share a run"))
     counts = sorted({r.metrics.questions for r in results.values() if r.metrics})
     if counts:
-        said = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
+        span = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
         theirs = next((setting.theirs for setting in request.table.settings if setting.key == "limit"), "not said")
-        found.append(("questions asked", theirs, f"{said} per cell"))
-    return found
+        rows.append(("questions asked", theirs, f"{span} per cell"))
+    return rows
 
 
 def _cost(planned: Sequence[PlannedCell], results: Results) -> list[tuple[str, str]]:
@@ -126,9 +124,9 @@ def _cost(planned: Sequence[PlannedCell], results: Results) -> list[tuple[str, s
 def _cost_text(cells: int, totals: Sequence[float], costs: Sequence[Cost]) -> str:
     calls, prompt, output, seconds = totals
     dollars = [cost.usd for cost in costs if cost.usd is not None]
-    said = f", {fsum(dollars):,.4f} USD" if dollars else ""
+    price = f", {fsum(dollars):,.4f} USD" if dollars else ""
     runs = "1 run" if cells == 1 else f"{cells:,} runs"
     return (
         f"{runs}: {calls:,.0f} model calls, {prompt:,.0f} prompt and {output:,.0f} generated tokens, "
-        f"{seconds:,.1f} model seconds{said}"
+        f"{seconds:,.1f} model seconds{price}"
     )

@@ -41,7 +41,7 @@ class Estimated:
     """`seconds`: None where an engine was never measured; `usd`: None where a price is not known."""
 
     calls: int
-    asked: int
+    new_calls: int
     tokens: int  # of what is to be asked
     seconds: float | None
     usd: float | None
@@ -49,7 +49,7 @@ class Estimated:
     measured: int  # runs that the time rests on
 
     def lines(self) -> list[str]:
-        if not self.asked:
+        if not self.new_calls:
             return []
         lines = [f"to be asked: about {self.tokens:,} tokens"]
         if self.seconds is None:
@@ -64,25 +64,25 @@ class Estimated:
 
 
 def estimate_roles(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estimated:
-    calls = asked = tokens = runs = 0
+    calls = new_calls = tokens = runs = 0
     seconds, usd, priced = 0.0, 0.0, False
     unmeasured: list[str] = []
     for role in roles:
-        calls, asked = calls + role.calls, asked + role.asked
-        tokens += role.asked_prompt + role.asked_output
+        calls, new_calls = calls + role.calls, new_calls + role.new_calls
+        tokens += role.new_prompt_tokens + role.new_output_tokens
         if role.usd is not None:
             usd, priced = usd + role.usd, True
-        if not role.asked:
+        if not role.new_calls:
             continue
         rate = rates.get(role.engine)
         if rate is None:
             unmeasured.append(role.engine)
             continue
         name = next(iter(role.first.values())).role
-        seconds += rate.seconds(role.asked_prompt, rate.output(name, role.asked, role.asked_output))
+        seconds += rate.seconds(role.new_prompt_tokens, rate.output(name, role.new_calls, role.new_output_tokens))
         runs = max(runs, len(rate.runs))
     known = None if unmeasured else seconds
-    return Estimated(calls, asked, tokens, known, usd if priced else None, tuple(dict.fromkeys(unmeasured)), runs)
+    return Estimated(calls, new_calls, tokens, known, usd if priced else None, tuple(dict.fromkeys(unmeasured)), runs)
 
 
 def measured_rates() -> dict[str, Rate]:

@@ -37,10 +37,10 @@ class Imagined:
         cache: CallCache,
         identify: Callable[[Call[Any]], Json],
         look_up: Callable[[Request], object],
-        asked: set[str],
+        made: set[str],
     ) -> None:
-        """`look_up`: gives replies of what is found, not asked; `asked`: keys of calls that will have been made."""
-        self._done, self._cache, self._identify, self._look_up, self._asked = done, cache, identify, look_up, asked
+        """`look_up`: gives replies of what is found, not asked; `made`: keys of calls that will have been made."""
+        self._done, self._cache, self._identify, self._look_up, self._made = done, cache, identify, look_up, made
         self.imagining: set[int] = set()  # programs that have had an imagined reply
         self._numbers = count(1)
 
@@ -51,12 +51,12 @@ class Imagined:
             return
         key, program = call_key(self._identify(call), call), request.order[0]
         value = self._cache.get(key)
-        again = program not in self.imagining and key in self._asked
+        again = program not in self.imagining and key in self._made
         if value is not None:
             reply = reply_from_json(call, value)
         else:
             if program not in self.imagining:
-                self._asked.add(key)
+                self._made.add(key)
             reply = self._look_up(request) if isinstance(call, Search) else _imagined(call, next(self._numbers))
             self.imagining.add(program)
         self._done.put(ServiceReply(request.ticket, reply, cached=value is not None or again))

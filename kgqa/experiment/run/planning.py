@@ -27,7 +27,7 @@ from kgqa.types import Answer, Json, Passage, Triple
 
 @dataclass
 class Planned:
-    """Model calls of one role; what is in the cache, or asked for the same by an earlier cell, is not `asked`."""
+    """Model calls of one role; what is in the cache, or asked for the same by an earlier cell, is not new."""
 
     engine: str  # as in "smollm2_135m@llamacpp"
     prices: Prices | None
@@ -35,15 +35,15 @@ class Planned:
     calls: int = 0
     prompt_tokens: int = 0
     output_tokens: int = 0
-    asked: int = 0
-    asked_prompt: int = 0
-    asked_output: int = 0
+    new_calls: int = 0
+    new_prompt_tokens: int = 0
+    new_output_tokens: int = 0
     first: dict[str, ModelCall] = field(default_factory=dict)  # by template
 
     @property
     def usd(self) -> float | None:
         """At most, for what is to be asked; None where prices are not known."""
-        return self.prices.dollars(self.asked_prompt, 0, self.asked_output) if self.prices else None
+        return self.prices.dollars(self.new_prompt_tokens, 0, self.new_output_tokens) if self.prices else None
 
 
 @dataclass
@@ -157,7 +157,7 @@ class _Planner:
         role.prompt_tokens += usage.prompt_tokens
         role.output_tokens += usage.output_tokens
         if not record.cached:
-            role.asked += 1
-            role.asked_prompt += usage.prompt_tokens
-            role.asked_output += usage.output_tokens
+            role.new_calls += 1
+            role.new_prompt_tokens += usage.prompt_tokens
+            role.new_output_tokens += usage.output_tokens
         role.first.setdefault(call.prompt.name, call)

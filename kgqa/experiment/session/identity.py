@@ -22,7 +22,7 @@ def run_identity(session: Session) -> dict[str, Json]:
     elsewhere = ("path", "files", "questions_file", "corpus", "aliases", "profile", "family")
     dataset = {key: value for key, value in config["dataset"].items() if key not in elsewhere}
     triples = {key: value for key, value in config["kg"].items() if key != "offline"}
-    model = {key: value for key, value in config["model"].items() if key != "prices"}
+    model = {key: value for key, value in config["model"].items() if key not in ("prices", "about")}
     # a server that is named may move
     reaching = (*REACHING, "base_url") if config["engine"].get("deployment") else REACHING
     engine = {key: value for key, value in config["engine"].items() if key not in reaching}

@@ -40,17 +40,17 @@ def program_modules(start: str) -> dict[str, Path]:
 
     Of kgqa those that methods are written in; of a person's own code those of the same folder or package.
     """
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     waiting = [start]
     folder = _folder(start, None)
     while waiting:
         name = waiting.pop()
-        if name in found or not _same_code(start, name, folder):
+        if name in modules or not _same_code(start, name, folder):
             continue
         if file := _file(name, folder):
-            found[name] = file
+            modules[name] = file
             waiting += _imported(file, name)
-    return found
+    return modules
 
 
 def _same_code(start: str, name: str, folder: Path | None) -> bool:
@@ -108,7 +108,7 @@ def _parsed(file: Path, modified: int) -> _Source:
 def _node(node: object) -> object:
     """Type and fields; what is empty is left out, since versions of Python add fields."""
     if isinstance(node, list):
-        return [_node(each) for each in node]
+        return [_node(member) for member in node]
     if not isinstance(node, ast.AST):
         return node
     kept = {
@@ -130,9 +130,9 @@ def _value(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         return type(value).__name__, [(field.name, _value(getattr(value, field.name))) for field in fields(value)]
     if isinstance(value, Mapping):
-        return sorted((str(key), _value(each)) for key, each in value.items())
+        return sorted((str(key), _value(member)) for key, member in value.items())
     if isinstance(value, set | frozenset):
         return sorted(map(repr, value))
     if isinstance(value, list | tuple):
-        return [_value(each) for each in value]
+        return [_value(member) for member in value]
     return value if isinstance(value, str | int | float | bool | None) else type(value).__name__

@@ -45,7 +45,7 @@ def in_all(estimates: Sequence[Estimated]) -> Estimated:
     dollars = [cell.usd for cell in estimates if cell.usd is not None]
     return Estimated(
         sum(cell.calls for cell in estimates),
-        sum(cell.asked for cell in estimates),
+        sum(cell.new_calls for cell in estimates),
         sum(cell.tokens for cell in estimates),
         None if None in seconds else sum(known for known in seconds if known is not None),
         sum(dollars) if dollars else None,

@@ -175,8 +175,8 @@ def _keep(sweep: Path, result: CellResult) -> None:
     """A skipped cell is a done one: a sweep that was interrupted ends with the same folder as one that was not."""
     status = "done" if result.status == "skipped" else result.status
     run = str(result.run) if result.run else None
-    asked = questions_asked(result.run) if status == "done" and result.run else None
-    state = CellState(status=status, run=run, seconds=result.seconds, error=result.error, asked=asked)
+    questions = questions_asked(result.run) if status == "done" and result.run else None
+    state = CellState(status=status, run=run, seconds=result.seconds, error=result.error, asked=questions)
     keep_state(sweep, result.cell.number, state)
 
 

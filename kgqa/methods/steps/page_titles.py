@@ -25,16 +25,16 @@ async def pages_named(question: Question, few_shot: FewShot, count: int) -> tupl
         return None, Counter()
     written = await few_shot.titles(question.text, question.pinned, count, MAX_TOKENS)
     named = quoted(written.text)[:count]
-    found = await gather(*(Search(title, NEAREST_OF) for title in named))
-    nearest = (nearest_title(title, passages) for title, passages in zip(named, found, strict=True))
+    results = await gather(*(Search(title, NEAREST_OF) for title in named))
+    nearest = (nearest_title(title, passages) for title, passages in zip(named, results, strict=True))
     titles = tuple(dict.fromkeys(title for title in nearest if title))
     return titles or None, written.flags + Counter({"no_titles": int(not titles)})
 
 
 def quoted(reply: str) -> list[str]:
     """The strings in double quotes, in order, once each, blank ones left out; one that is not closed is none."""
-    found = (unescaped(match[0]).strip() for match in QUOTED.finditer(reply))
-    return list(dict.fromkeys(title for title in found if title))
+    strings = (unescaped(match[0]).strip() for match in QUOTED.finditer(reply))
+    return list(dict.fromkeys(title for title in strings if title))
 
 
 def unescaped(string: str) -> str:

@@ -15,15 +15,15 @@ Reader = Literal["direct", "cot", "zero_shot", "short"]
 
 
 async def read_passages(
-    question: Question, found: tuple[Passage, ...], reader: Reader, few_shot: FewShot, max_tokens: int
+    question: Question, retrieved: tuple[Passage, ...], reader: Reader, few_shot: FewShot, max_tokens: int
 ) -> Answer:
     """The answer of IRCoT's reader (`direct` or `cot`, few-shot), of TRACE's (`zero_shot`) or of KGP's (`short`).
 
     Pinned passages stand first. Evidence: the passages found, in the order given. Flags: those of the reader, and
     `empty_retrieval`.
     """
-    evidence = tuple(passage.id for passage in found)
-    passages = (*question.pinned, *found)
+    evidence = tuple(passage.id for passage in retrieved)
+    passages = (*question.pinned, *retrieved)
     if reader == "zero_shot":
         answer = await read(question, passages_text(passages), evidence, max_tokens)
     elif reader == "short":
@@ -34,4 +34,4 @@ async def read_passages(
         tokens = await CountTokens(passages_text(passages)) if passages else 0
         notes = {"demonstrations": written.demonstrations}
         answer = Answer(written.text, evidence, context_tokens=tokens, flags=written.flags, notes=notes)
-    return answer if found else replace(answer, flags=Counter(answer.flags) + Counter(["empty_retrieval"]))
+    return answer if retrieved else replace(answer, flags=Counter(answer.flags) + Counter(["empty_retrieval"]))

@@ -10,8 +10,8 @@ from kgqa.types import Completion
 
 def labelled(label: str, text: str) -> str:
     """What stands behind the first "Label:" that begins a line, up to the line's end; "" where there is none."""
-    found = re.search(rf"^[^\S\n]*{re.escape(label)}:[^\S\n]*(\S.*)$", text, flags=re.MULTILINE)
-    return found.group(1).strip() if found else ""
+    match = re.search(rf"^[^\S\n]*{re.escape(label)}:[^\S\n]*(\S.*)$", text, flags=re.MULTILINE)
+    return match.group(1).strip() if match else ""
 
 
 def bullets(text: str) -> list[str]:

@@ -54,11 +54,11 @@ def read_verdict(text: str) -> StepVerdict | None:
     Error types are compared whole, after folding case, blanks and hyphens; "Correct" is a synonym. Texts that are
     missing are empty.
     """
-    found = OBJECT.search(text)
-    if found is None:
+    match = OBJECT.search(text)
+    if match is None:
         return None
     try:
-        written = json.loads(found.group())
+        written = json.loads(match.group())
     except (ValueError, RecursionError):  # an integer of thousands of digits is a ValueError too
         return None
     name = written.get("error_type")

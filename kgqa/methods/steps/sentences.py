@@ -26,13 +26,13 @@ _OPENERS |= _words("and as at but by for from hence if in of on since so then th
 
 def sentences(text: str) -> list[str]:
     """In order, without blanks around them; none is empty, and nothing but blanks between them is lost."""
-    found, start = [], 0
+    parts, start = [], 0
     for stop in _STOP.finditer(text):
         if _ends_sentence(text, stop):
-            found.append(text[start : stop.end()].strip())
+            parts.append(text[start : stop.end()].strip())
             start = stop.end()
-    found.append(text[start:].strip())
-    return [sentence for sentence in found if sentence]
+    parts.append(text[start:].strip())
+    return [sentence for sentence in parts if sentence]
 
 
 def _ends_sentence(text: str, stop: re.Match[str]) -> bool:

@@ -65,11 +65,12 @@ def nodes_at(places: Sequence[Place], passages: Iterable[Passage]) -> tuple[Pass
     """
     nodes = [(passage, match) for passage in passages if (match := PLACE.fullmatch(passage.place))]
     titles = list(dict.fromkeys(passage.title for passage, _ in nodes))
-    found = []
+    named: dict[str, Passage] = {}
     for place in places:
         for title in titles:
-            found += _at(place, [(passage, match) for passage, match in nodes if passage.title == title])
-    return tuple({passage.id: passage for passage in found}.values())
+            of_title = [(passage, match) for passage, match in nodes if passage.title == title]
+            named |= {passage.id: passage for passage in _at(place, of_title)}
+    return tuple(named.values())
 
 
 def _at(place: Place, nodes: Sequence[tuple[Passage, re.Match[str]]]) -> list[Passage]:

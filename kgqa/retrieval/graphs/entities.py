@@ -72,11 +72,11 @@ class Entities:
             return linked([()] * len(passages))
         automaton = _automaton(names)
         spans = [list(_spans(automaton, passage.text)) for passage in passages]
-        shared = Counter(number for found in spans for number in {span.name for span in found})
-        mentions = [_longest(span for span in found if shared[span.name] > 1) for found in spans]
-        holders = Counter(number for found in mentions for number in found)
+        shared = Counter(name for held in spans for name in {span.name for span in held})
+        mentions = [_longest(span for span in held if shared[span.name] > 1) for held in spans]
+        holders = Counter(name for held in mentions for name in held)
         most = self.most_common * len(passages)
-        return linked([sorted(number for number in found if holders[number] <= most) for found in mentions])
+        return linked([sorted(name for name in held if holders[name] <= most) for held in mentions])
 
 
 def _automaton(names: Sequence[str]) -> Any:

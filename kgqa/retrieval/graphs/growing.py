@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kgqa.errors import DataError
 from kgqa.retrieval.biencoder import relevance
-from kgqa.retrieval.graphs.links import Links, PassageGraph, document_of, said
+from kgqa.retrieval.graphs.links import Links, PassageGraph, document_of, text_or_title
 from kgqa.retrieval.graphs.nearest import Nearest, joined
 from kgqa.types import Passage
 
@@ -61,7 +61,7 @@ class GrowingShared:
         del self._documents[title]
 
     def links(self) -> Links:
-        held = [each for document in self._documents.values() for each in document]
+        held = [entry for document in self._documents.values() for entry in document]
         return self._graph.join([passage for passage, _ in held], [part for _, part in held])
 
 
@@ -89,7 +89,7 @@ class GrowingNearest:
 
         _title_of(document, {document_of(passage) for passage in self._passages})
         for passage in document:
-            if not said(passage).strip():
+            if not text_or_title(passage).strip():
                 raise DataError(f"{passage.title!r}: a passage without title and text has no neighbours; leave it out")
         vectors = self._graph.vectors(document)
         for passage, vector in zip(document, vectors, strict=True):
@@ -123,7 +123,7 @@ class GrowingNearest:
     def links(self) -> Links:
         import numpy as np
 
-        best = [np.array([place for _, place in found], np.int64) for found in self._best]
+        best = [np.array([place for _, place in neighbours], np.int64) for neighbours in self._best]
         return joined(best, np.arange(len(best)), len(best))
 
     def _offer(self, place: int, candidate: tuple[float, int]) -> None:

@@ -126,10 +126,10 @@ class _Windows:
         self.phrases, self.starts, self.passages, self.lengths, self.meaningful = phrases, starts, of, long, meaningful
 
 
-def _numbers(found: Sequence[str]) -> NDArray[np.uint64]:
+def _numbers(keywords: Sequence[str]) -> NDArray[np.uint64]:
     import numpy as np
 
-    return np.array([_number(word) for word in found], np.uint64)
+    return np.array([_number(word) for word in keywords], np.uint64)
 
 
 @lru_cache(maxsize=1 << 18)

@@ -48,8 +48,8 @@ class Links:
         holders = [of.indices[of.indptr[link] : of.indptr[link + 1]] for link in held]
         if not holders:
             return np.zeros(0, np.int64)
-        found = np.unique(np.concatenate(holders)).astype(np.int64)
-        others: NDArray[np.int64] = found[found != place]
+        places = np.unique(np.concatenate(holders)).astype(np.int64)
+        others: NDArray[np.int64] = places[places != place]
         return others
 
     def adjacency(self, first: int, last: int) -> Any:
@@ -103,6 +103,6 @@ def document_of(passage: Passage) -> str:
     return passage.title
 
 
-def said(passage: Passage) -> str:
+def text_or_title(passage: Passage) -> str:
     """What stands for a passage: its text, or its title where it has none."""
     return passage.text if passage.text.strip() else passage.title

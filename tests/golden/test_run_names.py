@@ -1,0 +1,31 @@
+"""The names of runs: what is settled about an experiment must not find another folder, nor answer anew.
+
+A run's name also holds its method's code, which is left out here: it changes with the method.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.identity import run_identity
+from kgqa.experiment.session.session import Session
+from kgqa.runtime.folder import run_name
+
+NAMES = {
+    "method=trace dataset=demo experiment=quick limit=3": "beeb5e9d",
+    "method=no_context dataset=demo": "7705879a",
+    "method=no_context dataset=demo model=gpt_4o_mini engine=openai": "bfb002e6",
+    "method=golden dataset=demo roles.reader=gpt_4o_mini@openai": "fde0797b",
+    "method=kgp dataset=demo model=qwen2_5_coder_1_5b graph=tfidf": "206149a1",
+}
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_a_run_keeps_its_name(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Session(Experiment.of(command.split())) as session:
+        identity = {key: value for key, value in run_identity(session).items() if key != "code"}
+    assert run_name(identity) == NAMES[command]
