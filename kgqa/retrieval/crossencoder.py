@@ -12,7 +12,7 @@ from kgqa.calls import Rank
 from kgqa.constraints import Count
 from kgqa.errors import ConfigError
 from kgqa.extras import installed
-from kgqa.retrieval.network import torch_device
+from kgqa.retrieval.network import loaded_on, torch_device
 from kgqa.retrieval.pairs import Pair, score_pairs
 from kgqa.types import Json
 
@@ -63,7 +63,7 @@ def _loaded(settings: CrossEncoder) -> Any:
 
     transformers.utils.logging.disable_progress_bar()  # the run has a progress display of its own
     device = torch_device(settings.device)
-    try:
+    with loaded_on(device, f"reranker.model={settings.model}"):
         model = sentence_transformers.CrossEncoder(
             str(folder),
             device=device,
@@ -71,9 +71,6 @@ def _loaded(settings: CrossEncoder) -> Any:
             local_files_only=True,
             model_kwargs={"dtype": getattr(torch, settings.dtype)},
         )
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"reranker.model={settings.model}: cannot be loaded on {device}: {reason}") from error
     if model.num_labels != 1:
         raise ConfigError(
             f"reranker.model={settings.model}: it tells {model.num_labels} classes apart instead of scoring; "

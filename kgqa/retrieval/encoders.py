@@ -13,7 +13,7 @@ from kgqa.constraints import Count
 from kgqa.errors import ConfigError
 from kgqa.extras import installed
 from kgqa.retrieval.biencoder import Kind, clean, remembering
-from kgqa.retrieval.network import torch_device
+from kgqa.retrieval.network import loaded_on, torch_device
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -96,16 +96,13 @@ def _loaded(settings: SentenceTransformer) -> Any:
 
     transformers.utils.logging.disable_progress_bar()  # the run has a progress display of its own
     device = torch_device(settings.device)
-    try:
+    with loaded_on(device, f"model={settings.model}"):
         model = sentence_transformers.SentenceTransformer(
             str(folder),
             device=device,
             local_files_only=True,
             model_kwargs={"dtype": getattr(torch, settings.dtype)},
         )
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"model={settings.model}: cannot be loaded on {device}: {reason}") from error
     if settings.max_length is not None:
         model.max_seq_length = settings.max_length
     return model

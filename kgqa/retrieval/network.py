@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,16 @@ def torch_device(name: str) -> str:
     return name
 
 
+@contextmanager
+def loaded_on(device: str, model: str) -> Iterator[None]:
+    """What the block's library cannot load becomes one line; `model` is its key and value."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError, ImportError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ConfigError(f"{model}: cannot be loaded on {device}: {reason}") from error
+
+
 def loading(folder: Path, load: Callable[..., Any], *, device: str, dtype: str) -> Network:
     """`load(folder, **options)` is a `from_pretrained`.
 
@@ -64,13 +75,10 @@ def loading(folder: Path, load: Callable[..., Any], *, device: str, dtype: str) 
     transformers.utils.logging.disable_progress_bar()  # the run has a progress display of its own
     transformers.utils.logging.set_verbosity_error()  # its report of absent weights is one line below
     placed = torch_device(device)
-    try:
+    with loaded_on(placed, f"model={folder}"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         model, report = load(folder, dtype=getattr(torch, dtype), output_loading_info=True)
         model = model.eval().to(placed)
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"model={folder}: cannot be loaded on {placed}: {reason}") from error
     if absent := sorted(key for key in report["missing_keys"] if not any(part in key for part in UNUSED)):
         raise ConfigError(
             f"model={folder}: its weights lack {absent[0]} and {len(absent) - 1} others, so it is a model of another "

@@ -15,6 +15,7 @@ from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.retrieval.encoders import SentenceTransformer
+from kgqa.retrieval.network import loaded_on
 from kgqa.retrieval.plain import PlainEncoder
 from tests.retrieval.tiny_models import BERT, LLAMA, saved, seeded, tokenizer
 
@@ -188,6 +189,12 @@ def test_a_broken_folder_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(ConfigError, match="cannot be loaded on cpu"):
         plain(tmp_path).encode("passage", TEXTS)
+
+
+def test_an_error_without_words_is_told_by_its_name() -> None:
+    with pytest.raises(ConfigError, match=r"^model=x: cannot be loaded on cpu: NotImplementedError$"):
+        with loaded_on("cpu", "model=x"):
+            raise NotImplementedError
 
 
 # Folders that say how they encode
