@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -57,10 +57,10 @@ def wait_for_replies(folder: Path, count: int) -> None:
 
 
 def lasting(run: Path) -> tuple[bytes, Json, list[str]]:
-    """Predictions, metrics and report of a run, without what tells of the command that ended it: the same however
-    often the run was killed on the way."""
+    """Predictions, metrics and report of a run, without seconds and what else tells of the command that ended it:
+    the same however often the run was killed on the way."""
     metrics = _lasting(json.loads((run / "metrics.json").read_bytes()))
-    lines = (run / "report.md").read_text(encoding="utf-8").splitlines()
+    lines = _without_seconds((run / "report.md").read_text(encoding="utf-8").splitlines())
     report = [line for line in lines if not line.startswith(tuple(f"| {row} |" for row in ROWS_OF_ONE_COMMAND))]
     calls = next(number for number, line in enumerate(report) if line.startswith("| model calls |"))
     report[calls] = report[calls].rpartition(", ")[0]  # "65 (16.25 per question), 22 paid"
@@ -71,3 +71,15 @@ def _lasting(value: Json) -> Json:
     if isinstance(value, dict):
         return {key: _lasting(below) for key, below in value.items() if key not in OF_ONE_COMMAND}
     return [_lasting(below) for below in value] if isinstance(value, list) else value
+
+
+def _without_seconds(lines: Sequence[str]) -> Iterator[str]:
+    """Tables without their column of seconds."""
+    column = None
+    for line in lines:
+        cells = line.split(" | ")
+        if "seconds" in cells:
+            column = cells.index("seconds")
+        if not line:
+            column = None
+        yield line if column is None else " | ".join([*cells[:column], *cells[column + 1 :]])
