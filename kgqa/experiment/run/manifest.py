@@ -8,9 +8,10 @@ import os
 import platform
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import distributions, version
+from importlib.metadata import PackageNotFoundError, version
 
 from kgqa.artefacts.manifest import AskedDataset, Code, Manifest
 from kgqa.experiment.config.files import Config
@@ -79,11 +80,16 @@ def _package_hash() -> str:
     return digest.hexdigest()[:12]
 
 
+@cache
 def _versions() -> dict[str, str]:
-    installed = {distribution.name.lower(): distribution.version for distribution in distributions()}
-    return {package: installed[package] for package in PACKAGES if package in installed}
+    installed = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            installed[name] = version(name)
+    return installed
 
 
+@cache
 def _code() -> Code:
     """Version, and of a checkout its commit and whether it has changes; neither for an installed package."""
     installed, folder = Code(version=version("kgqa")), package()
