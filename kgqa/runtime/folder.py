@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from kgqa.artefacts.metrics import METRICS
 from kgqa.artefacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Prediction
 from kgqa.artefacts.run import IDENTITY
 from kgqa.artefacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestion
@@ -61,7 +62,10 @@ class RunFolder:
         return self.write(name, json_text(value))
 
     def finish(self, predictions: Iterable[Prediction]) -> None:
-        """Write `predictions.jsonl` in the order given; only now the files of an earlier run give way."""
+        """Write `predictions.jsonl` in the order given; only now the files of an earlier run give way, first its
+        metrics, without which a run has not ended."""
+        with storing(self.path, OUT_ELSEWHERE):
+            (self.path / METRICS).unlink(missing_ok=True)
         self.write(PREDICTIONS, jsonl_text(prediction.json() for prediction in predictions))
         with storing(self.path, OUT_ELSEWHERE):
             (self.path / PARTIAL_TRACE).replace(self.path / TRACE)

@@ -22,6 +22,20 @@ OF_ONE_COMMAND = {
 }
 ROWS_OF_ONE_COMMAND = ("model seconds", "tokens per second", "engines", "triple extraction", "this run took")
 
+KILLED_AT_FILE = """
+import os, signal, sys
+from kgqa.cli import main
+left, replace = int(sys.argv[1]), os.replace
+def replace_or_die(*files, **folders):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(*files, **folders)
+os.replace = replace_or_die
+sys.exit(main(sys.argv[2:]))
+"""
+
 
 def started(arguments: Sequence[str], folder: Path, file_limit: int | None = None) -> subprocess.Popen[str]:
     """`kgqa` with these arguments in a folder; `file_limit`: the largest file it may write, in bytes."""
@@ -35,6 +49,13 @@ def started(arguments: Sequence[str], folder: Path, file_limit: int | None = Non
         [sys.executable, "-m", "kgqa.cli", *arguments], cwd=folder, env=environment,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=limited,
     )  # fmt: skip
+
+
+def killed_at_file(count: int, arguments: Sequence[str], folder: Path) -> tuple[int, str]:
+    """Run `kgqa`, killed as it is about to give a file its name, the `count`th; its exit code and output."""
+    command = [sys.executable, "-c", KILLED_AT_FILE, str(count), *arguments]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return ended.returncode, ended.stdout
 
 
 def replies_kept(folder: Path) -> int:

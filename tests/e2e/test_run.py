@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from kgqa.experiment.config.files import load_yaml
 from tests.e2e.conftest import QUICK, Kgqa
-from tests.e2e.processes import lasting, replies_kept, started, wait_for_replies
+from tests.e2e.processes import killed_at_file, lasting, replies_kept, started, wait_for_replies
 
 METHODS = ["trace", "no_context", "all_documents", "golden"]
 
@@ -165,34 +164,23 @@ def test_a_run_killed_at_random_moments_resumes_to_the_same_bytes(kgqa: Kgqa, tm
     assert lasting(elsewhere / resumed.folder) == after_kills
 
 
-# the process is killed as it is about to give a file its name, the first, the second or whichever is asked for
-KILLED = """
-import os, signal, sys
-from kgqa.cli import main
-left, replace = int(sys.argv[1]), os.replace
-def replace_or_die(*files, **folders):
-    global left
-    left -= 1
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    replace(*files, **folders)
-os.replace = replace_or_die
-sys.exit(main(sys.argv[2:]))
-"""
-
-
+@pytest.mark.parametrize("earlier", ["nothing", "a run scored otherwise"])
 def test_a_run_killed_before_each_file_that_it_writes_resumes_to_the_same_bytes(
-    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    earlier: str, kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = ["run", "method=golden", "limit=2", *QUICK]
+    """What stands in its folder meanwhile is one run's: no scores of the earlier one under this one's settings."""
+    command = ["run", "method=golden", "limit=2", "profile=drop", *QUICK]
+    if earlier != "nothing":
+        assert kgqa(*command, "profile=hotpotqa").code == 0
     codes, out = [-signal.SIGKILL.value], ""
     while codes[-1] == -signal.SIGKILL:
-        killed = [sys.executable, "-c", KILLED, str(len(codes)), *command]
-        ran = subprocess.run(killed, cwd=tmp_path, capture_output=True, text=True, check=False)
-        codes.append(ran.returncode)
-        out = ran.stdout
+        code, out = killed_at_file(len(codes), command, tmp_path)
+        codes.append(code)
+        for metrics in tmp_path.glob("outputs/demo/*/*/*/metrics.json"):
+            profile = load_yaml(metrics.parent / "config.yaml")["profile"]
+            assert json.loads(metrics.read_text())["profile"] == profile
     assert codes[-1] == 0
-    assert len(codes) > 8  # identity, config, settings, manifest, predictions, trace, metrics, report
+    assert len(codes) > 7  # config, manifest, predictions, trace, metrics, settings, report
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)

@@ -68,12 +68,15 @@ def _answered(
 ) -> tuple[Answers, Metrics]:
     experiment, prices = session.experiment, session.engines.prices
     questions = experiment.questions
-    folder.write("config.yaml", yaml_text({k: v for k, v in experiment.config.items() if k != "choices"}))
-    folder.write_json(MANIFEST, manifest(session, index).json())
+    rerun = (folder.path / METRICS).exists()
+    if not rerun:
+        _explain(session, index, folder)
     preparation = prepare(session, index, display)
     with session.runner(preparation.prepared) as runner:
         answers = answer(experiment, runner, folder, display)
     folder.finish(answers.predictions[question.id] for question in questions)
+    if rerun:  # until now they were the earlier run's, which must not seem to have ended under other settings or code
+        _explain(session, index, folder)
     metrics = measure(experiment, answers, prices, index.holds if index is not None else _wherever)
     extraction = preparation.extraction.costs(len(questions), prices).paid
     metrics = replace(
@@ -84,6 +87,13 @@ def _answered(
         passage_graph=preparation.passage_graph(questions),
     )
     return answers, metrics
+
+
+def _explain(session: Session, index: Index | None, folder: RunFolder) -> None:
+    """What the answers come from."""
+    config = session.experiment.config
+    folder.write("config.yaml", yaml_text({key: value for key, value in config.items() if key != "choices"}))
+    folder.write_json(MANIFEST, manifest(session, index).json())
 
 
 def _wherever(passage: Passage) -> bool:  # noqa: ARG001
