@@ -157,10 +157,11 @@ def test_real_weights_are_loaded_once_and_leave_no_thread(kgqa: Kgqa, monkeypatc
 
     monkeypatch.setattr(LlamaServer, "__init__", counted)
     chosen = ["ranker=lexical", "model=smollm2_135m"]
+    short = ["method=trace", "experiment=quick", "method.max_length=2", "kg.max_tokens=40"]
     with closing(Pool()) as pool:
         for limit in (1, 2):  # the second run asks one question more, so the engine has to work again
             assert run(["method=no_context", *chosen, f"limit={limit}"], pool).metrics.failed == 0
-        cost = run(["method=trace", "experiment=quick", *chosen, "limit=1"], pool).metrics.cost
+        cost = run([*short, *chosen, "limit=1"], pool).metrics.cost
         assert cost.extraction_paid is not None
         assert cost.extraction_paid.calls > 0
         assert cost.paid.calls > 0
