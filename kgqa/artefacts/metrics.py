@@ -33,6 +33,7 @@ UNDEFINED = Estimate(mean=None, low=None, high=None, n=0)
 class Scores:
     em: Estimate
     f1: Estimate
+    containment: Estimate | None = field(default=None, metadata=LEFT_OUT)  # runs of 0.1 have none
     struct_em: Estimate | None = field(default=None, metadata=LEFT_OUT)  # only where questions are structural
     support_recall: Estimate
     support_precision: Estimate
@@ -44,6 +45,7 @@ class Scores:
         scores = {
             "em": self.em,
             "f1": self.f1,
+            "containment": self.containment,
             "struct_em": self.struct_em,
             "support_recall": self.support_recall,
             "support_precision": self.support_precision,
@@ -75,6 +77,24 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """Of the answers of questions that did not fail; with none of them the figures are None."""
+
+    words: Number | None  # mean length
+    abstained: Number | None  # percent that say they have no answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundAndRight:
+    """Questions by whether all gold passages were among those used, and whether the answer is an exact match."""
+
+    found_right: int
+    found_wrong: int
+    missed_right: int
+    missed_wrong: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreSummary:
     """What answers are worth, whoever gave them."""
 
@@ -84,6 +104,8 @@ class ScoreSummary:
     profile: str
     scores: Scores
     given: Given
+    wording: Wording | None = field(default=None, metadata=LEFT_OUT)
+    found_and_right: FoundAndRight | None = field(default=None, metadata=LEFT_OUT)  # where both are defined
     context_tokens: Number | None
     flags: Mapping[str, int]
     figures: Mapping[str, Number] = field(default_factory=dict)
@@ -155,6 +177,14 @@ class Throughput:
     seconds: Number
     tokens_per_second: Rates
     engines: tuple[EngineUse, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionSeconds:
+    """Of a question's model calls one after another, cached ones with the time they once took: quantiles."""
+
+    p50: Number
+    p95: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +263,7 @@ class Metrics(ScoreSummary):
     retrieval: Retrieval | None = field(default=None, metadata=LEFT_OUT)
     chains: Chains | None = field(default=None, metadata=LEFT_OUT)
     seconds: Number | None = field(default=None, metadata=LEFT_OUT)
+    question_seconds: QuestionSeconds | None = field(default=None, metadata=LEFT_OUT)
     graph: Figures | None = field(default=None, metadata=LEFT_OUT)
     passage_graph: Figures | None = field(default=None, metadata=LEFT_OUT)
     judge: JudgeMetrics | None = field(default=None, metadata=LEFT_OUT)

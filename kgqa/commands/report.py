@@ -10,6 +10,7 @@ from kgqa.errors import ConfigError
 
 NAME = "report"
 SUMMARY = "a run's or sweep's report as HTML, Markdown, CSV or LaTeX"
+PLOTTED = ("EM", "F1", "containment", "judge", "support recall")
 
 
 def arguments(parser: Parser) -> None:
@@ -23,7 +24,10 @@ def arguments(parser: Parser) -> None:
         help="html: another run on the same questions; its answers stand beside, those that flipped are a filter",
     )  # fmt: skip
     parser.add_argument("--out", metavar="FILE", type=Path, help="instead of report.html (.md, .csv, .tex) in RUN")
-    parser.examples = ("kgqa report last --format latex",)
+    parser.add_argument(
+        "--score", metavar="NAME", choices=PLOTTED, help=f"a sweep's: what stands against cost: {', '.join(PLOTTED)}"
+    )
+    parser.examples = ("kgqa report last --format latex", "kgqa report outputs/sweeps/NAME --score F1")
 
 
 def run(given: Namespace) -> int:
@@ -36,8 +40,10 @@ def run(given: Namespace) -> int:
     sweep = (folder / SWEEP).is_file()
     if given.against and (given.format != "html" or sweep):
         raise ConfigError("--against: only a run's HTML report stands against another run; leave --format away")
+    if given.score and not sweep:
+        raise ConfigError("--score: only a sweep's report has a plot of score against cost; leave it away")
     if sweep:
-        print(write_sweep_report(folder, given.format, given.out))
+        print(write_sweep_report(folder, given.format, given.out, given.score))
     else:
         against = find_run(given.against) if given.against else None
         print(write_report(folder, given.format, given.out, against))

@@ -13,6 +13,7 @@ from kgqa.artefacts.metrics import (
     EmF1,
     Estimate,
     Figures,
+    FoundAndRight,
     Group,
     JudgeMetrics,
     Metrics,
@@ -44,6 +45,7 @@ def sections(run: FinishedRun) -> list[Section]:
         _scores(metrics),
         *judge_sections(metrics.judge),
         *breakdown_sections(metrics),
+        _found_and_right(metrics.found_and_right),
         _retrieval(metrics.retrieval),
         _figures("On the way, per question", metrics.figures),
         _figures("Knowledge graph", metrics.graph or {}),
@@ -131,6 +133,18 @@ def breakdown_sections(summary: ScoreSummary) -> list[Section]:
         _breakdown("hops", summary.by_hops),
         _breakdown("type", summary.by_type),
     ]
+
+
+def _found_and_right(counts: FoundAndRight | None) -> Section:
+    """Whether wrong answers are the retriever's or the reader's."""
+    title = "All gold passages used, and right"
+    if counts is None:
+        return Section(title, (), ())
+    rows = [
+        ("all gold passages used", figure(counts.found_right), figure(counts.found_wrong)),
+        ("some missed", figure(counts.missed_right), figure(counts.missed_wrong)),
+    ]
+    return Section(title, ("questions", "right (EM)", "wrong"), rows)
 
 
 def _profiles(profiles: Mapping[str, EmF1]) -> Section:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kgqa.artefacts.metrics import Cost, Estimate, JudgeMetrics, Metrics, Retrieval, ScoreSummary, Throughput
+from kgqa.artefacts.metrics import (
+    Cost,
+    Estimate,
+    JudgeMetrics,
+    Metrics,
+    Retrieval,
+    ScoreSummary,
+    Throughput,
+    Wording,
+)
 
 SCORES = {
     "em": "EM",
     "f1": "F1",
+    "containment": "containment",
     "struct_em": "EM of structural questions",
     "support_recall": "support recall",
     "support_precision": "support precision",
@@ -27,6 +37,8 @@ def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:
         rows.append(("model calls", calls))
         rows.append(("tokens", f"{method.prompt_tokens:,} prompt, {method.output_tokens:,} generated"))
         rows.append(("model seconds", f"{method.seconds:,.1f}, {paid.seconds:,.1f} paid"))
+    if (each := metrics.question_seconds) is not None:
+        rows.append(("model seconds of a question", f"{each.p50:,.1f} median, {each.p95:,.1f} at the 95th percentile"))
     rows += _throughput(metrics.throughput)
     if method.usd is not None:
         rows.append(("cost", f"{method.usd:,.4f} USD, {paid.usd:,.4f} USD paid"))
@@ -53,7 +65,7 @@ def score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> list[tuple
             rows.append((label, interval_text(score)))
     if judged:
         rows.append((f"accuracy by {judged.judge}", accuracy_text(judged)))
-    return rows
+    return rows + _wording(summary.wording)
 
 
 def accuracy_text(judged: JudgeMetrics) -> str:
@@ -64,6 +76,12 @@ def accuracy_text(judged: JudgeMetrics) -> str:
 
 def interval_text(score: Estimate) -> str:
     return f"{score.mean:.1f}  [{score.low:.1f}, {score.high:.1f}]"
+
+
+def _wording(wording: Wording | None) -> list[tuple[str, str]]:
+    if wording is None or wording.words is None:
+        return []
+    return [("answers", f"{wording.words:.1f} words on average, {wording.abstained:.1f} % say that there is none")]
 
 
 def _context(summary: ScoreSummary) -> list[tuple[str, str]]:

@@ -8,11 +8,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from kgqa.report.columns import COLUMNS
 from kgqa.report.latex import escaped, styled_table
 from kgqa.report.markdown import table as markdown_table
 from kgqa.report.page import page
 from kgqa.report.plots import svg
-from kgqa.report.sweeps import COLUMNS, Entry, SweepReport, SweepTable, tables
+from kgqa.report.splits import HEADER as KNOWN_HEADER
+from kgqa.report.splits import NOTE as KNOWN
+from kgqa.report.sweeps import Entry, SweepReport, SweepTable, tables
 from kgqa.storage import replace_file
 
 NOTE = (
@@ -26,6 +29,8 @@ def sweep_markdown(report: SweepReport, out: Path) -> str:
     parts = [f"# {_plain(report.title)}\n", f"`{' '.join(report.command)}`\n", f"{NOTE}\n"]
     for table in tables(report):
         parts += [f"## {_plain(table.title)}\n", _markdown_table(table, out)]
+        if table.known:
+            parts += [f"{KNOWN}\n", markdown_table(("cell", *KNOWN_HEADER), table.known)]
     if failures := report.failures():
         parts += ["## Cells without figures\n", markdown_table(("cell", "settings", "status", "why"), failures)]
     if report.differing:
@@ -74,6 +79,7 @@ def sweep_html(report: SweepReport, out: Path) -> str:
         plots=[Markup(svg(table.plot)) if table.plot else None for table in shown],  # noqa: S704 - escaped by svg
         links={cell.number: _link(cell.run.folder, out) for cell in report.cells if cell.run},
         differing=_differing(report),
+        known=(KNOWN, KNOWN_HEADER),
         note=NOTE.replace("**", "").replace("<u>", "").replace("</u>", ""),
     )
 
@@ -86,8 +92,8 @@ SWEEP_WRITERS: Mapping[str, tuple[str, Callable[[SweepReport, Path], str]]] = {
 }
 
 
-def write_sweep_report(path: Path, form: str, out: Path | None = None) -> Path:
-    """Write one of `SWEEP_WRITERS`, by default into the sweep's folder; gives the file.
+def write_sweep_report(path: Path, form: str, out: Path | None = None, plotted: str | None = None) -> Path:
+    """Write one of `SWEEP_WRITERS`, by default into the sweep's folder, with a score plotted; gives the file.
 
     Raises:
         DataError: not a sweep's folder, or a run in it is damaged.
@@ -95,7 +101,7 @@ def write_sweep_report(path: Path, form: str, out: Path | None = None) -> Path:
     """
     name, write = SWEEP_WRITERS[form]
     target = out or path / name
-    return replace_file(target, write(SweepReport.read(path), target))
+    return replace_file(target, write(SweepReport.read(path, plotted), target))
 
 
 def _markdown_table(table: SweepTable, out: Path) -> str:

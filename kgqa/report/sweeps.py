@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from kgqa.artefacts.metrics import Estimate, Metrics
+from kgqa.artefacts.metrics import Metrics
 from kgqa.artefacts.predictions import question_ids, run_predictions
 from kgqa.artefacts.run import FinishedRun
 from kgqa.artefacts.sweep import CellState, ListedCell, SweepPlan, in_use, questions_asked
 from kgqa.artefacts.trace import read_questions
 from kgqa.artefacts.verdicts import read_verdicts
 from kgqa.errors import DataError
+from kgqa.report.columns import COLUMNS, Measured, dollars, tokens
 from kgqa.report.plots import Plot, Point, Series
+from kgqa.report.splits import Answered, Shares, split_by_knowledge
 from kgqa.scoring.comparison import ALPHA, compare, holm
 from kgqa.scoring.questions import score_question
 from kgqa.types import Json
 
-Shares = Mapping[str, float | None]  # by question
 Mark = Literal["", "best", "second"]
 
 
@@ -33,15 +34,6 @@ class CellRun:
     status: str  # waiting, running, interrupted, done, changed, failed, not run
     error: str | None
     run: FinishedRun | None
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A figure of a cell; `low` and `high` only of a score."""
-
-    value: float
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True)
@@ -62,6 +54,7 @@ class SweepTable:
     header: tuple[str, ...]
     rows: Sequence[tuple[CellRun, Sequence[Entry]]]
     plot: Plot | None  # of score against cost
+    known: Sequence[tuple[str, str, str]]  # see `split_by_knowledge`
 
 
 @dataclass(frozen=True)
@@ -71,9 +64,10 @@ class SweepReport:
     axes: Mapping[str, Sequence[Json]]
     cells: Sequence[CellRun]
     differing: Sequence[tuple[str, Sequence[tuple[str, Sequence[int]]]]]  # a key, its values, the cells with each
+    plotted: str | None  # a score against cost; None: the first that all cells have
 
     @classmethod
-    def read(cls, path: Path) -> SweepReport:
+    def read(cls, path: Path, plotted: str | None = None) -> SweepReport:
         """
         Raises:
             DataError: not a sweep's folder, one of another version, or one with a damaged run.
@@ -82,7 +76,7 @@ class SweepReport:
         if plan.command[1:2] == ("reproduce",):
             raise DataError(f"{path}: of kgqa reproduce; the same command writes its report.html again")
         cells = [_cell(path, listed) for listed in plan.cells]
-        return cls(path, plan.command, plan.axes, cells, _by_value(plan.differing or {}))
+        return cls(path, plan.command, plan.axes, cells, _by_value(plan.differing or {}), plotted)
 
     @property
     def title(self) -> str:
@@ -94,13 +88,6 @@ class SweepReport:
         return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if c.run is None]
 
 
-@dataclass(frozen=True)
-class _Column:
-    label: str
-    of: Callable[[Metrics], Measured | None]
-    shares: str | None  # what of a question it is the mean of; None for a cost
-
-
 def tables(report: SweepReport) -> list[SweepTable]:
     """One for each set of questions, in the order of the cells."""
     groups: dict[tuple[str, ...], list[CellRun]] = {}
@@ -108,12 +95,12 @@ def tables(report: SweepReport) -> list[SweepTable]:
         if cell.run is not None:
             key = (cell.run.choices["dataset"], cell.run.metrics.profile, *question_ids(cell.run.folder))
             groups.setdefault(key, []).append(cell)
-    return [_table(key, cells, report.axes) for key, cells in groups.items()]
+    return [_table(key, cells, report) for key, cells in groups.items()]
 
 
-def _table(key: tuple[str, ...], cells: Sequence[CellRun], axes: Mapping[str, Sequence[Json]]) -> SweepTable:
+def _table(key: tuple[str, ...], cells: Sequence[CellRun], report: SweepReport) -> SweepTable:
     dataset, profile, *questions = key
-    shown = [axis for axis in axes if len({c.overrides.get(axis) for c in cells}) > 1]
+    shown = [axis for axis in report.axes if len({c.overrides.get(axis) for c in cells}) > 1]
     named = [_texts([cell.overrides.get(axis, "") for axis in shown] or [cell.name]) for cell in cells]
     shares = [_shares(cell) for cell in cells]
     columns, entries = [], []
@@ -125,7 +112,14 @@ def _table(key: tuple[str, ...], cells: Sequence[CellRun], axes: Mapping[str, Se
     rows = [(cell, [*named[n], *(entry[n] for entry in entries)]) for n, cell in enumerate(cells)]
     title = f"{dataset}, {len(questions):,} question{'s' if len(questions) != 1 else ''}, {profile} profile"
     header = ("cell", *(shown or ["settings"]), *columns)
-    return SweepTable(title, header, rows, _plot(title, cells))
+    known = split_by_knowledge([_answered(*each) for each in zip(cells, shares, strict=True)])
+    return SweepTable(title, header, rows, _plot(title, cells, report.plotted), known)
+
+
+def _answered(cell: CellRun, shares: Mapping[str, Shares]) -> Answered:
+    assert cell.run is not None
+    choices = cell.run.choices
+    return Answered(f"{cell.number} {_point_name(cell)}", choices["method"], choices.get("model", ""), shares["em"])
 
 
 def marked(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> list[Entry]:
@@ -163,31 +157,41 @@ def _shares(cell: CellRun) -> dict[str, Shares]:
     assert cell.run is not None
     folder, metrics = cell.run.folder, cell.run.metrics
     questions = {question.id: question for question in read_questions(folder)}
-    by_score: dict[str, dict[str, float | None]] = {"em": {}, "f1": {}, "support_recall": {}, "judge": {}}
+    by_score: dict[str, dict[str, float | None]] = {
+        score: {} for score in ("em", "f1", "containment", "support_recall", "judge")
+    }
     for prediction in run_predictions(folder):
         scored = score_question(questions[prediction.question_id], prediction, metrics.profile)
         by_score["em"][scored.id], by_score["f1"][scored.id] = scored.em, scored.f1
+        by_score["containment"][scored.id] = scored.containment
         by_score["support_recall"][scored.id] = scored.support_recall
     if metrics.judge:
         by_score["judge"] = {key: judgement.share for key, judgement in read_verdicts(folder).items()}
     return {name: shares for name, shares in by_score.items() if shares}
 
 
-def _plot(title: str, cells: Sequence[CellRun]) -> Plot | None:
-    """The first score that all cells have, against dollars where all are priced, else against tokens."""
+def _point_name(cell: CellRun) -> str:
+    """Its method; the values that it was given where the method is not one of them."""
+    assert cell.run is not None
+    return cell.overrides.get("method") or " ".join(cell.overrides.values()) or cell.run.choices["method"]
+
+
+def _plot(title: str, cells: Sequence[CellRun], plotted: str | None) -> Plot | None:
+    """The wanted score, or the first one that all cells have, against dollars where all are priced, else tokens."""
     measured = [_metrics(cell) for cell in cells]
-    scored = next((c for c in COLUMNS if c.shares and all(c.of(metrics) for metrics in measured)), None)
+    wanted = [column for column in COLUMNS if column.shares and plotted in (None, column.label)]
+    scored = next((c for c in wanted if all(c.of(metrics) for metrics in measured)), None)
     if scored is None or len(cells) < 2:
         return None
     priced = all(metrics.cost.method.usd is not None for metrics in measured)
-    label, cost = ("USD per question", _usd) if priced else ("tokens per question", _tokens)
+    label, cost = ("USD per question", dollars) if priced else ("tokens per question", tokens)
     points = []
     for cell, metrics in zip(cells, measured, strict=True):
         spent, reached = cost(metrics), scored.of(metrics)
         if spent is not None and reached is not None:
-            points.append(Point(spent.value, reached.value, reached.low, reached.high, str(cell.number)))
+            points.append(Point(spent.value, reached.value, reached.low, reached.high, _point_name(cell)))
     best = [replace(point, low=None, high=None, label="") for point in frontier(points)]
-    series = [Series("cells, by number", points, 0, line=False), Series("no cell is both better and cheaper", best, 1)]
+    series = [Series("cells", points, 0, line=False), Series("no cell is both better and cheaper", best, 1)]
     return Plot(f"{scored.label} against cost: {title}", label, scored.label, series)
 
 
@@ -226,40 +230,6 @@ def _by_value(differing: Mapping[str, Sequence[Json]]) -> list[tuple[str, list[t
             cells.setdefault(str(value), []).append(number)
         grouped.append((key, list(cells.items())))
     return grouped
-
-
-def _estimate(score: Estimate) -> Measured | None:
-    return None if score.mean is None else Measured(score.mean, score.low, score.high)
-
-
-def _tokens(metrics: Metrics) -> Measured | None:
-    return _each(metrics, metrics.cost.method.prompt_tokens + metrics.cost.method.output_tokens)
-
-
-def _usd(metrics: Metrics) -> Measured | None:
-    return _each(metrics, metrics.cost.method.usd)
-
-
-def _each(metrics: Metrics, total: float | None) -> Measured | None:
-    return None if total is None else Measured(total / metrics.questions, None, None)
-
-
-def _failed(metrics: Metrics) -> Measured | None:
-    return Measured(metrics.failed, None, None) if metrics.failed else None
-
-
-# costs as if nothing had been cached, so that the order in which cells ran changes none
-COLUMNS = (
-    _Column("EM", lambda metrics: _estimate(metrics.scores.em), "em"),
-    _Column("F1", lambda metrics: _estimate(metrics.scores.f1), "f1"),
-    _Column("judge", lambda metrics: _estimate(metrics.judge.accuracy) if metrics.judge else None, "judge"),
-    _Column("support recall", lambda metrics: _estimate(metrics.scores.support_recall), "support_recall"),
-    _Column("failed questions", _failed, None),  # there where a cell has some: they count as wrong
-    _Column("calls / question", lambda metrics: _each(metrics, metrics.cost.method.calls), None),
-    _Column("tokens / question", _tokens, None),
-    _Column("model s / question", lambda metrics: _each(metrics, metrics.cost.method.seconds), None),
-    _Column("USD / question", _usd, None),
-)
 
 
 def _metrics(cell: CellRun) -> Metrics:

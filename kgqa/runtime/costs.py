@@ -103,6 +103,15 @@ class Ledger:
         )
 
 
+def model_seconds(records: Iterable[CallRecord]) -> float:
+    """Of the models' work on these calls, one after another; a cached reply counts with the call that made it."""
+    work = Tally()
+    for record in records:
+        if isinstance(record.call, Generate | Choose):
+            work.add(record)
+    return work.seconds
+
+
 def total(tallies: Iterable[Tally]) -> Tally:
     everything = Tally()
     for tally in tallies:

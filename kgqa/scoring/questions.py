@@ -8,6 +8,7 @@ from kgqa.artefacts.predictions import Prediction
 from kgqa.errors import DataError
 from kgqa.scoring.metrics import score
 from kgqa.scoring.support import SupportScores, support
+from kgqa.scoring.wording import contains_gold
 from kgqa.types import Question
 
 
@@ -20,6 +21,7 @@ class ScoredQuestion:
     profile: str
     em: float
     f1: float
+    containment: float
     support: SupportScores  # all None where nothing is said of the passages, or no gold passage is known
 
     @property
@@ -44,9 +46,12 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
     """
     if not question.answers:
         raise DataError(f"question {question.id} has no answers, so nothing can be scored against it")
-    shares = score(prediction.scored_answer, question.answers, profile)
+    answer = prediction.scored_answer
+    shares = score(answer, question.answers, profile)
+    contained = 0.0 if answer is None else contains_gold(answer, question.answers)
     evidence = prediction.passages_of(question)
     gold = question.support if evidence is not None else frozenset()
-    used = evidence if evidence is not None and prediction.scored_answer is not None else ()
+    used = evidence if evidence is not None and answer is not None else ()
     given = [passage.id for passage in question.passages]
-    return ScoredQuestion(question, prediction, profile, shares["em"], shares["f1"], support(used, gold, given))
+    agreement = support(used, gold, given)
+    return ScoredQuestion(question, prediction, profile, shares["em"], shares["f1"], contained, agreement)

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import fsum
 
-from kgqa.artefacts.metrics import EmF1, Estimate, Given, Group, Scores, ScoreSummary
+from kgqa.artefacts.metrics import EmF1, Estimate, FoundAndRight, Given, Group, Scores, ScoreSummary, Wording
 from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.scoring.metrics import PROFILES, Score, score
 from kgqa.scoring.questions import ScoredQuestion
+from kgqa.scoring.wording import abstains, word_count
 
 STRUCTURAL = "structural"  # the type of questions about a document's pages and tables (KGP §4)
 _UNKNOWN = "unknown"  # the group of questions whose hops or type the dataset does not say
@@ -18,8 +19,8 @@ _UNKNOWN = "unknown"  # the group of questions whose hops or type the dataset do
 def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
     """Means in percent with 95 % bootstrap intervals.
 
-    A failed question counts 0 in EM, F1, support recall and support F1, and is left out of support precision
-    and error rate. Every score is over the questions that define it, `n` of them; with n = 0 its figures are
+    A failed question counts 0 in EM, F1, containment, support recall and support F1, and is left out of support
+    precision and error rate. Every score is over the questions that define it, `n` of them; with n = 0 its figures are
     None. `context_tokens` and each of `figures` are means over the questions that report them. `given` is how the
     passages the questions came with would score if all were read (TRACE Table 5). `struct_em`, KGP Table 1's
     Struct-EM, is EM over the questions of type "structural"; it is there only if there are such.
@@ -42,6 +43,7 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         scores=Scores(
             em=estimate([row.em for row in rows], seed),
             f1=estimate([row.f1 for row in rows], seed),
+            containment=estimate([row.containment for row in rows], seed),
             struct_em=_structural(rows, seed),
             support_recall=estimate([support.recall for support in supports], seed),
             support_precision=estimate([support.precision for support in supports], seed),
@@ -52,12 +54,34 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
             support_recall=percent([support.given_recall for support in supports]),
             support_error_rate=percent([support.given_error_rate for support in supports]),
         ),
+        wording=_wording([row.answer for row in rows if row.answer is not None]),
+        found_and_right=_found_and_right(rows),
         context_tokens=mean([row.prediction.context_tokens for row in rows]),
         flags=_sum_flags(rows),
         figures=_mean_figures(rows),
         by_hops=_breakdown(rows, lambda row: _UNKNOWN if row.question.hops is None else str(row.question.hops)),
         by_type=_breakdown(rows, lambda row: row.question.type or _UNKNOWN),
         profiles={name: _mean_scores(scores) for name, scores in by_profile.items()},
+    )
+
+
+def _wording(answers: Sequence[str]) -> Wording:
+    return Wording(
+        words=mean([word_count(answer) for answer in answers]),
+        abstained=percent([abstains(answer) for answer in answers]),
+    )
+
+
+def _found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | None:
+    """Of the questions whose gold passages are known; None where there are none, or passages were not said."""
+    counts = Counter((row.support_recall == 1, row.em == 1) for row in rows if row.support_recall is not None)
+    if not counts:
+        return None
+    return FoundAndRight(
+        found_right=counts[True, True],
+        found_wrong=counts[True, False],
+        missed_right=counts[False, True],
+        missed_wrong=counts[False, False],
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.listing import sources
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
@@ -43,6 +44,16 @@ def test_a_run_is_named_by_what_can_change_an_answer() -> None:
     assert folder() != folder("seed=3")
     assert folder("name=mine").parts[-4:] == ("demo", "no_context", "smollm2_135m", "mine")
     assert folder("out=elsewhere") == Path("elsewhere")
+
+
+def test_settings_say_who_gave_a_value_and_what_the_paper_has() -> None:
+    given = ["experiment=quick", "method.chains=2", "method.max_answer_tokens=9", "ranker=lexical"]
+    said = sources(compose(["method=trace", *given]))
+    assert said["method.beam"] == "experiment=quick; paper: 5 (§C.4)"
+    assert said["kg.demonstrations"].startswith("experiment=quick (TRACE Table 9); paper: adaptive (§C.4")
+    assert said["method.chains"].startswith("given here; paper: 5 (R, §C.4")
+    assert said["method.max_answer_tokens"] == "given here; default: 25 (not in the paper: the released code)"
+    assert said["method.min_probability"].startswith("not in the paper")
 
 
 def test_a_part_that_nothing_was_chosen_for_is_named() -> None:

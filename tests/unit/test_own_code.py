@@ -69,7 +69,7 @@ def test_a_choice_of_ones_own_is_listed_first_composed_and_built() -> None:
     assert groups()["method"][:2] == ["depths", "all_documents"]
     config = compose(["method=depths", "method.depth=4"])
     assert vars(parts.method(config["method"])) == {"depth": 4}
-    assert sources(config)["method.depth"] == "tried 1 to 5"
+    assert sources(config)["method.depth"] == "given here; default: 3 (tried 1 to 5)"
     assert axes(["method=glob(dep*)"])[0].values == ("depths",)
 
 

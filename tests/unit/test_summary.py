@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from kgqa.artefacts.form import as_json
-from kgqa.artefacts.metrics import UNDEFINED, EmF1, Estimate, Group
+from kgqa.artefacts.metrics import UNDEFINED, EmF1, Estimate, FoundAndRight, Group, Wording
 from kgqa.artefacts.predictions import Prediction
 from kgqa.errors import ConfigError, DataError
+from kgqa.scoring.intervals import estimate
 from kgqa.scoring.metrics import PROFILES
 from kgqa.scoring.questions import ScoredQuestion, score_question
 from kgqa.scoring.summary import summarise
@@ -92,6 +93,26 @@ def test_support_figures_are_means_over_the_questions_that_define_them() -> None
     assert scores.support_error_rate.mean == pytest.approx(100 * (0 + 0.75) / 2)
     assert scores.support_error_rate.n == 2
     assert scores.support_f1.mean == pytest.approx(100 * (1 + 1 / 3) / 4)
+
+
+def test_containment_counts_an_answer_in_a_sentence_and_a_failed_question_as_zero() -> None:
+    scores = summarise([RIGHT, HALF, FAILED, row("q5", answer="It is in Paris.")]).scores
+    assert scores.containment == estimate([1.0, 1.0, 0.0, 1.0], 0)
+    assert scores.em.mean == 25
+
+
+def test_length_and_abstention_are_of_answers_that_were_given() -> None:
+    wording = summarise([RIGHT, HALF, FAILED, EMPTY, row("q5", answer="I don't know")]).wording
+    assert wording == Wording(words=(1 + 2 + 0 + 3) / 4, abstained=50.0)
+    assert summarise([FAILED]).wording == Wording(words=None, abstained=None)
+
+
+def test_right_and_wrong_are_counted_by_whether_all_gold_passages_were_used() -> None:
+    lucky = row("q5", evidence=("a",))
+    assert summarise([RIGHT, HALF, FAILED, EMPTY, lucky]).found_and_right == FoundAndRight(
+        found_right=1, found_wrong=0, missed_right=1, missed_wrong=3
+    )
+    assert summarise([row(support=frozenset())]).found_and_right is None
 
 
 def test_a_failed_question_without_known_support_does_not_enter_recall() -> None:

@@ -16,8 +16,9 @@ from kgqa.experiment.run.estimating import Rate
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.budget import SweepBudget, limited
 from kgqa.experiment.sweep.cells import Cell, adjacent, differing_settings
+from kgqa.report.columns import COLUMNS, Measured
 from kgqa.report.plots import Point
-from kgqa.report.sweeps import COLUMNS, Measured, frontier, marked
+from kgqa.report.sweeps import frontier, marked
 from kgqa.runtime.costs import Spent
 from kgqa.runtime.sweep_folder import SweepFolder, keep_state
 

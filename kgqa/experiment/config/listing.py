@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kgqa.experiment.config.files import Config, config_file, config_files
+from kgqa.experiment.config.files import Config, config_file, config_files, flatten
 from kgqa.places import shipped_conf
+from kgqa.types import Json
 
 LINE = re.compile(r"^( *)([\w.]+):(?: +(.*?))??(?:\s+# *(.*))?$")
 CHOICE = re.compile(r"^ *- (?:override )?/?([\w]+)(?:@(\S+))?(?:: *(\w+))?(?:\s+#.*)?$")
@@ -65,14 +66,37 @@ def run_keys() -> tuple[Key, ...]:
 
 
 def sources(config: Config) -> dict[str, str]:
-    """The comment beside each key in the YAML it comes from: where its value is from."""
-    return {
-        f"{group}.{key.name}": key.source
-        for group, name in config["choices"].items()
-        if name and name in config_files(group)  # what was chosen long ago may be gone
-        for key in _read(_text(group, name))
-        if key.source
-    }
+    """Where each value is from: the comment beside its key; where another value was given, who gave it, and both."""
+    chosen = {group: name for group, name in config["choices"].items() if name and name in config_files(group)}
+    experiment = chosen.get("experiment")
+    given = {key.name: key for key in keys("experiment", experiment)} if experiment else {}
+    values = flatten(config)
+    said = {}
+    for group, name in chosen.items():  # what was chosen long ago may be gone
+        for key in keys(group, name):
+            place = f"{group}.{key.name}"
+            said[place] = key.source
+            if place in values and _is_another(key.default, values[place]):
+                theirs = given.get(place)
+                if theirs and not _is_another(theirs.default, values[place]):
+                    who = f"experiment={experiment}" + (f" ({theirs.source})" if theirs.source else "")
+                else:
+                    who = "given here"
+                said[place] = f"{who}; {_standing(key)}"
+    return {place: source for place, source in said.items() if source}
+
+
+def _is_another(default: str, value: Json) -> bool:
+    """Whether the value is not what the file has. References to other keys and lists over lines are not read."""
+    import yaml
+
+    return bool(default) and "${" not in default and default != "[…]" and yaml.safe_load(default) != value
+
+
+def _standing(key: Key) -> str:
+    """What the file has, as the paper's value where its source is a place in one."""
+    whose = "paper" if re.search(r"§|Table|Fig|[Aa]ppendix", key.source) and "not in" not in key.source else "default"
+    return f"{whose}: {key.default}" + (f" ({key.source})" if key.source else "")
 
 
 def _choices(group: str, name: str) -> Iterator[Choice]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kgqa.artefacts.form import read
 from kgqa.artefacts.metrics import METRICS, Metrics
 from kgqa.artefacts.predictions import PREDICTIONS, Prediction
-from kgqa.artefacts.run import IDENTITY
+from kgqa.artefacts.run import IDENTITY, SETTINGS, Chosen
 from kgqa.artefacts.trace import TRACE, read_questions
 from kgqa.datasets.predictions import matched, read_predictions
 from kgqa.errors import ConfigError, DataError
@@ -34,6 +35,12 @@ class AnsweredQuestions:
     def reader(self) -> str:
         """The preset that answered, "" where that is not known."""
         return reader_preset(self.config) if self.config else ""
+
+    @property
+    def method(self) -> str:
+        """ "" where that is not known."""
+        settings = Path(self.name) / SETTINGS
+        return read(Chosen, settings).choices.get("method", "") if self.config and settings.is_file() else ""
 
     def rows(self) -> list[ScoredQuestion]:
         """Where the file does not say which passages were used, the support is not scored."""

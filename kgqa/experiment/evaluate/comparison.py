@@ -14,6 +14,7 @@ from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run, share
 from kgqa.report.card import cards
 from kgqa.report.content import Section
 from kgqa.report.evaluation import comparison_section
+from kgqa.report.splits import HEADER, NOTE, Answered, split_by_knowledge
 from kgqa.scoring.comparison import compare
 
 Shares = list[float | None]
@@ -59,7 +60,19 @@ def compare_answers(request: ComparisonRequest) -> Comparison:
     if request.in_all:
         title += f" (those that all runs have; {names[0]} has {count:,})"
     lines = [f"{name}: {run.name}" for name, run in zip(names, runs, strict=True)]
-    return Comparison("\n".join([title, *lines, *notes]), [comparison_section(differences, request.difference), *flips])
+    shown = [comparison_section(differences, request.difference), *_knowledge(runs, names, scores["EM"]), *flips]
+    return Comparison("\n".join([title, *lines, *notes]), shown)
+
+
+def _knowledge(runs: Sequence[AnsweredQuestions], names: str, em: Mapping[str, Shares]) -> list[Section]:
+    """Where a run without context is among them: what the others add to what their model knows."""
+    ids = [question.id for question in runs[0].questions]
+    answered = [
+        Answered(name, run.method, run.reader, dict(zip(ids, em[name], strict=True)))
+        for name, run in zip(names, runs, strict=True)
+    ]
+    rows = split_by_knowledge(answered)
+    return [Section("Right without context", ("run", *HEADER), rows, (NOTE,))] if rows else []
 
 
 def _scores(runs: Sequence[AnsweredQuestions], names: str) -> dict[str, dict[str, Shares]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from kgqa.artefacts.predictions import Prediction
 from kgqa.calls import Neighbours, Search
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import Runner
-from kgqa.runtime.costs import Ledger
+from kgqa.runtime.costs import Ledger, model_seconds
 from kgqa.runtime.display import Display
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Answer, Question
@@ -24,6 +24,7 @@ class Answers:
     predictions: Mapping[str, Prediction]  # by question, as they came
     ledger: Ledger
     throughput: Throughput
+    model_seconds: Sequence[float]  # of each question, cached calls with the time they once took
 
     def first_errors(self, count: int = 3) -> tuple[str, ...]:
         failed = [(key, prediction.error) for key, prediction in self.predictions.items() if prediction.error]
@@ -40,6 +41,7 @@ def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Disp
     """Run the method on every question."""
     questions = {question.id: question for question in experiment.questions}
     predictions: dict[str, Prediction] = {}
+    seconds = []
     programs = ((key, experiment.method.answer(question)) for key, question in questions.items())
     estimated = experiment.asks_models and runner.engines.estimates_tokens("reader")
     with display.stage("questions", len(questions), runner.ledger) as stage:
@@ -50,9 +52,10 @@ def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Disp
                     outcome = replace(outcome, context_tokens=None)  # it serves for cutting, not for reporting
                 outcome = with_evidence_titles(outcome, question, ended.records)
             prediction = predictions[ended.key] = Prediction.of(question, outcome)
+            seconds.append(model_seconds(ended.records))
             keeper.record(question, prediction, ended.records)
             stage.finished(failed=isinstance(outcome, Exception))
-    return Answers(predictions, runner.ledger, runner.throughput())
+    return Answers(predictions, runner.ledger, runner.throughput(), seconds)
 
 
 def with_evidence_titles(answer: Answer, question: Question, records: Iterable[CallRecord]) -> Answer:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kgqa.artefacts.form import extended
-from kgqa.artefacts.metrics import UNDEFINED, Chains, Metrics, Retrieval, ScoreSummary
+from kgqa.artefacts.metrics import UNDEFINED, Chains, Metrics, QuestionSeconds, Retrieval, ScoreSummary
 from kgqa.artefacts.predictions import Prediction
 from kgqa.calls import Search
 from kgqa.experiment.run.answering import Answers
@@ -32,10 +32,18 @@ def measure(experiment: Experiment, answers: Answers, prices: PriceOf, holds: Ho
         throughput=answers.throughput,
         calls=dict(ledger.answered),
         cache_hits=dict(ledger.hits),
+        question_seconds=_quantiles(answers.model_seconds) if experiment.asks_models else None,
         call_seconds={kind: round(seconds, 6) for kind, seconds in sorted(ledger.seconds.items())},
         retrieval=_retrieval(experiment, answers, holds) if retrieves else None,
         chains=_chains(experiment.questions, answers.predictions),
     )
+
+
+def _quantiles(seconds: Sequence[float]) -> QuestionSeconds:
+    import numpy as np
+
+    half, most = np.quantile(seconds, (0.5, 0.95))
+    return QuestionSeconds(p50=round(float(half), 3), p95=round(float(most), 3))
 
 
 def score_answers(experiment: Experiment, answers: Answers) -> list[ScoredQuestion]:
@@ -46,8 +54,9 @@ def score_answers(experiment: Experiment, answers: Answers) -> list[ScoredQuesti
 
 def _without_answers(summary: ScoreSummary) -> ScoreSummary:
     """Of a run that retrieves and answers nothing."""
-    scores = replace(summary.scores, em=UNDEFINED, f1=UNDEFINED, struct_em=None)
-    return replace(summary, answerless=0, scores=scores, by_hops={}, by_type={}, profiles={})
+    scores = replace(summary.scores, em=UNDEFINED, f1=UNDEFINED, containment=None, struct_em=None)
+    bare = replace(summary, wording=None, found_and_right=None)
+    return replace(bare, answerless=0, scores=scores, by_hops={}, by_type={}, profiles={})
 
 
 def _retrieval(experiment: Experiment, answers: Answers, holds: Holds) -> Retrieval:
