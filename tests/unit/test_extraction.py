@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Rank
+from kgqa.datasets.demonstrations import load_documents
 from kgqa.demonstrations import DocumentDemonstration
 from kgqa.errors import ConfigError, EngineError
 from kgqa.kg.extraction import TripleExtractor
@@ -16,7 +17,7 @@ from kgqa.types import Completion, Passage, Usage
 
 DEMONSTRATIONS = tuple(DocumentDemonstration(f"Title {i}", f"text {i}", (f"<Title {i}; is; text>",)) for i in range(4))
 EXTRACTOR = TripleExtractor(
-    max_tokens=512, max_prompt_tokens=2048, demonstrations="adaptive", demonstration_count=3,
+    head="title", max_tokens=512, max_prompt_tokens=2048, demonstrations="adaptive", demonstration_count=3,
     demonstrations_from=DEMONSTRATIONS,
 )  # fmt: skip
 PASSAGE = Passage.of("Low Tide", "Low Tide is a painting.")
@@ -124,6 +125,35 @@ def test_a_reply_that_reaches_the_limit_is_flagged() -> None:
 def test_an_engine_error_ends_the_program() -> None:
     with pytest.raises(EngineError, match="gone"):
         drive(EXTRACTOR.extract(PASSAGE), World(EngineError("gone")))
+
+
+def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() -> None:
+    mixed = DocumentDemonstration(
+        "Elm (town)", "Elm has a mill, built by Fir.", ("<Elm (town); has; mill>", "<mill; builder; Fir>", "<Elm; a; b>")
+    )
+    others = DocumentDemonstration("Oak", "Fir is a mason.", ("<Fir; occupation; mason>",))
+    extractor = replace(EXTRACTOR, demonstrations="fixed", demonstration_count=1, demonstrations_from=(others, mixed))
+    world = World()
+    drive(extractor.extract(PASSAGE), world)
+    assert "The head is always the title" in world.prompt()
+    assert "<Elm (town); has; mill>\n<Elm; a; b>\n" in world.prompt()
+    assert "<mill; builder; Fir>" not in world.prompt()
+    assert "Title: Oak" not in world.prompt()
+    world = World()
+    drive(replace(extractor, head="any").extract(PASSAGE), world)
+    assert "or another entity of the text" in world.prompt()
+    assert "<Fir; occupation; mason>" in world.prompt()
+
+
+def test_the_shipped_documents_suffice_where_the_title_is_every_head() -> None:
+    shipped = load_documents("trace_documents.jsonl")
+    world = World()
+    changes: Any = {"demonstrations": "fixed", "demonstrations_from": shipped, "demonstration_count": len(shipped)}
+    drive(replace(EXTRACTOR, **changes, max_prompt_tokens=9999).extract(PASSAGE), world)
+    for block in world.prompt().split("\n\n")[1:-1]:
+        title, _, _, *triples = block.splitlines()
+        assert triples
+        assert all(line.startswith(f"<{title.removeprefix('Title: ')};") for line in triples)
 
 
 def test_more_demonstrations_than_there_are_are_refused() -> None:
