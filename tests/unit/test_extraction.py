@@ -129,7 +129,9 @@ def test_an_engine_error_ends_the_program() -> None:
 
 def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() -> None:
     mixed = DocumentDemonstration(
-        "Elm (town)", "Elm has a mill, built by Fir.", ("<Elm (town); has; mill>", "<mill; builder; Fir>", "<Elm; a; b>")
+        "Elm (town)",
+        "Elm has a mill, built by Fir.",
+        ("<Elm (town); has; mill>", "<mill; builder; Fir>", "<Elm; a; b>"),
     )
     others = DocumentDemonstration("Oak", "Fir is a mason.", ("<Fir; occupation; mason>",))
     extractor = replace(EXTRACTOR, demonstrations="fixed", demonstration_count=1, demonstrations_from=(others, mixed))
