@@ -8,7 +8,7 @@ from typing import Literal
 
 from kgqa.calls import CountTokens, Generate
 from kgqa.constraints import Count
-from kgqa.demonstrations import DocumentDemonstration, Mode, choose_demonstrations
+from kgqa.demonstrations import DocumentDemonstration, Mode, choose_demonstrations, nearest_last
 from kgqa.errors import ConfigError
 from kgqa.kg.parsing import Extraction
 from kgqa.prompting import render
@@ -44,51 +44,59 @@ class TripleExtractor:
         return tuple(document for document in titled if document.triples)
 
     async def extract(self, passage: Passage) -> Extraction:
-        """Flags: `passage_cut` where the text was shortened, `truncated_extraction` where the reply was.
+        """Flags: `demonstrations_dropped`, how many; `passage_cut`; `truncated_extraction` where the reply was cut.
 
         Raises:
-            ConfigError: instruction and demonstrations alone exceed `max_prompt_tokens`.
+            ConfigError: the instruction alone exceeds `max_prompt_tokens`.
         """
-        shown = await choose_demonstrations(
+        chosen = await choose_demonstrations(
             self._labelled, self.demonstrations, self.demonstration_count, f"{passage.title}: {passage.text}"
         )
-        text = await self._fitting_text(passage, shown)
-        reply = await Generate(self._prompt(passage, text, shown), self.max_tokens, stop=STOP, role=ROLE)
-        flags = {"passage_cut": text != passage.text, "truncated_extraction": reply.finish == "length"}
+        shown, text = chosen, passage.text
+        while shown and await self._surplus_tokens(self._prompt(passage.title, text, shown)):
+            shown = shown[:-1]
+        if not shown:
+            text = await self._fitting_text(passage)
+        reply = await Generate(self._prompt(passage.title, text, shown), self.max_tokens, stop=STOP, role=ROLE)
+        flags = {
+            "demonstrations_dropped": len(chosen) - len(shown),
+            "passage_cut": int(text != passage.text),
+            "truncated_extraction": int(reply.finish == "length"),
+        }
         return Extraction(
             passage.id,
             passage.title,
             reply.text,
             reply.usage.prompt_tokens,
             reply.usage.output_tokens,
-            {flag: 1 for flag, is_set in flags.items() if is_set},
+            {flag: count for flag, count in flags.items() if count},
         )
 
-    async def _fitting_text(self, passage: Passage, shown: tuple[DocumentDemonstration, ...]) -> str:
-        """The passage's text, shortened from its end until the prompt fits; the chat template is not counted."""
+    async def _fitting_text(self, passage: Passage) -> str:
+        """The passage's text, shortened from its end until the prompt fits without demonstrations."""
         text = passage.text
-        while True:
-            surplus = await self._surplus_tokens(self._prompt(passage, text, shown))
-            if surplus <= 0:
-                return text
+        while surplus := await self._surplus_tokens(self._prompt(passage.title, text, ())):
             if not text:
                 limit = self.max_prompt_tokens
                 raise ConfigError(
-                    f"kg.max_prompt_tokens={limit}: instruction and demonstrations alone take {limit + surplus} "
-                    f"(passage {passage.id}); raise it or lower kg.demonstration_count={self.demonstration_count}"
+                    f"kg.max_prompt_tokens={limit}: the instruction and the title alone take {limit + surplus} "
+                    f"(passage {passage.id}); raise it"
                 )
             tokens = max(1, await CountTokens(text, ROLE))
             kept = int(len(text) * max(0.0, 1 - surplus / tokens))  # in proportion; at least one character goes
             text = text[: min(kept, len(text) - 1)].rstrip()
+        return text
 
-    def _prompt(self, passage: Passage, text: str, shown: tuple[DocumentDemonstration, ...]) -> Prompt:
-        return render("trace/extract", head=self.head, demonstrations=shown, title=passage.title, text=text)
+    def _prompt(self, title: str, text: str, chosen: tuple[DocumentDemonstration, ...]) -> Prompt:
+        shown = nearest_last(chosen, self.demonstrations)
+        return render("trace/extract", head=self.head, demonstrations=shown, title=title, text=text)
 
     async def _surplus_tokens(self, prompt: Prompt) -> int:
+        """How many are too many; the chat template is not counted."""
         text = "\n".join([*(message.content for message in prompt.messages), prompt.prefill])
         if len(text.encode()) <= self.max_prompt_tokens:  # a token is at least one byte
             return 0
-        return await CountTokens(text, ROLE) - self.max_prompt_tokens
+        return max(0, await CountTokens(text, ROLE) - self.max_prompt_tokens)
 
 
 def _of_title(document: DocumentDemonstration) -> tuple[str, ...]:

@@ -57,8 +57,9 @@ def test_a_head_unknown_to_the_passage_becomes_its_title(head: str, becomes: str
 
 
 def test_triples_in_doubt_are_told_apart() -> None:
-    text = "<The owner; year; 1881>\n<Oddny Fir; place; elm  hall>\n<LOW TIDE; painter; Oddny Fir>\n<Low Tide; a; Low Tide>"
-    found = parse_triples(text, PASSAGE)
+    replacing, of_another = "<The owner; year; 1881>", "<Oddny Fir; place; elm  hall>"
+    good = "<LOW TIDE; painter; Oddny Fir>\n<Low Tide; of; Low Tide>"
+    found = parse_triples(f"{replacing}\n{of_another}\n{good}", PASSAGE)
     replaced, other, named, itself = found.triples
     assert found.replaced_heads == {replaced}
     assert found.other_heads == {other}
