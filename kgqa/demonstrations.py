@@ -94,7 +94,8 @@ async def choose_demonstrations(labelled: Sequence[D], mode: Mode, count: int, q
         return ()
     if mode == "fixed":
         return tuple(labelled[:count])
-    scores = await Rank(query, tuple(demonstration.topic for demonstration in labelled))
+    topics = tuple(demonstration.topic for demonstration in labelled)
+    scores = await Rank(query, topics, scorer="demonstrations_ranker")
     nearest = sorted(range(len(labelled)), key=lambda position: -scores[position])[:count]
     return tuple(labelled[position] for position in nearest)
 

@@ -12,6 +12,7 @@ from kgqa.demonstrations import DocumentDemonstration, Mode, choose_demonstratio
 from kgqa.errors import ConfigError
 from kgqa.kg.parsing import Extraction
 from kgqa.prompting import render
+from kgqa.protocols import Need
 from kgqa.triples import read_triples
 from kgqa.types import Passage, Prompt
 
@@ -34,6 +35,11 @@ class TripleExtractor:
         if self.demonstrations != "none" and self.demonstration_count > len(self._labelled):
             count, available = self.demonstration_count, len(self._labelled)
             raise ConfigError(f"kg.demonstration_count={count}: the file holds only {available} documents")
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        ranked: frozenset[Need] = frozenset({"demonstrations_ranker"} if self.demonstrations == "adaptive" else ())
+        return ranked | {"model"}
 
     @cached_property
     def _labelled(self) -> tuple[DocumentDemonstration, ...]:

@@ -121,8 +121,12 @@ class Trace:
 
     @property
     def uses(self) -> frozenset[Need]:
-        ranks = self.ranker or (self.selector and self.demonstrations == "adaptive")
-        needs: dict[Need, bool] = {"model": True, "triples": self.units == "triples", "ranker": ranks}
+        needs: dict[Need, bool] = {
+            "model": True,
+            "triples": self.units == "triples",
+            "ranker": self.ranker,
+            "demonstrations_ranker": self.selector and self.top is None and self.demonstrations == "adaptive",
+        }
         return frozenset(need for need, needed in needs.items() if needed)
 
     async def answer(self, question: Question) -> Answer:
