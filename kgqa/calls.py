@@ -68,7 +68,7 @@ class Rank(Call[tuple[float, ...]]):
 
     query: str
     texts: tuple[str, ...]
-    scorer: Literal["ranker", "reranker"] = "ranker"  # the configuration's group of that name
+    scorer: Literal["ranker", "demonstrations_ranker", "reranker"] = "ranker"  # the configuration's group of that name
 
 
 @dataclass(frozen=True, slots=True)

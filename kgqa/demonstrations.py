@@ -85,18 +85,24 @@ T = TypeVar("T")
 
 
 async def choose_demonstrations(labelled: Sequence[D], mode: Mode, count: int, query: str) -> tuple[D, ...]:
-    """The demonstrations to show, in the order to show them.
+    """The demonstrations to show, the one to keep longest first.
 
-    `adaptive`: the `count` nearest to the query, the nearest last, so that it stands next to the real input (the order
-    is not in the TRACE paper); ties by position in the file. `fixed`: the first `count` of the file. `none`: no one.
+    `adaptive`: the `count` nearest to the query, the nearest first; ties by position in the file. `fixed`: the first
+    `count` of the file. `none`: no one.
     """
     if mode == "none" or not labelled or not count:
         return ()
     if mode == "fixed":
         return tuple(labelled[:count])
-    scores = await Rank(query, tuple(demonstration.topic for demonstration in labelled))
+    topics = tuple(demonstration.topic for demonstration in labelled)
+    scores = await Rank(query, topics, scorer="demonstrations_ranker")
     nearest = sorted(range(len(labelled)), key=lambda position: -scores[position])[:count]
-    return tuple(labelled[position] for position in reversed(nearest))
+    return tuple(labelled[position] for position in nearest)
+
+
+def nearest_last(chosen: Sequence[D], mode: Mode) -> tuple[D, ...]:
+    """In the order to show them: the nearest stands next to the real input (not in the TRACE paper)."""
+    return tuple(reversed(chosen)) if mode == "adaptive" else tuple(chosen)
 
 
 def demonstration_set(

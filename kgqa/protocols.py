@@ -35,7 +35,7 @@ class Dataset(Protocol):
         ...
 
 
-Need = Literal["model", "triples", "search", "pool", "graph", "ranker", "reranker"]
+Need = Literal["model", "triples", "search", "pool", "graph", "ranker", "demonstrations_ranker", "reranker"]
 
 
 class Method(Protocol):

@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 import kgqa
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.files import groups
+from kgqa.experiment.config.files import config_file, groups
 from kgqa.experiment.config.listing import about
 from kgqa.places import shipped_conf
 
@@ -207,7 +207,7 @@ def test_every_value_of_a_method_names_its_source() -> None:
 
 def test_defaults_live_in_yaml_only() -> None:
     for group, name in CONFIGS:
-        path: Any = OmegaConf.load(shipped_conf() / group / f"{name}.yaml")
+        path: Any = OmegaConf.load(config_file(group, name))
         module, _, target = str(path["_target_"]).rpartition(".")
         source = Path(str(inspect.getsourcefile(getattr(import_module(module), target)))).read_text(encoding="utf-8")
         for node in ast.walk(ast.parse(source)):

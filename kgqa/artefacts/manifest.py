@@ -53,6 +53,7 @@ class Manifest:
     own: Own | None = field(default=None, metadata=LEFT_OUT)
     models: Mapping[str, Identity]  # by role
     ranker: Identity | None = None
+    demonstrations_ranker: Identity | None = field(default=None, metadata=LEFT_OUT)
     reranker: Identity | None = None
     index: Identity | None = None
     width: int

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kgqa.commands.parsing import rows
 from kgqa.experiment.config.composing import OPTIONAL, check_choice
-from kgqa.experiment.config.files import groups
+from kgqa.experiment.config.files import SECOND, groups
 from kgqa.experiment.config.listing import Key, about, choices, defaults, keys, run_keys
 
 SWITCH = ("true", "false")
 NEEDS = """model: model=, engine=; triples: extracted by kg=; search of the corpus, or of a pool, the question's own
-passages: retriever=; graph of passages: graph=; ranker: ranker=; reranker: reranker="""
+passages: retriever=; graph of passages: graph=; ranker: ranker=; reranker: reranker=; demonstrations
+nearest to a question or a passage: demonstrations_ranker=, with the names of ranker="""
 
 
 def overview() -> str:
@@ -26,7 +27,7 @@ def overview() -> str:
     others = rows(
         (f"{group}=", ", ".join(marked(group, name) for name in names))
         for group, names in known.items()
-        if group != "method"
+        if group != "method" and group not in SECOND
     )
     own = rows((_written(key.name, key), key.source) for key in run_keys() if key.default or key.source)
     return (

@@ -21,7 +21,8 @@ from kgqa.storage import digest, json_text, locked, replace_file, replacing, sto
 from kgqa.types import Json, Passage, Triple
 
 ELSEWHERE = "make room or choose another folder"  # where the disk refuses
-SUMS = ("passages", "failed", "empty", "triples", "malformed", "prompt_tokens", "output_tokens")
+DOUBTS = ("replaced_heads", "other_heads", "absent_tails")  # of triples, see `ParsedTriples`
+SUMS = ("passages", "failed", "empty", "triples", "malformed", *DOUBTS, "prompt_tokens", "output_tokens")
 
 
 def store_folder(root: Path, dataset: str, built_with: Mapping[str, Json]) -> Path:
@@ -128,6 +129,7 @@ class TripleStore:
             sums["empty"] += not parsed.triples
             sums["triples"] += len(parsed.triples)
             sums["malformed"] += parsed.malformed
+            sums.update({doubt: len(getattr(parsed, doubt)) for doubt in DOUBTS})
             sums["prompt_tokens"] += extraction.prompt_tokens
             sums["output_tokens"] += extraction.output_tokens
             flags.update(extraction.flags)

@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from kgqa.calls import Choose, Rank, Triples, gather, labels
 from kgqa.constraints import Bound, Count
-from kgqa.demonstrations import ChainDemonstration, Mode, choose_demonstrations
+from kgqa.demonstrations import ChainDemonstration, Mode, choose_demonstrations, nearest_last
 from kgqa.errors import ConfigError, DataError
 from kgqa.methods.steps.reader import passages_text, read
 from kgqa.methods.steps.sentences import sentences
@@ -121,8 +121,12 @@ class Trace:
 
     @property
     def uses(self) -> frozenset[Need]:
-        ranks = self.ranker or (self.selector and self.demonstrations == "adaptive")
-        needs: dict[Need, bool] = {"model": True, "triples": self.units == "triples", "ranker": ranks}
+        needs: dict[Need, bool] = {
+            "model": True,
+            "triples": self.units == "triples",
+            "ranker": self.ranker,
+            "demonstrations_ranker": self.selector and self.top is None and self.demonstrations == "adaptive",
+        }
         return frozenset(need for need, needed in needs.items() if needed)
 
     async def answer(self, question: Question) -> Answer:
@@ -157,10 +161,10 @@ class Trace:
     async def construct(self, state: ChainState) -> list[Chain]:
         """Algorithm 1, Part II, with adaptive termination: the final beam, best first."""
         if self.selector:
-            shown = await choose_demonstrations(
+            chosen = await choose_demonstrations(
                 self.demonstrations_from, self.demonstrations, self.demonstration_count, state.question
             )
-            state = replace(state, demonstrations=shown)
+            state = replace(state, demonstrations=nearest_last(chosen, self.demonstrations))
         beam = [Chain()]
         for _ in range(self.max_length):
             if all(chain.ended for chain in beam):

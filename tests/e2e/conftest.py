@@ -12,7 +12,7 @@ import pytest
 
 from kgqa.cli import main
 
-QUICK = ("engine=scripted", "ranker=lexical")  # no weights
+QUICK = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical")  # no weights
 
 
 @dataclass

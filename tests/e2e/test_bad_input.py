@@ -21,6 +21,8 @@ from tests.e2e.processes import replies_kept, started
         ("engine=vlm", "no such engine"),
         ("engine=null", "no such engine"),
         ("ranker=null", "ranker=null: method=trace needs one"),
+        ("demonstrations_ranker=null", "demonstrations_ranker=null: method=trace needs one"),
+        ("demonstrations_ranker=lexicl", "no such demonstrations_ranker; did you mean lexical"),
         ("limt=3", "did you mean limit"),
         ("method.bean=3", "did you mean method.beam"),
         ("limit=-1", "limit=-1: must be at least 1"),

@@ -49,8 +49,9 @@ def test_what_was_extracted_before_changes_no_byte(kgqa: Kgqa) -> None:
 
 
 def test_a_killed_build_goes_on_and_asks_nothing_again(kgqa: Kgqa, tmp_path: Path) -> None:
-    reference = built(kgqa, "--corpus")
-    command = ("kg", "build", "--corpus", "engine.delay=0.2", *QUICK)
+    counted = "kg.max_prompt_tokens=1000"  # every prompt has more bytes, so that its tokens are counted
+    reference = built(kgqa, "--corpus", counted)
+    command = ("kg", "build", "--corpus", "engine.delay=0.2", counted, *QUICK)
     process = started(command, tmp_path)
     wait_for_replies(tmp_path, 150)
     process.send_signal(signal.SIGKILL)
@@ -108,7 +109,7 @@ def test_a_run_finds_the_triples_of_a_corpus_build(kgqa: Kgqa) -> None:
 
 
 def test_more_than_five_percent_failed_stops_and_keeps_the_others(kgqa: Kgqa) -> None:
-    short = "kg.max_prompt_tokens=330"  # the examples alone have about that many
+    short = "kg.max_prompt_tokens=66"  # words: those of the instruction and a title of two
     refused = kgqa("kg", "build", "--corpus", short, *QUICK)
     assert refused.code == 3
     assert "of 137 passages, first " in refused.err

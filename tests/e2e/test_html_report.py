@@ -11,6 +11,7 @@ import pytest
 
 from kgqa.cli import main
 from tests.e2e.browser import CHROMIUM, LOADED, Browser
+from tests.e2e.conftest import QUICK
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
 
@@ -31,8 +32,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(base)
         patch.delenv("KGQA_CACHE", raising=False)
-        asked = ("method=trace", "dataset=musique", f"dataset.path={base / 'questions.jsonl'}", "ranker=lexical")
-        assert main(["run", *asked, "engine=scripted", f"out={base / 'run'}"]) == 0
+        asked = ("method=trace", "dataset=musique", f"dataset.path={base / 'questions.jsonl'}")
+        assert main(["run", *asked, *QUICK, f"out={base / 'run'}"]) == 0
     return base / "run/report.html"
 
 

@@ -89,7 +89,7 @@ def test_a_killed_build_ends_its_workers_and_goes_on_from_its_shards(kgqa: Kgqa,
 
 @pytest.mark.skipif(find_spec("httpx2") is None, reason="needs kgqa[openai]")
 def test_an_engine_that_is_gone_ends_the_build_after_three_attempts(tmp_path: Path) -> None:
-    nobody = ("engine=openai", "engine.base_url=http://127.0.0.1:9/v1", "engine.patience=0.1", "ranker=lexical")
+    nobody = ("engine=openai", "engine.base_url=http://127.0.0.1:9/v1", "engine.patience=0.1", *QUICK[1:])
     code, _, err = finished(started(("kg", "build", "--ray", "limit=16", *nobody), tmp_path))
     assert code == 3
     assert "127.0.0.1:9" in err.splitlines()[-2]

@@ -109,7 +109,7 @@ def test_triples_are_built_ahead_and_read_offline(kgqa: Kgqa) -> None:
 
 
 def test_many_failed_extractions_stop_the_run_and_are_tried_again(kgqa: Kgqa) -> None:
-    """A limit the demonstrations alone exceed: every passage fails, and nothing empty is kept in their place."""
+    """A limit the instruction alone exceeds: every passage fails, and nothing empty is kept in their place."""
     for _ in range(2):
         ran = kgqa("run", "method=trace", "limit=2", "kg.max_prompt_tokens=60", *QUICK)
         assert ran.code == 3

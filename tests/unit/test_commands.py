@@ -47,7 +47,7 @@ def test_help_of_run_marks_defaults_and_says_what_each_method_is(
     shown = capsys.readouterr().out.splitlines()
     assert (
         "  trace*         TRACE (Fang et al., Findings of EMNLP 2024): the reader is given chains of triples. "
-        "Needs model, triples, ranker." in shown
+        "Needs model, triples, ranker, demonstrations_ranker." in shown
     )
     assert "  engine=      llamacpp*, openai, scripted, transformers, vllm" in shown
     assert any(

@@ -151,4 +151,4 @@ def test_equally_near_demonstrations_keep_the_files_order() -> None:
         assert isinstance(call, Rank)
         return (0.5,) * len(call.texts)
 
-    assert drive(choose_demonstrations(labelled, "adaptive", 3, "query"), reply) == labelled[2::-1]
+    assert drive(choose_demonstrations(labelled, "adaptive", 3, "query"), reply) == labelled[:3]

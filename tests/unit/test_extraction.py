@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Rank
+from kgqa.datasets.demonstrations import load_documents
 from kgqa.demonstrations import DocumentDemonstration
 from kgqa.errors import ConfigError, EngineError
 from kgqa.kg.extraction import TripleExtractor
@@ -16,9 +20,10 @@ from kgqa.types import Completion, Passage, Usage
 
 DEMONSTRATIONS = tuple(DocumentDemonstration(f"Title {i}", f"text {i}", (f"<Title {i}; is; text>",)) for i in range(4))
 EXTRACTOR = TripleExtractor(
-    max_tokens=512, max_prompt_tokens=2048, demonstrations="adaptive", demonstration_count=3,
+    head="title", max_tokens=512, max_prompt_tokens=2048, demonstrations="adaptive", demonstration_count=3,
     demonstrations_from=DEMONSTRATIONS,
 )  # fmt: skip
+AUTHORS = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "trace_demonstrations_flashrag.json.gz"
 PASSAGE = Passage.of("Low Tide", "Low Tide is a painting.")
 
 
@@ -92,28 +97,73 @@ def test_a_short_prompt_is_not_counted() -> None:
     assert not [call for call in world.calls if isinstance(call, CountTokens)]
 
 
-def test_a_long_passage_is_cut_at_its_end_and_flagged() -> None:
+def fitting(limit: int, passage: Passage, **changes: Any) -> tuple[Mapping[str, int], list[str], str]:
+    """Flags, the titles shown and the text shown under this limit, which the prompt must keep."""
     world = World()
-    words = [f"word{i}" for i in range(3000)]
-    extraction = drive(replace(EXTRACTOR, max_prompt_tokens=400).extract(Passage.of("Long", " ".join(words))), world)
-    assert extraction.flags == {"passage_cut": 1}
-    assert len(f"{world.prompt()} Triples:".split()) <= 400
-    kept = world.prompt().rpartition("Text: ")[2].split()
-    assert kept[:-1] == words[: len(kept) - 1]  # the last word may be cut in two
+    extraction = drive(replace(EXTRACTOR, max_prompt_tokens=limit, **changes).extract(passage), world)
+    assert len(f"{world.prompt()} Triples:".split()) <= limit
+    return extraction.flags, shown_titles(world.prompt()), world.prompt().rpartition("Text: ")[2]
+
+
+def words(passage: Passage, shown: int) -> int:
+    """Of the prompt with so many demonstrations: what it takes them to fit."""
+    world = World()
+    mode: Any = "adaptive" if shown else "none"
+    drive(replace(EXTRACTOR, demonstrations=mode, demonstration_count=shown or 1).extract(passage), world)
+    return len(f"{world.prompt()} Triples:".split())
+
+
+def test_the_least_similar_demonstrations_are_dropped_before_the_passage_is_cut() -> None:
+    text = PASSAGE.text
+    two, one, none = (words(PASSAGE, count) for count in (2, 1, 0))
+    assert fitting(two, PASSAGE) == ({"demonstrations_dropped": 1}, ["Title 3", "Title 1", "Low Tide"], text)
+    assert fitting(one, PASSAGE) == ({"demonstrations_dropped": 2}, ["Title 1", "Low Tide"], text)
+    assert fitting(none, PASSAGE) == ({"demonstrations_dropped": 3}, ["Low Tide"], text)
+    flags, titles, cut = fitting(none - 1, PASSAGE)
+    assert (flags, titles) == ({"demonstrations_dropped": 3, "passage_cut": 1}, ["Low Tide"])
+    assert text.startswith(cut)
+    assert cut != text
+
+
+def test_fixed_demonstrations_are_dropped_from_the_files_last_on() -> None:
+    flags, titles, _ = fitting(words(PASSAGE, 2), PASSAGE, demonstrations="fixed")
+    assert (flags, titles) == ({"demonstrations_dropped": 1}, ["Title 0", "Title 1", "Low Tide"])
+
+
+def test_a_long_passage_is_cut_at_its_end_and_flagged() -> None:
+    long = [f"word{i}" for i in range(3000)]
+    flags, _, text = fitting(400, Passage.of("Long", " ".join(long)), demonstrations="none")
+    assert flags == {"passage_cut": 1}
+    kept = text.split()
+    assert kept[:-1] == long[: len(kept) - 1]  # the last word may be cut in two
     assert len(kept) > 250
 
 
 def test_an_uneven_text_is_cut_until_it_fits() -> None:
     text = "x" * 3000 + " y" * 300  # the surplus lies in the last characters
-    world = World()
-    extraction = drive(replace(EXTRACTOR, max_prompt_tokens=150).extract(Passage.of("Uneven", text)), world)
-    assert extraction.flags == {"passage_cut": 1}
-    assert len(f"{world.prompt()} Triples:".split()) <= 150
+    flags, *_ = fitting(150, Passage.of("Uneven", text))
+    assert flags == {"demonstrations_dropped": 3, "passage_cut": 1}
 
 
-def test_demonstrations_that_leave_no_room_are_a_config_error() -> None:
-    with pytest.raises(ConfigError, match=r"kg.max_prompt_tokens=20: .* lower kg.demonstration_count=3"):
+def test_an_instruction_that_leaves_no_room_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match=r"kg.max_prompt_tokens=20: the instruction .*; raise it"):
         drive(replace(EXTRACTOR, max_prompt_tokens=20).extract(PASSAGE), World())
+
+
+@pytest.mark.skipif(not AUTHORS.is_file(), reason="KGQA_DATA does not have the authors' demonstrations")
+@pytest.mark.parametrize("dataset", ["HOTPOTQA", "2WIKIMULTIHOPQA", "MUSIQUE"])
+def test_the_authors_longest_documents_leave_room_for_a_passage(dataset: str) -> None:
+    """Three of them alone are longer than the released code's limit, at about four characters a token."""
+    longest = sorted(load_documents(f"{AUTHORS}#{dataset}"), key=lambda document: -len(str(document)))
+    world = World()
+
+    def reply(call: Call[Any]) -> Any:
+        return len(call.text) // 4 if isinstance(call, CountTokens) else world(call)
+
+    extractor = replace(EXTRACTOR, demonstrations="fixed", demonstrations_from=tuple(longest))
+    assert drive(extractor.extract(PASSAGE), reply).flags == {"demonstrations_dropped": 1}
+    assert shown_titles(world.prompt()) == [longest[0].title, longest[1].title, "Low Tide"]
+    assert world.prompt().endswith(PASSAGE.text)
 
 
 def test_a_reply_that_reaches_the_limit_is_flagged() -> None:
@@ -124,6 +174,37 @@ def test_a_reply_that_reaches_the_limit_is_flagged() -> None:
 def test_an_engine_error_ends_the_program() -> None:
     with pytest.raises(EngineError, match="gone"):
         drive(EXTRACTOR.extract(PASSAGE), World(EngineError("gone")))
+
+
+def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() -> None:
+    mixed = DocumentDemonstration(
+        "Elm (town)",
+        "Elm has a mill, built by Fir.",
+        ("<Elm (town); has; mill>", "<mill; builder; Fir>", "<Elm; a; b>"),
+    )
+    others = DocumentDemonstration("Oak", "Fir is a mason.", ("<Fir; occupation; mason>",))
+    extractor = replace(EXTRACTOR, demonstrations="fixed", demonstration_count=1, demonstrations_from=(others, mixed))
+    world = World()
+    drive(extractor.extract(PASSAGE), world)
+    assert "The head is always the title" in world.prompt()
+    assert "<Elm (town); has; mill>\n<Elm; a; b>\n" in world.prompt()
+    assert "<mill; builder; Fir>" not in world.prompt()
+    assert "Title: Oak" not in world.prompt()
+    world = World()
+    drive(replace(extractor, head="any").extract(PASSAGE), world)
+    assert "or another entity of the text" in world.prompt()
+    assert "<Fir; occupation; mason>" in world.prompt()
+
+
+def test_the_shipped_documents_suffice_where_the_title_is_every_head() -> None:
+    shipped = load_documents("trace_documents.jsonl")
+    world = World()
+    changes: Any = {"demonstrations": "fixed", "demonstrations_from": shipped, "demonstration_count": len(shipped)}
+    drive(replace(EXTRACTOR, **changes, max_prompt_tokens=9999).extract(PASSAGE), world)
+    for block in world.prompt().split("\n\n")[1:-1]:
+        title, _, _, *triples = block.splitlines()
+        assert triples
+        assert all(line.startswith(f"<{title.removeprefix('Title: ')};") for line in triples)
 
 
 def test_more_demonstrations_than_there_are_are_refused() -> None:

@@ -44,8 +44,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(base)
         patch.delenv("KGQA_CACHE", raising=False)
-        asked = ("method=trace", "dataset=musique", f"dataset.path={questions}", "engine=scripted", "ranker=lexical")
-        assert main(["run", *asked, f"out={base / 'run'}"]) == 0
+        asked = ("method=trace", "dataset=musique", f"dataset.path={questions}", "engine=scripted")
+        lexical = ("ranker=lexical", "demonstrations_ranker=lexical")
+        assert main(["run", *asked, *lexical, f"out={base / 'run'}"]) == 0
     return base / "run"
 
 

@@ -134,16 +134,19 @@ def test_documents_can_be_the_units_of_chains() -> None:
 
 def test_only_what_a_variant_asks_is_needed() -> None:
     assert METHOD.uses == {"model", "triples", "ranker"}
+    assert replace(METHOD, demonstrations="adaptive").uses == METHOD.uses | {"demonstrations_ranker"}
+    assert replace(METHOD, demonstrations="adaptive", top=10).uses == METHOD.uses
+    assert replace(METHOD, demonstrations="adaptive", selector=False).uses == METHOD.uses
     assert replace(METHOD, units="sentences").uses == {"model", "ranker"}
     assert replace(METHOD, ranker=False, demonstrations="fixed").uses == {"model", "triples"}
-    assert replace(METHOD, ranker=False, demonstrations="adaptive").uses == {"model", "triples", "ranker"}
 
 
 def test_demonstrations_are_chosen_once_for_a_question() -> None:
     world = World(follow_the_book)
     world.answer(demonstrations="adaptive")
     demonstration_queries = [call for call in world.of(Rank) if call.texts == (DEMONSTRATION.question,)]
-    assert [call.query for call in demonstration_queries] == [QUESTION.text]
+    assert [(call.query, call.scorer) for call in demonstration_queries] == [(QUESTION.text, "demonstrations_ranker")]
+    assert {call.scorer for call in world.of(Rank) if call not in demonstration_queries} == {"ranker"}
 
 
 def test_a_demonstration_shows_the_same_step_or_its_last_one() -> None:

@@ -56,6 +56,17 @@ def test_a_head_unknown_to_the_passage_becomes_its_title(head: str, becomes: str
     assert parts(f"<{head}; year; 1881>") == [(becomes, "year", "1881")]
 
 
+def test_triples_in_doubt_are_told_apart() -> None:
+    replacing, of_another = "<The owner; year; 1881>", "<Oddny Fir; place; elm  hall>"
+    good = "<LOW TIDE; painter; Oddny Fir>\n<Low Tide; of; Low Tide>"
+    found = parse_triples(f"{replacing}\n{of_another}\n{good}", PASSAGE)
+    replaced, other, named, itself = found.triples
+    assert found.replaced_heads == {replaced}
+    assert found.other_heads == {other}
+    assert found.absent_tails == {replaced}
+    assert (named.head, itself.tail) == ("LOW TIDE", "Low Tide")
+
+
 def test_an_unknown_head_stays_where_the_passage_has_no_title() -> None:
     assert parts("<Alder; year; 1881>", Passage.of("", "A text.")) == [("Alder", "year", "1881")]
 

@@ -157,9 +157,10 @@ def test_counts_are_sums_over_distinct_passages(folder: Path) -> None:
     store = opened(folder)
     store.add(extraction(PASSAGES[0]))
     store.add(extraction(PASSAGES[1], error="gone"))
-    store.add(Extraction(PASSAGES[2].id, "T2", "<a; b>\n<T2; is; y>\n<T2; was; z>"))
+    store.add(Extraction(PASSAGES[2].id, "T2", "<a; b>\n<T2; is; text>\n<text; is; y>\n<It; was; z>"))
     assert store.counts(PASSAGES) == {
-        "passages": 3, "failed": 1, "empty": 1, "triples": 3, "malformed": 1,
+        "passages": 3, "failed": 1, "empty": 1, "triples": 4, "malformed": 1,
+        "replaced_heads": 1, "other_heads": 1, "absent_tails": 2,
         "prompt_tokens": 20, "output_tokens": 10, "passage_cut": 2,
     }  # fmt: skip
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.files import config_file, flatten, groups
+from kgqa.experiment.config.files import SECOND, config_file, flatten, groups
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 DATASET_KEYS = ("name", "profile", "family")  # that others than the dataset's class read
 # groups that may be null
-OPTIONAL = ("ranker", "reranker", "retriever", "graph", "collection", "judge", "tracker", "experiment")
+OPTIONAL = (
+    "ranker", "demonstrations_ranker", "reranker", "retriever", "graph", "collection", "judge", "tracker", "experiment",
+)  # fmt: skip
 
 
 def compose(overrides: Sequence[str]) -> dict[str, Json]:
@@ -47,7 +49,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     except MarkedYAMLError as error:
         raise ConfigError(_place_in_yaml(error)) from error
     assert isinstance(choices, dict)
-    config = {**resolved, "choices": {group: choices.get(group) for group in groups()}}
+    config = {**resolved, "choices": {group: choices.get(_place(group)) for group in groups()}}
     _check_nodes(config)
     return config
 
@@ -89,9 +91,16 @@ def check_choice(override: str) -> None:
 
 
 def _spelt(override: str) -> str:
-    """Hydra takes no group=null; ~group says the same."""
-    key, _, value = override.lstrip("+").partition("=")
-    return f"~{key}" if key in OPTIONAL and value in ("null", "") else override
+    """Hydra takes no group=null; ~group says the same. It has a second choice of a group at a place of its own."""
+    key, equals, value = override.lstrip("+").partition("=")
+    if key in OPTIONAL and value in ("null", ""):
+        return f"~{_place(key)}"
+    return f"{_place(key)}{equals}{value}" if key in SECOND else override
+
+
+def _place(group: str) -> str:
+    """`ranker@demonstrations_ranker`: how Hydra names a group's second choice."""
+    return f"{SECOND[group]}@{group}" if group in SECOND else group
 
 
 def _group(key: str) -> str:
@@ -144,7 +153,7 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
 
     from kgqa.experiment.config.search_path import RUN, hydra_ready
 
-    choices = [override for override in overrides if _group(override.partition("=")[0]) in groups()]
+    choices = [_spelt(override) for override in overrides if _group(override.partition("=")[0]) in groups()]
     try:
         with hydra_ready():
             container: Json = OmegaConf.to_container(hydra_compose(RUN, overrides=choices))

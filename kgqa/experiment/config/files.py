@@ -10,13 +10,15 @@ from kgqa.places import conf_folders, shipped_conf
 from kgqa.types import Json
 
 Node = Mapping[str, Json]  # a component: its `_target_` and the values it is built with
+# groups that choose among another one's names, a second time
+SECOND = {"demonstrations_ranker": "ranker"}
 Config = Mapping[str, Json]  # of a run: nodes by group, `choices` by group, and keys of the run itself
 
 
 def groups() -> dict[str, list[str]]:
     """The names that can be chosen in each group, own ones first: `{"method": ["mine", "all_documents", …], …}`."""
-    folders = sorted(folder for folder in shipped_conf().iterdir() if folder.is_dir() and folder.name != "reproduce")
-    return {folder.name: list(config_files(folder.name)) for folder in folders}
+    folders = {folder.name for folder in shipped_conf().iterdir() if folder.is_dir()} - {"reproduce"}
+    return {group: list(config_files(group)) for group in sorted(folders | SECOND.keys())}
 
 
 def config_file(group: str, name: str) -> Path:
@@ -87,5 +89,6 @@ def config_files(group: str) -> dict[str, Path]:
     """By name, in the order in which they are shown."""
     files: dict[str, Path] = {}
     for folder in conf_folders():
-        files |= {file.stem: file for file in sorted((folder / group).glob("*.yaml")) if file.stem not in files}
+        found = sorted((folder / SECOND.get(group, group)).glob("*.yaml"))
+        files |= {file.stem: file for file in found if file.stem not in files}
     return files

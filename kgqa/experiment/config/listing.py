@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kgqa.experiment.config.files import Config, config_file, config_files, flatten
+from kgqa.experiment.config.files import SECOND, Config, config_file, config_files, flatten
 from kgqa.places import shipped_conf
 from kgqa.types import Json
 
@@ -56,7 +56,7 @@ def choices(group: str, name: str) -> list[Choice]:
 
 def defaults() -> dict[str, str]:
     """What is chosen in each group unless the command line says otherwise; a group without a choice is left out."""
-    listed = re.findall(r"^  - (\w+): (\w+)", _main(), re.MULTILINE)
+    listed = re.findall(r"^  - (?:\w+@)?(\w+): (\w+)", _main(), re.MULTILINE)
     return {group: name for group, name in listed if name != "null"}
 
 
@@ -109,7 +109,8 @@ def _choices(group: str, name: str) -> Iterator[Choice]:
         if read[3] is None:  # - dense: the same group's
             yield Choice(group, "", read[1])
         else:
-            yield Choice(read[1], (read[2] or "").removeprefix(f"_global_.{read[1]}"), read[3])
+            place = (read[2] or "").removeprefix(f"_global_.{read[1]}")
+            yield Choice(place, "", read[3]) if place in SECOND else Choice(read[1], place, read[3])
 
 
 def _read(text: str) -> Iterator[Key]:

@@ -48,7 +48,7 @@ def retriever(node: Node) -> Retriever:
 
 
 def ranker(node: Node, group: str = "ranker") -> Ranker:
-    """`group`: ranker or reranker."""
+    """`group`: ranker, demonstrations_ranker or reranker."""
     return _part(node, group, Ranker)
 
 

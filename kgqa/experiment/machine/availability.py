@@ -15,7 +15,7 @@ from kgqa.experiment.config.overrides import override_key, override_values
 from kgqa.experiment.machine.presets import Preset, fitness, presets
 from kgqa.extras import missing_libraries
 
-ENCODERS = ("ranker", "retriever", "reranker")
+ENCODERS = ("ranker", "demonstrations_ranker", "retriever", "reranker")
 
 
 def with_engines(overrides: Sequence[str]) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def with_engines(overrides: Sequence[str]) -> tuple[str, ...]:
 def missing(overrides: Sequence[str]) -> list[str]:
     """What keeps these overrides from running here, in words with the remedy; empty where nothing does.
 
-    Looks at what is named (model, roles, judge, ranker, retriever, reranker, dataset), not at defaults; at models only
+    Looks at what is named (model, roles, judge, rankers, retriever, reranker, dataset), not at defaults; at models only
     where the method asks any.
     """
     named = override_values(overrides)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from kgqa.calls import Program
 from kgqa.errors import DataError
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.files import Node
 from kgqa.experiment.session.runner import Runner
 from kgqa.experiment.session.session import Session
 from kgqa.kg.extraction import ROLE
@@ -27,23 +25,22 @@ class TripleBuilder:
     """The triples of one dataset under one extractor: addressed by template, demonstrations, model and decoding."""
 
     def __init__(self, session: Session) -> None:
-        config = session.experiment.config
-        node = {key: value for key, value in config["kg"].items() if key != "offline"}
-        self.extractor = parts.extractor(node)
+        self.extractor = session.experiment.extractor
         self._session = session
         dataset, model = session.experiment.name("dataset"), session.experiment.name("model")
         self._command = f"kgqa kg build dataset={dataset} model={model}"
-        built_with = self._built_with(node)
+        built_with = self._built_with()
         self.store = TripleStore(store_folder(outputs() / "kg", dataset, built_with), built_with)
 
-    def _built_with(self, node: Node) -> dict[str, Json]:
-        adaptive = self.extractor.demonstrations == "adaptive"
+    def _built_with(self) -> dict[str, Json]:
+        node, elsewhere = self._session.experiment.config["kg"], ("_target_", "demonstrations_from", "offline")
+        ranks = "demonstrations_ranker" in self.extractor.uses
         return {
             "template": template_hash(TEMPLATE),
             "demonstrations": text_digest(repr(self.extractor.demonstrations_from), 16),
-            "decoding": {key: value for key, value in node.items() if key not in ("_target_", "demonstrations_from")},
+            "decoding": {key: value for key, value in node.items() if key not in elsewhere},
             "engine": dict(self._session.engines(ROLE).identity()),
-            "ranker": dict(self._session.ranker("ranker").identity()) if adaptive else None,
+            "ranker": dict(self._session.ranker("demonstrations_ranker").identity()) if ranks else None,
         }
 
     def extract(self, questions: Sequence[Question], display: Display) -> Ledger:

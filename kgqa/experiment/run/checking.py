@@ -22,6 +22,7 @@ def check(session: Session) -> None:
         "retriever": lambda: session.retriever,
         "graph": lambda: session.linker,
         "ranker": lambda: session.ranker("ranker"),
+        "demonstrations_ranker": lambda: session.ranker("demonstrations_ranker"),
         "reranker": lambda: session.ranker("reranker"),
     }
     for group, made in parts.items():

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from kgqa.artefacts.manifest import AskedDataset, Code, Manifest
+from kgqa.artefacts.manifest import AskedDataset, Code, Identity, Manifest
 from kgqa.experiment.config.files import Config
 from kgqa.experiment.config.own import own_code, own_parts
 from kgqa.experiment.session.session import Session
@@ -36,7 +36,7 @@ DECIDES_NOTHING = (
 def manifest(session: Session, index: Index | None) -> Manifest:
     """Nothing here is secret: no environment variables, no host name, no user name. `index`: what the run searches."""
     experiment = session.experiment
-    source, choices, uses = experiment.source, experiment.choices, experiment.method.uses
+    source = experiment.source
     documents = experiment.collection.documents if experiment.collection else None
     return Manifest(
         command=("kgqa", "run", *experiment.overrides),
@@ -56,11 +56,17 @@ def manifest(session: Session, index: Index | None) -> Manifest:
         prompts={name: template_hash(name) for name in template_names()},
         own=own_parts(experiment.config),
         models=session.engines.identities(),
-        ranker=session.ranker("ranker").identity() if "ranker" in choices else None,
-        reranker=session.ranker("reranker").identity() if "reranker" in uses else None,
+        ranker=_ranker(session, "ranker"),
+        demonstrations_ranker=_ranker(session, "demonstrations_ranker"),
+        reranker=_ranker(session, "reranker"),
         index=index.identity() if index is not None else None,
         width=experiment.settings.width,
     )
+
+
+def _ranker(session: Session, group: str) -> Identity | None:
+    """Of the ranker chosen in a group, where the run makes use of it."""
+    return session.ranker(group).identity() if group in session.experiment.choices else None
 
 
 def code_hash(config: Config) -> str:

@@ -16,6 +16,7 @@ from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.config.settings import RunSettings
 from kgqa.experiment.session.method_code import program_hash
 from kgqa.judge.judges import ROLE, AnyJudge
+from kgqa.kg.extraction import TripleExtractor
 from kgqa.protocols import Dataset, Method
 from kgqa.types import Question
 
@@ -49,11 +50,16 @@ class Experiment:
         return parts.method(self.config["method"])
 
     @cached_property
+    def extractor(self) -> TripleExtractor:
+        """Of triples, for a method that asks for them."""
+        return parts.extractor({key: value for key, value in self.config["kg"].items() if key != "offline"})
+
+    @cached_property
     def code(self) -> dict[str, str]:
         """Hashes of the programs that make the answers: the method's, and the extractor's where it asks for triples."""
         programs: dict[str, object] = {"method": self.method}
         if "triples" in self.method.uses:
-            programs["kg"] = parts.extractor({k: value for k, value in self.config["kg"].items() if k != "offline"})
+            programs["kg"] = self.extractor
         return {name: program_hash(program) for name, program in programs.items()}
 
     @cached_property
@@ -115,7 +121,9 @@ class Experiment:
             "kg": "triples" in uses,
             "retriever": self.searches,
             "graph": "graph" in uses,
-            "ranker": bool(uses & {"ranker", "triples"}),  # triples: it may pick demonstrations
+            "ranker": "ranker" in uses,
+            "demonstrations_ranker": "demonstrations_ranker" in uses
+            or ("triples" in uses and "demonstrations_ranker" in self.extractor.uses),
             "reranker": "reranker" in uses,
         }
         return {group: name for group, name in self.config["choices"].items() if name and used.get(group, True)}

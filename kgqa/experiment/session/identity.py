@@ -17,7 +17,8 @@ def run_identity(session: Session) -> dict[str, Json]:
     """Everything that can change an answer: configuration and code, with the data's hash in place of its path."""
     experiment = session.experiment
     config, uses = experiment.config, experiment.method.uses
-    kept = {key: value for key, value in config.items() if key not in (*NOT_IDENTITY, "graph", "collection")}
+    apart = ("graph", "collection", "demonstrations_ranker")
+    kept = {key: value for key, value in config.items() if key not in (*NOT_IDENTITY, *apart)}
     # in the hash, or without influence on answers
     elsewhere = ("path", "files", "questions_file", "corpus", "aliases", "profile", "family")
     dataset = {key: value for key, value in config["dataset"].items() if key not in elsewhere}
@@ -37,6 +38,7 @@ def run_identity(session: Session) -> dict[str, Json]:
         "roles": {role: choice for role, choice in kept["roles"].items() if role != "judge" and asks_models},
         "kg": triples if "triples" in uses else None,
         "ranker": kept["ranker"] if "ranker" in experiment.choices else None,
+        **{key: config[key] for key in ("demonstrations_ranker",) if key in experiment.choices},
         "reranker": kept.get("reranker") if "reranker" in uses else None,
         "retriever": dict(session.retriever.identity()) if experiment.searches else None,
         **({"graph": dict(session.linker.identity())} if "graph" in uses else {}),

@@ -76,7 +76,7 @@ class Session:
             self._pool.close()
 
     def ranker(self, group: str) -> Ranker:
-        """The ranker chosen in a group (ranker or reranker)."""
+        """The ranker chosen in a group (ranker, demonstrations_ranker or reranker)."""
         return self._chosen(group, lambda node: parts.ranker(node, group))
 
     @property
