@@ -6,23 +6,19 @@ Stages: retrieve once by the question → entities of the passages → explicit 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search, gather
-from kgqa.constraints import Bound, Count
+from kgqa.constraints import Count
 from kgqa.methods.steps.reader import passages_text
-from kgqa.methods.steps.replies import bullets, concluded, counted
+from kgqa.methods.steps.replies import Score, bullets, concluded, counted, scored
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples
 from kgqa.types import Answer, Json, Question
-
-SCORE = re.compile(r"\s*(10|\d)(?![\d.])")  # a whole number from 0 to 10 at the beginning
-Score = Annotated[int, Bound("must be from 0 to 10", lambda score: 0 <= score <= 10)]
 
 
 @dataclass(frozen=True)
@@ -54,8 +50,8 @@ class ERACoT:
         implicit = await self.relations("era_cot/implicit", stated, flags)
         inferred = [relation for relation in implicit if relation not in explicit]
         scores = await gather(*(self.score(relation, given, flags) for relation in inferred))
-        scored = list(zip(inferred, scores, strict=True))
-        reliable = [relation for relation, score in scored if score is not None and score >= self.threshold]
+        judged = list(zip(inferred, scores, strict=True))
+        reliable = [relation for relation, score in judged if score is not None and score >= self.threshold]
         reply = await self.write("era_cot/answer", {**stated, "implicit": reliable}, flags)
         text, marked = concluded(reply)
         flags.update({"no_entities": not entities, "no_answer_marker": not marked, "empty_answer": not text})
@@ -66,7 +62,7 @@ class ERACoT:
             context_tokens=await CountTokens(given["passages"]) if passages else 0,
             flags=counted(**flags),
             figures={"entities": len(entities), "explicit": len(explicit), "implicit": len(reliable)},
-            notes={"entities": entities, "explicit": explicit, "implicit": scored, "thought": reply},
+            notes={"entities": entities, "explicit": explicit, "implicit": judged, "thought": reply},
         )
 
     async def write(self, template: str, values: Mapping[str, object], flags: Counter[str]) -> str:
@@ -83,9 +79,9 @@ class ERACoT:
         flags["malformed_triple"] += written.malformed
         return list(dict.fromkeys(f"<{'; '.join(triple)}>" for triple in written.triples))[: self.max_relations]
 
-    async def score(self, relation: str, values: Mapping[str, object], flags: Counter[str]) -> int | None:
+    async def score(self, relation: str, values: Mapping[str, object], flags: Counter[str]) -> float | None:
         """How reliable the model finds the relation, 0 to 10; None where it does not say."""
         reply = await Generate(render("era_cot/score", relation=relation, **values), 4)
-        match = SCORE.match(reply.text)
-        flags["unreadable_score"] += match is None
-        return int(match.group(1)) if match else None
+        score = scored(reply.text)
+        flags["unreadable_score"] += score is None
+        return score

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
-from kgqa.methods.era_cot import SCORE
 from kgqa.methods.react import read_action
-from kgqa.methods.steps.replies import bullets, concluded, labelled
+from kgqa.methods.steps.replies import bullets, concluded, labelled, scored
 from kgqa.prompting import imagined_reply
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
@@ -249,10 +248,17 @@ def test_era_cot_drops_a_relation_whose_score_cannot_be_read() -> None:
     assert answer.flags == {"unreadable_score": 1}
 
 
-@pytest.mark.parametrize(("text", "score"), [(" 10", "10"), ("7/10", "7"), ("8.5", None), ("100", None), ("x", None)])
-def test_a_score_is_a_whole_number_from_0_to_10(text: str, score: str | None) -> None:
-    found = SCORE.match(text)
-    assert (found.group(1) if found else None) == score
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [(" 10", 10), ("8.", 8), ("10.", 10), ("7/10", 7), ("**9**", 9), ("Score: 6", 6), ("8.5", 8.5), ("9.0", 9)],
+)
+def test_a_score_is_read_as_models_write_it(text: str, score: float) -> None:
+    assert scored(text) == score
+
+
+@pytest.mark.parametrize("text", ["100", "10.5", "-1", "11/10", "x", "", "The relation is 8"])
+def test_what_is_no_number_from_0_to_10_is_no_score(text: str) -> None:
+    assert scored(text) is None
 
 
 ODD = ("", "\n\n\n", "Die Antwort ist Gorm.", "la " * 200, '{"answer": ', "<a;b;c", "[](); \x00 ?1 <?1; ?1; ?1>")

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Annotated
 
+from kgqa.constraints import Bound
 from kgqa.types import Completion
+
+SCORE = re.compile(r"[\s*_\"'“(\[]*(?:score\W+)?(10(?:\.0*)?|\d(?:\.\d*)?)(?!\d|\.\d)", re.IGNORECASE)
+Score = Annotated[int, Bound("must be from 0 to 10", lambda score: 0 <= score <= 10)]
 
 
 def labelled(label: str, text: str) -> str:
@@ -18,6 +23,12 @@ def bullets(text: str) -> list[str]:
     """The lines that begin with "-", one or several, without them, in order, once each; empty ones are left out."""
     marked = (line.strip() for line in text.split("\n") if line.strip().startswith("-"))
     return [item for item in dict.fromkeys(line.lstrip("-").strip() for line in marked) if item]
+
+
+def scored(text: str) -> float | None:
+    """The number from 0 to 10 that a reply begins with; None where it does not begin with one."""
+    match = SCORE.match(text)
+    return float(match.group(1)) if match else None
 
 
 def counted(**flags: bool | int) -> dict[str, int]:
