@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
-
-MAX_PATHS = 50  # not in the paper: a dense graph has more simple paths than a prompt can hold
 
 
 class Fact(NamedTuple):
@@ -36,33 +34,58 @@ def folded(entity: str) -> str:
 
 
 def as_paths(graph: Sequence[Fact]) -> list[str]:
-    """KG-to-Paths: triplets joined where the object of one is the subject of the next, `a → r → b → s → c`.
+    """KG-to-Paths: triplets joined at the entities they share, whichever end it is: `a → r → b ← s ← c`.
 
-    Every path is simple and as long as it can be; every triplet is in one, many are in several, as the paper notes of
-    its own (§4.5). At most `MAX_PATHS`, then what is left as paths of one triplet.
+    Each triplet that no path tells yet begins one, which is then made as long as it can be without coming to an entity
+    twice, over untold triplets first. So there are at most as many paths as triplets, every triplet is in one, and
+    some are in several, as the paper notes of its own (§4.5).
     """
-    ends = {folded(fact.object) for fact in graph}
-    starts = [fact for fact in graph if folded(fact.subject) not in ends]
     told: set[Fact] = set()
-    paths: list[tuple[Fact, ...]] = []
-    for start in (*starts, *graph):  # the graph itself for triplets that only a circle reaches
-        if start not in told:
-            for path in _walks(graph, (start,)):
-                if len(paths) < MAX_PATHS:
-                    paths.append(path)
-                    told.update(path)
-    paths += [(fact,) for fact in graph if fact not in told]
-    return [" → ".join((path[0].subject, *(part for fact in path for part in fact[1:]))) for path in paths]
+    paths: list[str] = []
+    for fact in graph:
+        if fact not in told:
+            path = _path_through(fact, graph, told)
+            told.update(step.fact for step in path)
+            paths.append(path[0].start + "".join(map(str, path)))
+    return paths
 
 
-def _walks(graph: Sequence[Fact], path: tuple[Fact, ...]) -> Iterator[tuple[Fact, ...]]:
-    seen = {folded(path[0].subject), *(folded(fact.object) for fact in path)}
-    here = folded(path[-1].object)
-    onward = [fact for fact in graph if folded(fact.subject) == here and folded(fact.object) not in seen]
-    if not onward:
-        yield path
-    for fact in onward:
-        yield from _walks(graph, (*path, fact))
+class Step(NamedTuple):
+    """A triplet on a path, walked from subject to object or, backwards, from object to subject."""
+
+    fact: Fact
+    backwards: bool = False
+
+    @property
+    def start(self) -> str:
+        return self.fact.object if self.backwards else self.fact.subject
+
+    @property
+    def end(self) -> str:
+        return self.fact.subject if self.backwards else self.fact.object
+
+    def __str__(self) -> str:
+        arrow = "←" if self.backwards else "→"
+        return f" {arrow} {self.fact.relation} {arrow} {self.end}"
+
+
+def _path_through(fact: Fact, graph: Sequence[Fact], told: Collection[Fact]) -> deque[Step]:
+    path = deque([Step(fact)])
+    seen = {folded(fact.subject), folded(fact.object)}
+
+    def onward(here: str, *, backwards: bool) -> Step | None:
+        """A way to another entity: over an untold triplet if there is one, in the path's direction if there is one."""
+        ways = (Step(fact, turned) for fact in graph for turned in (backwards, not backwards))
+        open_ways = (way for way in ways if folded(way.start) == folded(here) and folded(way.end) not in seen)
+        return min(open_ways, key=lambda way: (way.fact in told, way.backwards != backwards), default=None)
+
+    while way := onward(path[-1].end, backwards=False):
+        seen.add(folded(way.end))
+        path.append(way)
+    while way := onward(path[0].start, backwards=True):
+        seen.add(folded(way.end))
+        path.appendleft(Step(way.fact, not way.backwards))
+    return path
 
 
 def initial_entities(rounds: Sequence[tuple[Sequence[Pair], Sequence[Fact]]]) -> set[str]:
