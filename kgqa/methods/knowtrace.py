@@ -7,7 +7,6 @@ answer, here for every question, right or wrong.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,25 +16,14 @@ from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
 from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.knowtrace_graph import Fact, Pair, as_paths, initial_entities, support, target_entities
+from kgqa.methods.steps.knowtrace_replies import Exploration, read_exploration, read_facts
 from kgqa.methods.steps.reader import passages_text
-from kgqa.methods.steps.replies import bullets, counted, labelled
+from kgqa.methods.steps.replies import counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.triples import read_triples
 from kgqa.types import Answer, Completion, Json, Passage, Question
 
 CONCLUDING = " Yes\nThought:"
-
-
-@dataclass(frozen=True, slots=True)
-class Exploration:
-    """What the model wrote when it was asked whether the graph suffices."""
-
-    sufficient: bool | None  # None: neither yes nor no
-    thought: str = ""
-    answer: str = ""
-    pairs: tuple[Pair, ...] = ()  # once each, in the order written
-    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +78,9 @@ class KnowTrace:
         read (Table 2). Figures: iterations, pairs, triples, support, filtered_percent (FA of Figure 4).
 
         Flags: `forced_answer` where the last iteration, a standstill or an unreadable reply ended the tracing;
-        `unreadable_exploration`, `no_pairs`, `too_many_pairs`, `standstill` where no triple was new, `empty_retrieval`,
-        `passages_too_long`, `malformed_triple`, `empty_triple` where its object is "none", `cut_reply`, `empty_answer`.
+        `unreadable_exploration`, `no_pairs`, `malformed_pair`, `too_many_pairs`, `standstill` where no triple was new,
+        `empty_retrieval`, `passages_too_long`, `malformed_triple`, `empty_triple` where its object is "none",
+        `cut_reply`, `empty_answer`.
         """
         course = Course()
         for _ in range(self.max_iterations):
@@ -140,16 +129,13 @@ class KnowTrace:
             reply = await Generate(prompt, self.max_completion_tokens, stop=("\nPassages:",))
         except PromptTooLong:
             return Completed(pair, passages=passages, tokens=tokens, flags={"passages_too_long": 1})
-        written = read_triples(reply.text)
-        # small models put the "none" that the prompt asks for into a triple
-        told = [Fact(*triple) for triple in written.triples if triple[2].strip().lower() != "none"]
+        written = read_facts(reply.text)
         flags = {
             "malformed_triple": written.malformed,
-            "empty_triple": len(written.triples) - len(told),
+            "empty_triple": written.empty,
             "cut_reply": int(reply.finish == "length"),
         }
-        facts = tuple(dict.fromkeys(told))
-        return Completed(pair, facts, passages, tokens, reply.text, flags)
+        return Completed(pair, written.facts, passages, tokens, reply.text, flags)
 
     async def remember(self, graph: list[Fact]) -> str:
         """The graph as the next exploration sees it (§3.2, knowledge prompting strategies); "" while it is empty."""
@@ -195,21 +181,6 @@ class KnowTrace:
         )
 
 
-def read_exploration(text: str) -> Exploration:
-    """Read a reply that goes on after "Sufficient:". Any string is accepted and nothing is made up.
-
-    Yes: the lines "Thought:" and "Answer:". No: the lines "- entity | relation". Anything else says neither.
-    """
-    first = re.match(r"\s*(yes|no)\b", text, flags=re.IGNORECASE)
-    sufficient = first.group(1).lower() == "yes" if first else None
-    if sufficient:
-        return Exploration(sufficient, labelled("Thought", text), labelled("Answer", text), text=text)
-    parts = (bullet.partition("|") for bullet in bullets(text))
-    pairs = (Pair(entity.strip(), relation.strip()) for entity, _, relation in parts)
-    distinct = tuple(dict.fromkeys(pair for pair in pairs if pair.entity and pair.relation))
-    return Exploration(sufficient, pairs=distinct if sufficient is False else (), text=text)
-
-
 def useless(course: Course, kept: set[Fact]) -> list[str]:
     """What backtracing filters out of the generations: unavailing pairs, extraneous triples, and whole generations
     of which nothing is left (§3.3). The last exploration, which concludes, stays."""
@@ -233,6 +204,7 @@ def _note(completions: list[Completed]) -> Json:
 def _flags(exploration: Exploration, reply: Completion) -> dict[str, int]:
     return {
         "unreadable_exploration": exploration.sufficient is None or (exploration.sufficient and not exploration.answer),
+        "malformed_pair": exploration.malformed,
         "no_pairs": exploration.sufficient is False and not exploration.pairs,
         "cut_reply": reply.finish == "length",
     }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.datasets.demonstrations import load_examples
 from kgqa.errors import DataError, PromptTooLong
-from kgqa.methods.knowtrace import KnowTrace, read_exploration
+from kgqa.methods.knowtrace import KnowTrace
 from kgqa.methods.steps.knowtrace_graph import (
     Fact,
     Pair,
@@ -174,7 +174,7 @@ FORCED = " Holm wrote it.\nAnswer: Gorm College"
         ([ASK_AUTHOR, FORCED], ["none"], {"standstill": 1}),
         (["Vielleicht.", FORCED], [], {"unreadable_exploration": 1}),
         ([" Yes, it is enough.", FORCED], [], {"unreadable_exploration": 1}),
-        ([" No\nExplore:\nsomething", FORCED], [], {"no_pairs": 1}),
+        ([" No\nExplore:\nsomething", FORCED], [], {"no_pairs": 1, "malformed_pair": 1}),
         ([" No\n- Nowhere | place", FORCED], [], {"empty_retrieval": 1, "standstill": 1}),
         ([ASK_AUTHOR, FORCED], [PromptTooLong(9000, 8192)], {"passages_too_long": 1, "standstill": 1}),
         ([ASK_AUTHOR, FORCED], ["<Reed Lake; by>"], {"malformed_triple": 1, "standstill": 1}),
@@ -213,19 +213,6 @@ def test_more_pairs_than_allowed_are_cut_and_counted() -> None:
     lines = "\n".join(f"- Reed Lake | question {number}" for number in range(9))
     world = World([f" No\n{lines}", CONCLUDE], [AUTHOR] * 4)
     assert world.answer().flags == {"too_many_pairs": 1}
-
-
-def test_entities_keep_their_punctuation() -> None:
-    pairs = read_exploration(' No\n- "Reed; Lake" (novel): a story | who wrote it').pairs
-    assert pairs == (Pair('"Reed; Lake" (novel): a story', "who wrote it"),)
-
-
-@given(st.text())
-def test_any_reply_can_be_read_and_nothing_is_made_up(text: str) -> None:
-    read = read_exploration(text)
-    for part in (read.thought, read.answer, *(part for pair in read.pairs for part in pair)):
-        assert part in text
-    assert not (read.answer and read.pairs)
 
 
 @given(st.lists(st.tuples(*(st.sampled_from("abcdef") for _ in range(3)))), st.sets(st.sampled_from("abcdef")))
