@@ -103,6 +103,7 @@ class KnowTrace:
             "knowtrace/explore",
             examples=[{**example, "memory": self.told(example)} for example in self.explorations_from],
             question=question.text,
+            form=self.memory,
             memory=await self.remember(list(course.graph)),
             begun=begun,
         )

@@ -113,6 +113,13 @@ def test_paths_join_triples_that_share_an_entity() -> None:
     )  # the examples in the same form
 
 
+@pytest.mark.parametrize(("memory", "form"), [("triplets", "<subject; relation; object>"), ("paths", "→ relation →")])
+def test_the_form_of_the_knowledge_is_told(memory: str, form: str) -> None:
+    world = two_hops()
+    world.answer(memory=memory)
+    assert form in world.prompts("knowtrace/explore")[0].partition("\n")[0]
+
+
 def test_texts_are_rewritten_by_the_model_before_each_exploration_but_the_first() -> None:
     world = two_hops()
     world.answer(memory="texts")
