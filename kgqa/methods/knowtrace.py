@@ -14,14 +14,14 @@ from typing import ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
-from kgqa.errors import PromptTooLong
+from kgqa.methods.steps.fitting import Reading
 from kgqa.methods.steps.knowtrace_graph import Fact, Pair, as_paths, initial_entities, support, target_entities
 from kgqa.methods.steps.knowtrace_replies import Exploration, read_exploration, read_facts
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Completion, Json, Passage, Question
+from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
 
 CONCLUDING = " Yes\nThought:"
 
@@ -43,6 +43,7 @@ class Course:
     """How the tracing went so far."""
 
     graph: dict[Fact, None] = field(default_factory=dict)  # in the order found
+    memory: str = ""  # the graph as the last exploration was told it
     explored: list[Exploration] = field(default_factory=list)
     completed: list[list[Completed]] = field(default_factory=list)  # by iteration
     flags: Counter[str] = field(default_factory=Counter)
@@ -74,12 +75,13 @@ class KnowTrace:
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
     async def answer(self, question: Question) -> Answer:
-        """Evidence: all retrieved passages, first retrieved first. `context_tokens`: passage tokens that completions
-        read (Table 2). Figures: iterations, pairs, triples, support, filtered_percent (FA of Figure 4).
+        """Evidence: all retrieved passages, first retrieved first. `context_tokens`: the knowledge that the last
+        exploration is told. Figures: iterations, pairs, triples, support, passage_tokens (#Tok of Table 2),
+        filtered_percent (FA of Figure 4).
 
         Flags: `forced_answer` where the last iteration, a standstill or an unreadable reply ended the tracing;
         `unreadable_exploration`, `no_pairs`, `malformed_pair`, `too_many_pairs`, `standstill` where no triple was new,
-        `empty_retrieval`, `passages_too_long`, `malformed_triple`, `empty_triple` where its object is "none",
+        `empty_retrieval`, `passages_dropped`, `malformed_triple`, `empty_triple` where its object is "none",
         `cut_reply`, `empty_answer`.
         """
         course = Course()
@@ -99,12 +101,13 @@ class KnowTrace:
 
     async def explore(self, question: Question, course: Course, *, begun: str = "") -> Exploration:
         """Equation 1. `begun`: how the reply begins where it has to answer (not in the paper)."""
+        course.memory = await self.remember(list(course.graph))
         prompt = render(
             "knowtrace/explore",
             examples=[{**example, "memory": self.told(example)} for example in self.explorations_from],
             question=question.text,
             form=self.memory,
-            memory=await self.remember(list(course.graph)),
+            memory=course.memory,
             begun=begun,
         )
         reply = await Generate(prompt, self.max_exploration_tokens, stop=("\nQuestion:",))
@@ -123,20 +126,16 @@ class KnowTrace:
         passages = await Search(f"{pair.entity} {pair.relation}", self.passages)
         if not passages:
             return Completed(pair, flags={"empty_retrieval": 1})
-        text = passages_text(passages)
-        tokens = await CountTokens(text)
-        prompt = render("knowtrace/complete", examples=self.completions_from, pair=pair, passages=text)
-        try:
-            reply = await Generate(prompt, self.max_completion_tokens, stop=("\nPassages:",))
-        except PromptTooLong:
-            return Completed(pair, passages=passages, tokens=tokens, flags={"passages_too_long": 1})
+        reading = Reading()
+
+        def prompt(shown: tuple[Passage, ...]) -> Prompt:
+            text = passages_text(shown)
+            return render("knowtrace/complete", examples=self.completions_from, pair=pair, passages=text)
+
+        reply = await reading.ask(prompt, passages, self.max_completion_tokens, stop=("\nPassages:",))
         written = read_facts(reply.text)
-        flags = {
-            "malformed_triple": written.malformed,
-            "empty_triple": written.empty,
-            "cut_reply": int(reply.finish == "length"),
-        }
-        return Completed(pair, written.facts, passages, tokens, reply.text, flags)
+        reading.flags.update(malformed_triple=written.malformed, empty_triple=written.empty)
+        return Completed(pair, written.facts, passages, reading.tokens, reply.text, reading.flags)
 
     async def remember(self, graph: list[Fact]) -> str:
         """The graph as the next exploration sees it (§3.2, knowledge prompting strategies); "" while it is empty."""
@@ -169,13 +168,14 @@ class KnowTrace:
         return Answer(
             last.answer,
             tuple(dict.fromkeys(passage.id for completion in completed for passage in completion.passages)),
-            context_tokens=sum(completion.tokens for completion in completed),
+            context_tokens=await CountTokens(course.memory) if course.memory else 0,
             flags=counted(**course.flags, empty_answer=not last.answer),
             figures={
                 "iterations": len(course.completed),
                 "pairs": len(completed),
                 "triples": len(graph),
                 "support": len(kept),
+                "passage_tokens": sum(completion.tokens for completion in completed),
                 "filtered_percent": 100 * filtered / tokens if tokens else 0.0,
             },
             notes={"iterations": [_note(c) for c in course.completed], "thought": last.thought, "support": kept},

@@ -168,7 +168,9 @@ def replace_search(world: World, passage: Passage) -> Answer:
 
 def test_passage_tokens_of_all_completions_are_counted() -> None:
     texts = (f"Title: {p.title}\n{p.text}" for p in (REED, HOLM))
-    assert two_hops().answer().context_tokens == sum(len(text.split()) for text in texts)
+    answer = two_hops().answer()
+    assert answer.figures["passage_tokens"] == sum(len(text.split()) for text in texts)
+    assert answer.context_tokens == len(f"{AUTHOR}\n{SCHOOL}".split())
 
 
 FORCED = " Holm wrote it.\nAnswer: Gorm College"
@@ -183,7 +185,7 @@ FORCED = " Holm wrote it.\nAnswer: Gorm College"
         ([" Yes, it is enough.", FORCED], [], {"unreadable_exploration": 1}),
         ([" No\nExplore:\nsomething", FORCED], [], {"no_pairs": 1, "malformed_pair": 1}),
         ([" No\n- Nowhere | place", FORCED], [], {"empty_retrieval": 1, "standstill": 1}),
-        ([ASK_AUTHOR, FORCED], [PromptTooLong(9000, 8192)], {"passages_too_long": 1, "standstill": 1}),
+        ([ASK_AUTHOR, FORCED], [PromptTooLong(9000, 8192), "none"], {"passages_dropped": 1, "standstill": 1}),
         ([ASK_AUTHOR, FORCED], ["<Reed Lake; by>"], {"malformed_triple": 1, "standstill": 1}),
         ([ASK_AUTHOR, FORCED], ["<Reed Lake; written by; None>"], {"empty_triple": 1, "standstill": 1}),
         ([ASK_AUTHOR, FORCED], [Completion("none", "length")], {"cut_reply": 1, "standstill": 1}),

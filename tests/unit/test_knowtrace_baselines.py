@@ -237,7 +237,9 @@ def test_era_cot_goes_through_its_five_stages() -> None:
     final = world.prompts[-1].prompt.messages[0].content
     assert "<Reed Lake's author; born in; Gorm>" in final
     assert "capital of" not in final  # scored below the threshold
-    assert answer.figures == {"entities": 3, "explicit": 2, "implicit": 1}
+    once = len(f"Title: {REED.title} {REED.text}".split())
+    assert answer.figures == {"entities": 3, "explicit": 2, "implicit": 1, "passage_tokens": 6 * once}
+    assert answer.context_tokens == once
     assert answer.text == "Gorm"
 
 
