@@ -45,11 +45,15 @@ class Reading:
                     raise
                 shown = await _fewer(shown, refused.tokens - refused.limit)
                 continue
-            self.last = await CountTokens(passages_text(shown)) if shown else 0
-            self.tokens += self.last
+            await self.count(shown)
             self.flags["passages_dropped"] += len(passages) - len(shown)
             self.flags["cut_reply"] += reply.finish == "length"
             return reply
+
+    async def count(self, shown: Sequence[Passage]) -> None:
+        """Take in the tokens of passages that a call has shown."""
+        self.last = await CountTokens(passages_text(shown)) if shown else 0
+        self.tokens += self.last
 
 
 async def _fewer(passages: tuple[Passage, ...], excess: int) -> tuple[Passage, ...]:
