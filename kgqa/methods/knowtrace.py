@@ -77,7 +77,7 @@ class KnowTrace:
     async def answer(self, question: Question) -> Answer:
         """Evidence: all retrieved passages, first retrieved first. `context_tokens`: the knowledge that the last
         exploration is told. Figures: iterations, pairs, triples, support, passage_tokens (#Tok of Table 2),
-        filtered_percent (FA of Figure 4).
+        written_tokens and, of these, filtered_tokens (FA of Figure 4).
 
         Flags: `forced_answer` where the last iteration, a standstill or an unreadable reply ended the tracing;
         `unreadable_exploration`, `no_pairs`, `malformed_pair`, `too_many_pairs`, `standstill` where no triple was new,
@@ -163,8 +163,6 @@ class KnowTrace:
         targets = target_entities(graph, f"{last.thought}\n{last.answer}")
         kept = support(graph, initial_entities(rounds), targets)
         written = [exploration.text for exploration in course.explored] + [completion.text for completion in completed]
-        tokens = await CountTokens("\n".join(written))
-        filtered = await CountTokens("\n".join(useless(course, set(kept))))
         return Answer(
             last.answer,
             tuple(dict.fromkeys(passage.id for completion in completed for passage in completion.passages)),
@@ -176,7 +174,8 @@ class KnowTrace:
                 "triples": len(graph),
                 "support": len(kept),
                 "passage_tokens": sum(completion.tokens for completion in completed),
-                "filtered_percent": 100 * filtered / tokens if tokens else 0.0,
+                "written_tokens": await CountTokens("\n".join(written)),
+                "filtered_tokens": await CountTokens("\n".join(useless(course, set(kept)))),
             },
             notes={"iterations": [_note(c) for c in course.completed], "thought": last.thought, "support": kept},
         )
