@@ -15,7 +15,17 @@ from typing import ClassVar, Literal
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
 from kgqa.methods.steps.fitting import Reading
-from kgqa.methods.steps.knowtrace_graph import Fact, Pair, as_paths, initial_entities, support, target_entities
+from kgqa.methods.steps.knowtrace_graph import (
+    Fact,
+    Naming,
+    Pair,
+    as_paths,
+    folded,
+    initial_entities,
+    normalised,
+    support,
+    target_entities,
+)
 from kgqa.methods.steps.knowtrace_replies import Exploration, read_exploration, read_facts
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import counted
@@ -69,6 +79,7 @@ class KnowTrace:
     max_exploration_tokens: Count
     max_completion_tokens: Count
     max_memory_tokens: Count
+    exact: bool
     explorations_from: tuple[Mapping[str, Json], ...]
     completions_from: tuple[Mapping[str, Json], ...]
 
@@ -98,6 +109,10 @@ class KnowTrace:
             thought = course.explored.pop().thought
             await self.explore(question, course, begun=f"{CONCLUDING} {thought}\nAnswer:")
         return await self.conclude(course)
+
+    @property
+    def naming(self) -> Naming:
+        return folded if self.exact else normalised
 
     async def explore(self, question: Question, course: Course, *, begun: str = "") -> Exploration:
         """Equation 1. `begun`: how the reply begins where it has to answer (not in the paper)."""
@@ -145,7 +160,7 @@ class KnowTrace:
         return reply.text.strip()
 
     def lines(self, graph: list[Fact]) -> str:
-        return "\n".join(as_paths(graph) if self.memory == "paths" else map(str, graph))
+        return "\n".join(as_paths(graph, self.naming) if self.memory == "paths" else map(str, graph))
 
     def told(self, example: Mapping[str, Json]) -> str:
         """An example's graph in the same form as the question's."""
@@ -160,8 +175,8 @@ class KnowTrace:
             ([c.pair for c in completions], [f for c in completions for f in c.facts])
             for completions in course.completed
         ]
-        targets = target_entities(graph, f"{last.thought}\n{last.answer}")
-        kept = support(graph, initial_entities(rounds), targets)
+        targets = target_entities(graph, f"{last.thought}\n{last.answer}", self.naming)
+        kept = support(graph, initial_entities(rounds, self.naming), targets, self.naming)
         written = [exploration.text for exploration in course.explored] + [completion.text for completion in completed]
         return Answer(
             last.answer,

@@ -6,20 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.datasets.demonstrations import load_examples
 from kgqa.errors import DataError, PromptTooLong
 from kgqa.methods.knowtrace import KnowTrace
-from kgqa.methods.steps.knowtrace_graph import (
-    Fact,
-    Pair,
-    initial_entities,
-    support,
-    target_entities,
-)
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
 
@@ -31,6 +22,7 @@ METHOD = KnowTrace(
     max_exploration_tokens=50,
     max_completion_tokens=50,
     max_memory_tokens=50,
+    exact=False,
     explorations_from=load_examples(
         "knowtrace_explore.jsonl", ("question", "triples", "text", "pairs", "thought", "answer")
     ),
@@ -147,6 +139,12 @@ def test_backtracing_keeps_what_leads_to_the_answer() -> None:
     assert answer.figures["written_tokens"] == len(words)
 
 
+@pytest.mark.parametrize(("exact", "supporting"), [(False, 2), (True, 1)])
+def test_entities_are_matched_as_answers_are_or_exactly(exact: bool, supporting: int) -> None:
+    world = World([ASK_AUTHOR, ASK_SCHOOL, CONCLUDE], ["<the Reed Lake; was written by; Ada Holm.>", SCHOOL])
+    assert world.answer(exact=exact).figures["support"] == supporting
+
+
 def test_a_whole_generation_that_supports_nothing_is_filtered() -> None:
     useless = " No\nExplore:\n- Holm Island | where it is"
     world = World([useless, " Yes\nThought: I know it.\nAnswer: Gorm College"], ["<Holm Island; is in; the sea>"])
@@ -221,41 +219,6 @@ def test_more_pairs_than_allowed_are_cut_and_counted() -> None:
     lines = "\n".join(f"- Reed Lake | question {number}" for number in range(9))
     world = World([f" No\n{lines}", CONCLUDE], [AUTHOR] * 4)
     assert world.answer().flags == {"too_many_pairs": 1}
-
-
-@given(st.lists(st.tuples(*(st.sampled_from("abcdef") for _ in range(3)))), st.sets(st.sampled_from("abcdef")))
-def test_support_is_a_part_of_the_graph_on_the_way_to_initial_entities(
-    triples: list[tuple[str, str, str]], targets: set[str]
-) -> None:
-    graph = [Fact(*triple) for triple in dict.fromkeys(triples)]
-    kept = support(graph, {"a"}, targets)
-    assert set(kept) <= set(graph)
-    if kept:
-        assert any("a" in (fact.subject, fact.object) for fact in kept)
-    assert not support(graph, set(), targets)
-
-
-def test_the_papers_example_is_traced_back_as_in_its_appendix() -> None:
-    """Appendix D: from the university over the man to the rioting; where the town lies supports nothing."""
-    riots, town, man = "the rioting being a dividing factor in Birmingham", "Birmingham", "James Watt"
-    first = [
-        Fact(man, "wrote", riots),
-        Fact(man, "is", "an industrialist"),
-        Fact(riots, "refers to", "Priestley Riots"),
-        Fact(town, "is located in", "the West Midlands region of England"),
-    ]
-    second = [Fact(man, "was educated at", "University of Glasgow")]
-    rounds = [([Pair(riots, "who"), Pair(town, "where")], first), ([Pair(man, "school")], second)]
-    thought = f"{man} wrote about {riots}. He was educated at the University of Glasgow.\nUniversity of Glasgow"
-    graph = [*first, *second]
-    initial = initial_entities(rounds)
-    assert initial == {riots.casefold(), town.casefold()}
-    assert support(graph, initial, target_entities(graph, thought)) == [first[0], second[0]]
-
-
-def test_an_entity_counts_as_mentioned_only_as_whole_words() -> None:
-    graph = [Fact("Ada", "knew", "Holmes")]
-    assert target_entities(graph, "Ada's friend was Holm.") == {"ada"}
 
 
 def test_an_example_with_other_keys_is_refused_with_its_line() -> None:

@@ -14,6 +14,7 @@ from kgqa.triples import BRACKETED, read_triples
 
 BETWEEN = (r"\|", r"\s:\s", r":\s(?!.*:\s)")  # entity and relation; the last one, behind a name, in a list alone
 WITHIN = (";", r"\s,\s", ",")  # a triplet in parentheses
+THOUGHT = re.compile(r"^[^\S\n]*Thought:(.*?)(?=^[^\S\n]*Answer:|\Z)", re.MULTILINE | re.DOTALL)
 PARENTHESISED = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
 
 
@@ -41,14 +42,15 @@ class WrittenFacts:
 def read_exploration(text: str) -> Exploration:
     """Read a reply that goes on after "Sufficient:".
 
-    Yes: the lines "Thought:" and "Answer:". No: a line `- entity | relation` or `- entity : relation` for each pair;
-    a number may stand for the bullet, or nothing. Anything else says neither.
+    Yes: "Thought:" and what follows up to the line "Answer:". No: a line `- entity | relation` or
+    `- entity : relation` for each pair; a number may stand for the bullet, or nothing. Anything else says neither.
     """
     first = re.match(r"\W*(yes|no)\b", text, flags=re.IGNORECASE)
     if first is None:
         return Exploration(None, text=text)
     if first.group(1).lower() == "yes":
-        return Exploration(True, labelled("Thought", text), labelled("Answer", text), text=text)
+        thought = THOUGHT.search(text)
+        return Exploration(True, thought.group(1).strip() if thought else "", labelled("Answer", text), text=text)
     remark, *lines = text[first.end() :].split("\n")
     lines = [re.sub(r"^\W*explore\W*?:", "", line, flags=re.IGNORECASE) for line in lines]
     written = [line for line in ([remark] if "|" in remark else []) + lines if re.search(r"\w", line)]
