@@ -93,7 +93,7 @@ class KnowTrace:
         Flags: `forced_answer` where the last iteration, a standstill or an unreadable reply ended the tracing;
         `unreadable_exploration`, `no_pairs`, `malformed_pair`, `too_many_pairs`, `standstill` where no triple was new,
         `empty_retrieval`, `passages_dropped`, `malformed_triple`, `empty_triple` where its object is "none",
-        `cut_reply`, `empty_answer`.
+        `cut_memory` where `max_memory_tokens` were not enough for the graph as a text, `cut_reply`, `empty_answer`.
         """
         course = Course()
         for _ in range(self.max_iterations):
@@ -116,7 +116,7 @@ class KnowTrace:
 
     async def explore(self, question: Question, course: Course, *, begun: str = "") -> Exploration:
         """Equation 1. `begun`: how the reply begins where it has to answer (not in the paper)."""
-        course.memory = await self.remember(list(course.graph))
+        course.memory = await self.remember(course)
         prompt = render(
             "knowtrace/explore",
             examples=[{**example, "memory": self.told(example)} for example in self.explorations_from],
@@ -152,11 +152,13 @@ class KnowTrace:
         reading.flags.update(malformed_triple=written.malformed, empty_triple=written.empty)
         return Completed(pair, written.facts, passages, reading.tokens, reply.text, reading.flags)
 
-    async def remember(self, graph: list[Fact]) -> str:
+    async def remember(self, course: Course) -> str:
         """The graph as the next exploration sees it (§3.2, knowledge prompting strategies); "" while it is empty."""
+        graph = list(course.graph)
         if self.memory != "texts" or not graph:
             return self.lines(graph)
         reply = await Generate(render("knowtrace/rewrite", triples=self.lines(graph)), self.max_memory_tokens)
+        course.flags["cut_memory"] += reply.finish == "length"
         return reply.text.strip()
 
     def lines(self, graph: list[Fact]) -> str:

@@ -43,7 +43,7 @@ class World:
 
     def __init__(self, explore: list[Any], complete: list[Any] = (), rewrite: str = "a text") -> None:  # type: ignore[assignment]
         self.replies = {"knowtrace/explore": list(explore), "knowtrace/complete": list(complete)}
-        self.rewrite = rewrite
+        self.rewrite, self.rewritten = rewrite, "stop"
         self.calls: list[Any] = []
 
     def __call__(self, call: Call[Any]) -> Any:
@@ -54,7 +54,7 @@ class World:
             case CountTokens():
                 return len(call.text.split())
             case Generate(prompt=prompt) if prompt.name == "knowtrace/rewrite":
-                return Completion(self.rewrite)
+                return Completion(self.rewrite, self.rewritten)
             case Generate():
                 reply = self.replies[call.prompt.name].pop(0)
                 return reply if isinstance(reply, Exception | Completion) else Completion(reply)
@@ -117,6 +117,12 @@ def test_texts_are_rewritten_by_the_model_before_each_exploration_but_the_first(
     world.answer(memory="texts")
     assert len(world.prompts("knowtrace/rewrite")) == 2
     assert world.prompts("knowtrace/explore")[-1].endswith("Knowledge:\na text")
+
+
+def test_a_text_that_does_not_hold_the_whole_graph_is_flagged() -> None:
+    world = two_hops()
+    world.rewritten = "length"
+    assert world.answer(memory="texts").flags == {"cut_memory": 2}
 
 
 def test_pairs_of_one_iteration_are_completed_side_by_side() -> None:
