@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from kgqa.calls import Search
 from kgqa.constraints import Count
@@ -53,6 +53,7 @@ class ReAct:
 
     passages: Count
     max_steps: Count
+    at_limit: Literal["empty", "answer"]
     max_step_tokens: Count
     examples_from: tuple[Mapping[str, Json], ...]
 
@@ -62,10 +63,11 @@ class ReAct:
         """Evidence: all passages observed, first observed first. Notes: the transcript and the queries. Figures:
         searches, and passage_tokens (#Tok of KnowTrace's Table 2).
 
-        Flags: `forced_answer` where `max_steps` were not enough, `prompted_action` for each thought that came without
-        an action, `unreadable_action` for each step without one that can be carried out even so (the observation says
-        it), `repeated_search` for each that is stopped for asking what was asked before, `empty_retrieval`,
-        `passages_dropped`, `cut_reply`, `empty_answer`.
+        Flags: `unfinished` where `max_steps` were not enough, then `forced_answer` if one was asked for even so
+        (`at_limit=answer`); `prompted_action` for each thought that came without an action, `unreadable_action` for
+        each step without one that can be carried out even so (the observation says it), `repeated_search` for each
+        that is stopped for asking what was asked before, `empty_retrieval`, `passages_dropped`, `cut_reply`,
+        `empty_answer`.
         """
         course, queries, answer = Course(), list[str](), None
         flags = course.reading.flags
@@ -87,7 +89,8 @@ class ReAct:
             else:
                 flags["unreadable_action"] += 1
                 course.parts.append("This action cannot be carried out. Use Search[...] or Finish[...].")
-        if answer is None:
+        flags["unfinished"] += answer is None
+        if answer is None and self.at_limit == "answer":
             flags["forced_answer"] += 1
             last = self.max_steps + 1
             course.parts.append(f"\nThought {last}: I have to answer now.\nAction {last}: Finish[")
@@ -95,7 +98,7 @@ class ReAct:
         flags["empty_answer"] += not answer
         passages = {passage.id: passage for passages in course.found for passage in passages}
         return Answer(
-            answer,
+            answer or "",
             tuple(passages),
             context_tokens=course.reading.last,
             flags=counted(**flags),

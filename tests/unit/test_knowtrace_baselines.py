@@ -165,11 +165,18 @@ def test_react_alternates_thought_action_and_observation() -> None:
 
 def test_react_says_what_cannot_be_carried_out_and_goes_on() -> None:
     world = World(" Hm.", " look it up", " ok\nAction 2: Search[x]", " no\nAction 3: Search[x]", "\nGorm]")
-    answer = world.answer("react", max_steps=3)
+    answer = world.answer("react", max_steps=3, at_limit="answer")
     assert answer.text == "Gorm"
-    flags = {"prompted_action": 1, "unreadable_action": 1, "repeated_search": 1, "forced_answer": 1}
+    flags = {"prompted_action": 1, "unreadable_action": 1, "repeated_search": 1, "unfinished": 1, "forced_answer": 1}
     assert answer.flags == flags
     assert world.prompts[-1].prompt.prefill.endswith("Action 4: Finish[")
+
+
+def test_react_that_does_not_finish_has_no_answer() -> None:
+    world = World(" Hm.\nAction 1: Search[x]", " Hm.\nAction 2: Search[y]")
+    answer = world.answer("react", max_steps=2)
+    assert (answer.text, answer.flags) == ("", {"unfinished": 1, "empty_answer": 1})
+    assert len(world.prompts) == 2
 
 
 def test_react_asks_for_the_action_of_a_thought_that_came_without() -> None:
