@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Bound, Count
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import bullets, concluded, counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -47,7 +47,7 @@ class ERACoT:
         """
         flags = Counter[str]()
         passages = await Search(question.text, self.passages)
-        given = {"passages": passages_text(passages), "question": question.text}
+        given = {"passages": passages_text(with_pinned(question, passages)), "question": question.text}
         entities = bullets(await self.write("era_cot/entities", given, flags))[: self.max_entities]
         explicit = await self.relations("era_cot/explicit", {**given, "entities": entities}, flags)
         stated = {**given, "entities": entities, "explicit": explicit}
@@ -63,7 +63,7 @@ class ERACoT:
         return Answer(
             text,
             tuple(passage.id for passage in passages),
-            context_tokens=await CountTokens(given["passages"]) if passages else 0,
+            context_tokens=await CountTokens(given["passages"]) if given["passages"] else 0,
             flags=counted(**flags),
             figures={"entities": len(entities), "explicit": len(explicit), "implicit": len(reliable)},
             notes={"entities": entities, "explicit": explicit, "implicit": scored, "thought": reply},

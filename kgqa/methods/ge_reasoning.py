@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import concluded, counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -76,21 +76,28 @@ class GEReasoning:
             masked = filling.open()
             if not masked:
                 break
-            fills = await gather(*(self.fill(triple, filling.flags) for triple in masked))
+            fills = await gather(*(self.fill(question, triple, filling.flags) for triple in masked))
             filling.passages |= {passage.id: passage for _, passages in fills for passage in passages}
             told = zip(map(unknown_of, masked), fills, strict=True)
             filling.known |= {unknown: value for unknown, (value, _) in told if value}
         filled = [filling.filled(triple) for triple in filling.graph]
         filling.flags["unfilled"] += sum(bool(UNKNOWN.search(" ".join(triple))) for triple in filled)
-        prompt = render("ge_reasoning/answer", examples=self.graphs_from, question=question.text, graph=filled)
+        prompt = render(
+            "ge_reasoning/answer",
+            examples=self.graphs_from,
+            pinned=passages_text(question.pinned),
+            question=question.text,
+            graph=filled,
+        )
         reply = await Generate(prompt, self.max_tokens, stop=("\nQuestion:",))
         text, marked = concluded(reply.text)
         filling.flags.update({"no_answer_marker": not marked, "empty_answer": not text})
         filling.flags["cut_reply"] += reply.finish == "length"
+        context = passages_text(with_pinned(question, filling.passages.values()))
         return Answer(
             text,
             tuple(filling.passages),
-            context_tokens=await CountTokens(passages_text(filling.passages.values())) if filling.passages else 0,
+            context_tokens=await CountTokens(context) if context else 0,
             flags=counted(**filling.flags),
             figures={"triples": len(filling.graph), "filled": len(filling.known)},
             notes={"question_graph": filling.graph, "filled_graph": filled, "thought": reply.text},
@@ -105,11 +112,11 @@ class GEReasoning:
         filling.flags["cut_reply"] += reply.finish == "length"
         return filling
 
-    async def fill(self, triple: Masked, flags: Counter[str]) -> tuple[str, tuple[Passage, ...]]:
+    async def fill(self, question: Question, triple: Masked, flags: Counter[str]) -> tuple[str, tuple[Passage, ...]]:
         """What the passages say the triple's unknown is, "" where they do not, and the passages."""
         passages = await Search(" ".join(UNKNOWN.sub(" ", " ".join(triple)).split()), self.passages)
         flags["empty_retrieval"] += not passages
-        context = passages_text(passages)
+        context = passages_text(with_pinned(question, passages))
         prompt = render("ge_reasoning/fill", examples=self.fills_from, passages=context, triple=triple)
         reply = await Generate(prompt, self.max_fill_tokens, stop=("\n",))
         value = reply.text.strip().rstrip(".")

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
 from kgqa.constraints import Count
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import concluded, counted, cut
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -40,7 +40,7 @@ class IterRetGen:
         tokens = 0
         for _ in range(self.iterations):
             passages = await Search(query, self.passages)
-            context = passages_text(passages)
+            context = passages_text(with_pinned(question, passages))
             tokens += await CountTokens(context) if context else 0
             prompt = render("iter_retgen/answer", examples=self.examples_from, passages=context, question=question.text)
             replies.append(await Generate(prompt, self.max_tokens, stop=("\nPassages:",)))

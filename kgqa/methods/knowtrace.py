@@ -17,7 +17,7 @@ from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
 from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.knowtrace_graph import Fact, Pair, as_paths, initial_entities, support, target_entities
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import bullets, counted, labelled
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -98,7 +98,7 @@ class KnowTrace:
             exploration = await self.explore(question, course)
             if not exploration.pairs:
                 break
-            if not course.grow(await gather(*(self.complete(pair) for pair in exploration.pairs))):
+            if not course.grow(await gather(*(self.complete(question, pair) for pair in exploration.pairs))):
                 course.flags["standstill"] += 1  # the next exploration would be word for word the same
                 break
         if not course.explored[-1].answer:
@@ -113,6 +113,7 @@ class KnowTrace:
         prompt = render(
             "knowtrace/explore",
             examples=[{**example, "memory": self.told(example)} for example in self.explorations_from],
+            pinned=passages_text(question.pinned),
             question=question.text,
             memory=await self.remember(list(course.graph)),
             begun=begun,
@@ -128,12 +129,12 @@ class KnowTrace:
         course.explored.append(exploration)
         return exploration
 
-    async def complete(self, pair: Pair) -> Completed:
+    async def complete(self, question: Question, pair: Pair) -> Completed:
         """Equation 2: retrieve by "entity relation", then read the passages for triples about the pair."""
         passages = await Search(f"{pair.entity} {pair.relation}", self.passages)
         if not passages:
             return Completed(pair, flags={"empty_retrieval": 1})
-        text = passages_text(passages)
+        text = passages_text(with_pinned(question, passages))
         tokens = await CountTokens(text)
         prompt = render("knowtrace/complete", examples=self.completions_from, pair=pair, passages=text)
         try:

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
 from kgqa.constraints import Count
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -71,10 +71,11 @@ class ReAct:
             written = await self.go_on(question, transcript, flags)
             answer = re.split(r"[\]\n]", written.strip())[0].strip()
         flags["empty_answer"] += not answer
+        context = passages_text(with_pinned(question, seen.values()))
         return Answer(
             answer,
             tuple(seen),
-            context_tokens=await CountTokens(passages_text(seen.values())) if seen else 0,
+            context_tokens=await CountTokens(context) if context else 0,
             flags=counted(**flags),
             figures={"searches": len(queries)},
             notes={"transcript": transcript.strip(), "queries": queries},
@@ -93,7 +94,11 @@ class ReAct:
     async def go_on(self, question: Question, transcript: str, flags: Counter[str], stop: str = "\nObservation") -> str:
         """What the model writes next, up to `stop`."""
         prompt = render(
-            "react/step", examples=self.examples_from, question=question.text, transcript=transcript.strip()
+            "react/step",
+            examples=self.examples_from,
+            pinned=passages_text(question.pinned),
+            question=question.text,
+            transcript=transcript.strip(),
         )
         reply = await Generate(prompt, self.max_step_tokens, stop=(stop, "\nQuestion:"))
         flags["cut_reply"] += reply.finish == "length"

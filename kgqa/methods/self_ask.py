@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
 from kgqa.constraints import Count
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import counted, labelled
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -62,10 +62,11 @@ class SelfAsk:
             text = (await self.go_on(question, passages, transcript, flags)).strip().partition("\n")[0]
             transcript += f" {text}"
         flags["empty_answer"] += not text
+        context = passages_text(with_pinned(question, passages.values()))
         return Answer(
             text,
             tuple(passages),
-            context_tokens=await CountTokens(passages_text(passages.values())) if passages else 0,
+            context_tokens=await CountTokens(context) if context else 0,
             flags=counted(**flags),
             figures={"follow_ups": len(follow_ups)},
             notes={"transcript": transcript.strip(), "follow_ups": follow_ups},
@@ -83,7 +84,7 @@ class SelfAsk:
         prompt = render(
             "self_ask/ask",
             examples=self.examples_from,
-            passages=passages_text(by_id.values()),
+            passages=passages_text(with_pinned(question, by_id.values())),
             question=question.text,
             transcript=transcript,
         )

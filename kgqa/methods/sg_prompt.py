@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
 from kgqa.constraints import Count
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import concluded, counted, cut
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -38,7 +38,7 @@ class SGPrompt:
         `cut_reply`, `empty_answer`.
         """
         passages = await Search(question.text, self.passages)
-        context = passages_text(passages)
+        context = passages_text(with_pinned(question, passages))
         extracted = await Generate(
             render("sg_prompt/extract", examples=self.examples_from, passages=context),
             self.max_graph_tokens,
