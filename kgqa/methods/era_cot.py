@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from kgqa.calls import Search, gather
 from kgqa.constraints import Count
 from kgqa.methods.steps.fitting import Reading
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import Score, bullets, concluded, counted, scored
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -47,7 +47,7 @@ class ERACoT:
         """
         reading = Reading()
         passages = await Search(question.text, self.passages)
-        given = {"passages": passages, "question": question.text}
+        given = {"passages": with_pinned(question, passages), "question": question.text}
         entities = bullets(await self.write("era_cot/entities", given, reading))[: self.max_entities]
         explicit = await self.relations("era_cot/explicit", {**given, "entities": entities}, reading)
         stated = {**given, "entities": entities, "explicit": explicit}

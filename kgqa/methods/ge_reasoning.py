@@ -14,7 +14,7 @@ from typing import ClassVar
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
 from kgqa.methods.steps.fitting import Reading
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import concluded, counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -79,14 +79,20 @@ class GEReasoning:
             masked = filling.open()
             if not masked:
                 break
-            fills = await gather(*(self.fill(triple, filling.reading) for triple in masked))
+            fills = await gather(*(self.fill(question, triple, filling.reading) for triple in masked))
             filling.passages |= {passage.id: passage for _, passages in fills for passage in passages}
             told = zip(map(unknown_of, masked), fills, strict=True)
             filling.known |= {unknown: value for unknown, (value, _) in told if value}
         filled = [filling.filled(triple) for triple in filling.graph]
         flags["unfilled"] += sum(bool(UNKNOWN.search(" ".join(triple))) for triple in filled)
         graph = [f"<{'; '.join(triple)}>" for triple in filled]
-        prompt = render("ge_reasoning/answer", examples=self.graphs_from, question=question.text, graph=graph)
+        prompt = render(
+            "ge_reasoning/answer",
+            examples=self.graphs_from,
+            pinned=passages_text(question.pinned),
+            question=question.text,
+            graph=graph,
+        )
         reply = await Generate(prompt, self.max_tokens, stop=("\nQuestion:",))
         text, marked = concluded(reply.text)
         flags.update({"no_answer_marker": not marked, "empty_answer": not text})
@@ -113,7 +119,7 @@ class GEReasoning:
         filling.reading.flags.update(malformed_triple=written.malformed, empty_graph=not filling.graph, cut_reply=cut)
         return filling
 
-    async def fill(self, triple: Masked, reading: Reading) -> tuple[str, tuple[Passage, ...]]:
+    async def fill(self, question: Question, triple: Masked, reading: Reading) -> tuple[str, tuple[Passage, ...]]:
         """What the passages say the triple's unknown is, "" where they do not, and the passages."""
         passages = await Search(" ".join(UNKNOWN.sub(" ", " ".join(triple)).split()), self.passages)
         reading.flags["empty_retrieval"] += not passages
@@ -122,7 +128,7 @@ class GEReasoning:
             context = passages_text(shown)
             return render("ge_reasoning/fill", examples=self.fills_from, passages=context, triple=triple)
 
-        reply = await reading.ask(prompt, passages, self.max_fill_tokens, stop=("\n",))
+        reply = await reading.ask(prompt, with_pinned(question, passages), self.max_fill_tokens, stop=("\n",))
         value = reply.text.strip().rstrip(".")
         return "" if value.casefold() == "unknown" or UNKNOWN.search(value) else value, passages
 

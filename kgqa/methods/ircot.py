@@ -20,6 +20,7 @@ from kgqa.methods.retrieve_only import Scope, Searched, without_question_words
 from kgqa.methods.steps.few_shot import FewShot, Shot, stated_answer
 from kgqa.methods.steps.fitting import Reading
 from kgqa.methods.steps.page_titles import pages_named
+from kgqa.methods.steps.reader import with_pinned
 from kgqa.methods.steps.reading import Reader, read_passages
 from kgqa.methods.steps.sentences import sentences
 from kgqa.protocols import Need
@@ -85,7 +86,7 @@ class IRCoT:
         self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...], reading: Reading
     ) -> str:
         """The next sentence of the chain of thought; what the model writes after it is thrown away."""
-        shot = Shot(question.text, (*question.pinned, *passages), "cot", " ".join(thoughts))
+        shot = Shot(question.text, with_pinned(question, passages), "cot", " ".join(thoughts))
         written = await self.few_shot.write(shot, self.max_thought_tokens, "agent")
         thought, *further = sentences(written.text) or [""]
         await reading.count(shot.passages[: len(shot.passages) - written.flags["passages_dropped"]])

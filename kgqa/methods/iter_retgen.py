@@ -13,7 +13,7 @@ from typing import ClassVar
 from kgqa.calls import Search
 from kgqa.constraints import Count
 from kgqa.methods.steps.fitting import Reading
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import concluded, counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -47,7 +47,8 @@ class IterRetGen:
 
         for _ in range(self.iterations):
             passages = await Search(query, self.passages)
-            replies.append(await reading.ask(prompt, passages, self.max_tokens, stop=("\nPassages:",)))
+            shown = with_pinned(question, passages)
+            replies.append(await reading.ask(prompt, shown, self.max_tokens, stop=("\nPassages:",)))
             rounds.append((query, passages))
             query = f"{replies[-1].text.strip()} {question.text}".strip()  # the generation first: Shao et al., §3.2
         text, marked = concluded(replies[-1].text)

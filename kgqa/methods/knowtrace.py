@@ -27,7 +27,7 @@ from kgqa.methods.steps.knowtrace_graph import (
     target_entities,
 )
 from kgqa.methods.steps.knowtrace_replies import Exploration, read_exploration, read_facts
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -100,7 +100,7 @@ class KnowTrace:
             exploration = await self.explore(question, course)
             if not exploration.pairs:
                 break
-            if not course.grow(await gather(*(self.complete(pair) for pair in exploration.pairs))):
+            if not course.grow(await gather(*(self.complete(question, pair) for pair in exploration.pairs))):
                 course.flags["standstill"] += 1  # the next exploration would be word for word the same
                 break
         if not course.explored[-1].answer:
@@ -120,6 +120,7 @@ class KnowTrace:
         prompt = render(
             "knowtrace/explore",
             examples=[{**example, "memory": self.told(example)} for example in self.explorations_from],
+            pinned=passages_text(question.pinned),
             question=question.text,
             form=self.memory,
             memory=course.memory,
@@ -136,7 +137,7 @@ class KnowTrace:
         course.explored.append(exploration)
         return exploration
 
-    async def complete(self, pair: Pair) -> Completed:
+    async def complete(self, question: Question, pair: Pair) -> Completed:
         """Equation 2: retrieve by "entity relation", then read the passages for triples about the pair."""
         passages = await Search(f"{pair.entity} {pair.relation}", self.passages)
         if not passages:
@@ -147,7 +148,9 @@ class KnowTrace:
             text = passages_text(shown)
             return render("knowtrace/complete", examples=self.completions_from, pair=pair, passages=text)
 
-        reply = await reading.ask(prompt, passages, self.max_completion_tokens, stop=("\nPassages:",))
+        reply = await reading.ask(
+            prompt, with_pinned(question, passages), self.max_completion_tokens, stop=("\nPassages:",)
+        )
         written = read_facts(reply.text)
         reading.flags.update(malformed_triple=written.malformed, empty_triple=written.empty)
         return Completed(pair, written.facts, passages, reading.tokens, reply.text, reading.flags)

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 from kgqa.calls import Search
 from kgqa.constraints import Count
 from kgqa.methods.steps.fitting import Reading, best_first
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -124,10 +124,16 @@ class ReAct:
         """What the model writes next, up to `stop`."""
 
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
-            transcript = course.text(shown)
-            return render("react/step", examples=self.examples_from, question=question.text, transcript=transcript)
+            return render(
+                "react/step",
+                examples=self.examples_from,
+                pinned=passages_text(passage for passage in question.pinned if passage in shown),
+                question=question.text,
+                transcript=course.text(shown),
+            )
 
-        reply = await course.reading.ask(prompt, best_first(course.found), self.max_step_tokens, (stop, "\nQuestion:"))
+        ranked = with_pinned(question, best_first(course.found))
+        reply = await course.reading.ask(prompt, ranked, self.max_step_tokens, (stop, "\nQuestion:"))
         return f"{'' if reply.text.startswith(' ') else ' '}{reply.text.rstrip()}"
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 from kgqa.calls import Search
 from kgqa.constraints import Count
 from kgqa.methods.steps.fitting import Reading, best_first
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import counted, labelled
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -96,13 +96,15 @@ class SelfAsk:
 
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
             ids = {passage.id for passage in shown}
+            given = with_pinned(question, course.passages.values())
             return render(
                 "self_ask/ask",
                 examples=self.examples_from,
-                passages=passages_text(passage for key, passage in course.passages.items() if key in ids),
+                passages=passages_text(passage for passage in given if passage.id in ids),
                 question=question.text,
                 transcript=course.transcript,
             )
 
         stop = (ANSWERED.lstrip("\n"), "\nPassages:")
-        return (await course.reading.ask(prompt, best_first(course.found), self.max_tokens, stop)).text.rstrip()
+        ranked = with_pinned(question, best_first(course.found))
+        return (await course.reading.ask(prompt, ranked, self.max_tokens, stop)).text.rstrip()

@@ -14,7 +14,7 @@ from typing import ClassVar
 from kgqa.calls import Search
 from kgqa.constraints import Count
 from kgqa.methods.steps.fitting import Reading
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import concluded, counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
@@ -42,17 +42,18 @@ class SGPrompt:
         """
         reading = Reading()
         passages = await Search(question.text, self.passages)
+        given = with_pinned(question, passages)
 
         def prompt(template: str, shown: tuple[Passage, ...], **values: object) -> Prompt:
             return render(template, examples=self.examples_from, passages=passages_text(shown), **values)
 
         extracted = await reading.ask(
-            partial(prompt, "sg_prompt/extract"), passages, self.max_graph_tokens, stop=("\nPassages:",)
+            partial(prompt, "sg_prompt/extract"), given, self.max_graph_tokens, stop=("\nPassages:",)
         )
         written = read_triples(extracted.text)
         graph = list(dict.fromkeys(f"<{'; '.join(triple)}>" for triple in written.triples))
         asked = partial(prompt, "sg_prompt/answer", graph=graph, question=question.text)
-        reply = await reading.ask(asked, passages, self.max_tokens, stop=("\nPassages:",))
+        reply = await reading.ask(asked, given, self.max_tokens, stop=("\nPassages:",))
         text, marked = concluded(reply.text)
         flags = {"malformed_triple": written.malformed, "empty_graph": not graph, "no_answer_marker": not marked}
         reading.flags.update({**flags, "empty_retrieval": not passages, "empty_answer": not text})

@@ -8,7 +8,7 @@ from typing import Literal
 
 from kgqa.calls import CountTokens
 from kgqa.methods.steps.few_shot import FewShot, Shot
-from kgqa.methods.steps.reader import numbered, passages_text, read
+from kgqa.methods.steps.reader import numbered, passages_text, read, with_pinned
 from kgqa.types import Answer, Passage, Question
 
 Reader = Literal["direct", "cot", "zero_shot", "short"]
@@ -23,7 +23,7 @@ async def read_passages(
     `empty_retrieval`.
     """
     evidence = tuple(passage.id for passage in retrieved)
-    passages = (*question.pinned, *retrieved)
+    passages = with_pinned(question, retrieved)
     if reader == "zero_shot":
         answer = await read(question, passages_text(passages), evidence, max_tokens)
     elif reader == "short":
