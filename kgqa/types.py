@@ -70,12 +70,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a method says, and what it rests on."""
+    """What a method says, and what it rests on. Where tokens are estimated, a run keeps no figure "…_tokens"."""
 
     text: str
     evidence: tuple[str, ...] = ()  # passage ids, best first
     evidence_titles: tuple[str, ...] = ()  # theirs; the run adds them from what was given and retrieved
-    context_tokens: int | None = None  # tokens of the reader's context, the papers' "# Tok"
+    context_tokens: int | None = None  # tokens of the reader's context, TRACE's "# Tok"
     flags: Mapping[str, int] = field(default_factory=dict)  # counted oddities, e.g. {"empty_answer": 1}
     figures: Mapping[str, float] = field(default_factory=dict)  # measures of the way there; reports show their means
     notes: Mapping[str, Json] = field(default_factory=dict)  # for the trace: chains, thoughts, …

@@ -109,6 +109,7 @@ class ScoreSummary:
     context_tokens: Number | None
     flags: Mapping[str, int]
     figures: Mapping[str, Number] = field(default_factory=dict)
+    figures_if_right: Mapping[str, Number] | None = field(default=None, metadata=LEFT_OUT)
     by_hops: Mapping[str, Group]
     by_type: Mapping[str, Group]
     profiles: Mapping[str, EmF1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kgqa.methods.steps.reader import passages_text, read
+from kgqa.methods.steps.reader import passages_text, read, with_pinned
 from kgqa.protocols import Need
 from kgqa.types import Answer, Question
 
@@ -19,4 +19,5 @@ class AllDocuments:
     async def answer(self, question: Question) -> Answer:
         """Repeated passages are shown each time, as the data set has them, but count once as evidence."""
         evidence = tuple(dict.fromkeys(passage.id for passage in question.passages))
-        return await read(question, passages_text(question.passages), evidence, self.max_answer_tokens)
+        context = passages_text(with_pinned(question, question.passages))
+        return await read(question, context, evidence, self.max_answer_tokens)

@@ -7,19 +7,19 @@ triple with one unknown left and fill it from the passages → reason over the f
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
-from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.fitting import Reading
+from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import concluded, counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples
-from kgqa.types import Answer, Json, Passage, Question
+from kgqa.types import Answer, Json, Passage, Prompt, Question
 
 UNKNOWN = re.compile(r"\?\d+")
 Masked = tuple[str, str, str]
@@ -33,7 +33,7 @@ class Filling:
     known: dict[str, str] = field(default_factory=dict)  # unknown → what fills it
     tried: set[Masked] = field(default_factory=set)  # as they were filled then
     passages: dict[str, Passage] = field(default_factory=dict)
-    flags: Counter[str] = field(default_factory=Counter)
+    reading: Reading = field(default_factory=Reading)
 
     def filled(self, triple: Masked) -> Masked:
         head, relation, tail = (UNKNOWN.sub(lambda m: self.known.get(m[0], m[0]), part) for part in triple)
@@ -66,33 +66,47 @@ class GEReasoning:
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
     async def answer(self, question: Question) -> Answer:
-        """Evidence: all passages, first retrieved first. Notes: the graph as parsed and as filled.
+        """Evidence: all passages, first retrieved first. `context_tokens`: the filled graph, which the answer rests on.
+        Notes: the graph as parsed and as filled. Figures: triples, filled, passage_tokens (#Tok of KnowTrace's
+        Table 2).
 
         Flags: `malformed_triple`, `empty_graph`, `unfilled` for each triple that still has an unknown at the end,
-        `no_answer_marker` (the last line is taken), `empty_retrieval`, `cut_reply`, `empty_answer`.
+        `no_answer_marker` (the last line is taken), `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
         """
         filling = await self.parse(question)
+        flags = filling.reading.flags
         for _ in range(self.max_rounds):
             masked = filling.open()
             if not masked:
                 break
-            fills = await gather(*(self.fill(triple, filling.flags) for triple in masked))
+            fills = await gather(*(self.fill(question, triple, filling.reading) for triple in masked))
             filling.passages |= {passage.id: passage for _, passages in fills for passage in passages}
             told = zip(map(unknown_of, masked), fills, strict=True)
             filling.known |= {unknown: value for unknown, (value, _) in told if value}
         filled = [filling.filled(triple) for triple in filling.graph]
-        filling.flags["unfilled"] += sum(bool(UNKNOWN.search(" ".join(triple))) for triple in filled)
-        prompt = render("ge_reasoning/answer", examples=self.graphs_from, question=question.text, graph=filled)
+        flags["unfilled"] += sum(bool(UNKNOWN.search(" ".join(triple))) for triple in filled)
+        graph = [f"<{'; '.join(triple)}>" for triple in filled]
+        prompt = render(
+            "ge_reasoning/answer",
+            examples=self.graphs_from,
+            pinned=passages_text(question.pinned),
+            question=question.text,
+            graph=graph,
+        )
         reply = await Generate(prompt, self.max_tokens, stop=("\nQuestion:",))
         text, marked = concluded(reply.text)
-        filling.flags.update({"no_answer_marker": not marked, "empty_answer": not text})
-        filling.flags["cut_reply"] += reply.finish == "length"
+        flags.update({"no_answer_marker": not marked, "empty_answer": not text})
+        flags["cut_reply"] += reply.finish == "length"
         return Answer(
             text,
             tuple(filling.passages),
-            context_tokens=await CountTokens(passages_text(filling.passages.values())) if filling.passages else 0,
-            flags=counted(**filling.flags),
-            figures={"triples": len(filling.graph), "filled": len(filling.known)},
+            context_tokens=await CountTokens("\n".join(graph)) if graph else 0,
+            flags=counted(**flags),
+            figures={
+                "triples": len(graph),
+                "filled": len(filling.known),
+                "passage_tokens": filling.reading.tokens,
+            },
             notes={"question_graph": filling.graph, "filled_graph": filled, "thought": reply.text},
         )
 
@@ -101,17 +115,20 @@ class GEReasoning:
         reply = await Generate(prompt, self.max_graph_tokens, stop=("\nQuestion:",))
         written = read_triples(reply.text)
         filling = Filling(list(dict.fromkeys(written.triples)))
-        filling.flags.update({"malformed_triple": written.malformed, "empty_graph": not filling.graph})
-        filling.flags["cut_reply"] += reply.finish == "length"
+        cut = reply.finish == "length"
+        filling.reading.flags.update(malformed_triple=written.malformed, empty_graph=not filling.graph, cut_reply=cut)
         return filling
 
-    async def fill(self, triple: Masked, flags: Counter[str]) -> tuple[str, tuple[Passage, ...]]:
+    async def fill(self, question: Question, triple: Masked, reading: Reading) -> tuple[str, tuple[Passage, ...]]:
         """What the passages say the triple's unknown is, "" where they do not, and the passages."""
         passages = await Search(" ".join(UNKNOWN.sub(" ", " ".join(triple)).split()), self.passages)
-        flags["empty_retrieval"] += not passages
-        context = passages_text(passages)
-        prompt = render("ge_reasoning/fill", examples=self.fills_from, passages=context, triple=triple)
-        reply = await Generate(prompt, self.max_fill_tokens, stop=("\n",))
+        reading.flags["empty_retrieval"] += not passages
+
+        def prompt(shown: tuple[Passage, ...]) -> Prompt:
+            context = passages_text(shown)
+            return render("ge_reasoning/fill", examples=self.fills_from, passages=context, triple=triple)
+
+        reply = await reading.ask(prompt, with_pinned(question, passages), self.max_fill_tokens, stop=("\n",))
         value = reply.text.strip().rstrip(".")
         return "" if value.casefold() == "unknown" or UNKNOWN.search(value) else value, passages
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.errors import DataError
-from kgqa.methods.steps.reader import TEMPLATES, ZeroShot, numbered, passages_text, read
+from kgqa.methods.steps.reader import TEMPLATES, ZeroShot, numbered, passages_text, read, with_pinned
 from kgqa.protocols import Need
 from kgqa.types import Answer, Question
 
@@ -26,5 +26,6 @@ class Golden:
         if not gold:
             raise DataError(f"question {question.id}: no passage is marked as supporting; method=golden needs one")
         short = self.reader == "short"
-        context = numbered(passage.text for passage in gold.values()) if short else passages_text(gold.values())
+        shown = with_pinned(question, gold.values())
+        context = numbered(passage.text for passage in shown) if short else passages_text(shown)
         return await read(question, context, tuple(gold), self.max_answer_tokens, TEMPLATES[self.reader])

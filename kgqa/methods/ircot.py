@@ -18,7 +18,9 @@ from typing import Literal
 from kgqa.constraints import Count, Natural
 from kgqa.methods.retrieve_only import Scope, Searched, without_question_words
 from kgqa.methods.steps.few_shot import FewShot, Shot, stated_answer
+from kgqa.methods.steps.fitting import Reading
 from kgqa.methods.steps.page_titles import pages_named
+from kgqa.methods.steps.reader import with_pinned
 from kgqa.methods.steps.reading import Reader, read_passages
 from kgqa.methods.steps.sentences import sentences
 from kgqa.protocols import Need
@@ -50,7 +52,8 @@ class IRCoT:
         return frozenset({"model", "search" if self.scope == "corpus" else "pool"})
 
     async def answer(self, question: Question) -> Answer:
-        """Evidence: the passages collected, first collected first. Notes: thoughts, queries, pages named.
+        """Evidence: the passages collected, first collected first. Notes: thoughts, queries, pages named. Figures:
+        passage_tokens (#Tok of KnowTrace's Table 2).
 
         Flags beside those of the reader: `empty_retrieval`, `no_thought`, `truncated_thought` and `repeated_thought`
         for each such sentence, `unfinished` where no thought states an answer.
@@ -59,18 +62,19 @@ class IRCoT:
         if self.scope == "corpus":
             pages, flags = await pages_named(question, self.few_shot, self.titles)
             scope = Scope(titles=pages)
-        passages, thoughts, queries = tuple[Passage, ...](), tuple[str, ...](), list[str]()
+        reading, passages, thoughts, queries = Reading(flags), tuple[Passage, ...](), tuple[str, ...](), list[str]()
         while not self.ended(thoughts):
             if len(passages) < self.max_passages:
                 queries.append(query_of(question, thoughts))
                 retrieved = await scope.search(queries[-1], self.passages_per_step)
                 passages = collected(passages, retrieved)[: self.max_passages]
-            thoughts += (await self.reason(question, passages, thoughts, flags),)
+            thoughts += (await self.reason(question, passages, thoughts, reading),)
         thoughts = tuple(filter(None, thoughts))
         flags.update(judged(thoughts))
         answer = await self.read(question, passages, thoughts)
         notes = {"thoughts": thoughts, "queries": queries, **({"pages": pages} if pages else {}), **answer.notes}
-        return replace(answer, flags=flags + Counter(answer.flags), notes=notes)
+        figures = {"passage_tokens": reading.tokens + (answer.context_tokens or 0)}
+        return replace(answer, flags=flags + Counter(answer.flags), figures=figures, notes=notes)
 
     def ended(self, thoughts: tuple[str, ...]) -> bool:
         """The last thought is empty or states the answer, or there are `max_steps`."""
@@ -79,14 +83,15 @@ class IRCoT:
         return not thoughts[-1] or stated_answer(thoughts[-1]) is not None or len(thoughts) == self.max_steps
 
     async def reason(
-        self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...], flags: Counter[str]
+        self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...], reading: Reading
     ) -> str:
         """The next sentence of the chain of thought; what the model writes after it is thrown away."""
-        shot = Shot(question.text, (*question.pinned, *passages), "cot", " ".join(thoughts))
+        shot = Shot(question.text, with_pinned(question, passages), "cot", " ".join(thoughts))
         written = await self.few_shot.write(shot, self.max_thought_tokens, "agent")
         thought, *further = sentences(written.text) or [""]
-        flags.update(written.flags)
-        flags["truncated_thought"] += written.cut and not further
+        await reading.count(shot.passages[: len(shot.passages) - written.flags["passages_dropped"]])
+        reading.flags.update(written.flags)
+        reading.flags["truncated_thought"] += written.cut and not further
         return thought
 
     async def read(self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...]) -> Answer:

@@ -164,7 +164,8 @@ class Kgp:
 
     async def read_paths(self, question: Question, paths: Sequence[Path], course: Course) -> Answer:
         """A numbered context for each path; the last ones are left out where the prompt is too long for the model."""
-        contexts = numbered("\n".join(map(wording, path)) for path in paths)
+        given = [(passage,) for passage in question.pinned]
+        contexts = numbered("\n".join(map(wording, path)) for path in (*given, *paths))
         try:
             return await read(question, contexts, (), self.max_answer_tokens, "kgp/answer")
         except PromptTooLong as error:

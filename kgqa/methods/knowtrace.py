@@ -7,7 +7,6 @@ answer, here for every question, right or wrong.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,27 +14,26 @@ from typing import ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
-from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.knowtrace_graph import Fact, Pair, as_paths, initial_entities, support, target_entities
-from kgqa.methods.steps.reader import passages_text
-from kgqa.methods.steps.replies import bullets, counted, labelled
+from kgqa.methods.steps.fitting import Reading
+from kgqa.methods.steps.knowtrace_graph import (
+    Fact,
+    Naming,
+    Pair,
+    as_paths,
+    folded,
+    initial_entities,
+    normalised,
+    support,
+    target_entities,
+)
+from kgqa.methods.steps.knowtrace_replies import Exploration, read_exploration, read_facts
+from kgqa.methods.steps.reader import passages_text, with_pinned
+from kgqa.methods.steps.replies import counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.triples import read_triples
-from kgqa.types import Answer, Completion, Json, Passage, Question
+from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
 
 CONCLUDING = " Yes\nThought:"
-
-
-@dataclass(frozen=True, slots=True)
-class Exploration:
-    """What the model wrote when it was asked whether the graph suffices."""
-
-    sufficient: bool | None  # None: neither yes nor no
-    thought: str = ""
-    answer: str = ""
-    pairs: tuple[Pair, ...] = ()  # once each, in the order written
-    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +53,7 @@ class Course:
     """How the tracing went so far."""
 
     graph: dict[Fact, None] = field(default_factory=dict)  # in the order found
+    memory: str = ""  # the graph as the last exploration was told it
     explored: list[Exploration] = field(default_factory=list)
     completed: list[list[Completed]] = field(default_factory=list)  # by iteration
     flags: Counter[str] = field(default_factory=Counter)
@@ -80,25 +79,28 @@ class KnowTrace:
     max_exploration_tokens: Count
     max_completion_tokens: Count
     max_memory_tokens: Count
+    exact: bool
     explorations_from: tuple[Mapping[str, Json], ...]
     completions_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
     async def answer(self, question: Question) -> Answer:
-        """Evidence: all retrieved passages, first retrieved first. `context_tokens`: passage tokens that completions
-        read (Table 2). Figures: iterations, pairs, triples, support, filtered_percent (FA of Figure 4).
+        """Evidence: all retrieved passages, first retrieved first. `context_tokens`: the knowledge that the last
+        exploration is told. Figures: iterations, pairs, triples, support, passage_tokens (#Tok of Table 2),
+        written_tokens and, of these, filtered_tokens (FA of Figure 4).
 
         Flags: `forced_answer` where the last iteration, a standstill or an unreadable reply ended the tracing;
-        `unreadable_exploration`, `no_pairs`, `too_many_pairs`, `standstill` where no triple was new, `empty_retrieval`,
-        `passages_too_long`, `malformed_triple`, `empty_triple` where its object is "none", `cut_reply`, `empty_answer`.
+        `unreadable_exploration`, `no_pairs`, `malformed_pair`, `too_many_pairs`, `standstill` where no triple was new,
+        `empty_retrieval`, `passages_dropped`, `malformed_triple`, `empty_triple` where its object is "none",
+        `cut_memory` where `max_memory_tokens` were not enough for the graph as a text, `cut_reply`, `empty_answer`.
         """
         course = Course()
         for _ in range(self.max_iterations):
             exploration = await self.explore(question, course)
             if not exploration.pairs:
                 break
-            if not course.grow(await gather(*(self.complete(pair) for pair in exploration.pairs))):
+            if not course.grow(await gather(*(self.complete(question, pair) for pair in exploration.pairs))):
                 course.flags["standstill"] += 1  # the next exploration would be word for word the same
                 break
         if not course.explored[-1].answer:
@@ -108,13 +110,20 @@ class KnowTrace:
             await self.explore(question, course, begun=f"{CONCLUDING} {thought}\nAnswer:")
         return await self.conclude(course)
 
+    @property
+    def naming(self) -> Naming:
+        return folded if self.exact else normalised
+
     async def explore(self, question: Question, course: Course, *, begun: str = "") -> Exploration:
         """Equation 1. `begun`: how the reply begins where it has to answer (not in the paper)."""
+        course.memory = await self.remember(course)
         prompt = render(
             "knowtrace/explore",
             examples=[{**example, "memory": self.told(example)} for example in self.explorations_from],
+            pinned=passages_text(question.pinned),
             question=question.text,
-            memory=await self.remember(list(course.graph)),
+            form=self.memory,
+            memory=course.memory,
             begun=begun,
         )
         reply = await Generate(prompt, self.max_exploration_tokens, stop=("\nQuestion:",))
@@ -128,38 +137,35 @@ class KnowTrace:
         course.explored.append(exploration)
         return exploration
 
-    async def complete(self, pair: Pair) -> Completed:
+    async def complete(self, question: Question, pair: Pair) -> Completed:
         """Equation 2: retrieve by "entity relation", then read the passages for triples about the pair."""
         passages = await Search(f"{pair.entity} {pair.relation}", self.passages)
         if not passages:
             return Completed(pair, flags={"empty_retrieval": 1})
-        text = passages_text(passages)
-        tokens = await CountTokens(text)
-        prompt = render("knowtrace/complete", examples=self.completions_from, pair=pair, passages=text)
-        try:
-            reply = await Generate(prompt, self.max_completion_tokens, stop=("\nPassages:",))
-        except PromptTooLong:
-            return Completed(pair, passages=passages, tokens=tokens, flags={"passages_too_long": 1})
-        written = read_triples(reply.text)
-        # small models put the "none" that the prompt asks for into a triple
-        told = [Fact(*triple) for triple in written.triples if triple[2].strip().lower() != "none"]
-        flags = {
-            "malformed_triple": written.malformed,
-            "empty_triple": len(written.triples) - len(told),
-            "cut_reply": int(reply.finish == "length"),
-        }
-        facts = tuple(dict.fromkeys(told))
-        return Completed(pair, facts, passages, tokens, reply.text, flags)
+        reading = Reading()
 
-    async def remember(self, graph: list[Fact]) -> str:
+        def prompt(shown: tuple[Passage, ...]) -> Prompt:
+            text = passages_text(shown)
+            return render("knowtrace/complete", examples=self.completions_from, pair=pair, passages=text)
+
+        reply = await reading.ask(
+            prompt, with_pinned(question, passages), self.max_completion_tokens, stop=("\nPassages:",)
+        )
+        written = read_facts(reply.text)
+        reading.flags.update(malformed_triple=written.malformed, empty_triple=written.empty)
+        return Completed(pair, written.facts, passages, reading.tokens, reply.text, reading.flags)
+
+    async def remember(self, course: Course) -> str:
         """The graph as the next exploration sees it (§3.2, knowledge prompting strategies); "" while it is empty."""
+        graph = list(course.graph)
         if self.memory != "texts" or not graph:
             return self.lines(graph)
         reply = await Generate(render("knowtrace/rewrite", triples=self.lines(graph)), self.max_memory_tokens)
+        course.flags["cut_memory"] += reply.finish == "length"
         return reply.text.strip()
 
     def lines(self, graph: list[Fact]) -> str:
-        return "\n".join(as_paths(graph) if self.memory == "paths" else map(str, graph))
+        return "\n".join(as_paths(graph, self.naming) if self.memory == "paths" else map(str, graph))
 
     def told(self, example: Mapping[str, Json]) -> str:
         """An example's graph in the same form as the question's."""
@@ -174,40 +180,25 @@ class KnowTrace:
             ([c.pair for c in completions], [f for c in completions for f in c.facts])
             for completions in course.completed
         ]
-        targets = target_entities(graph, f"{last.thought}\n{last.answer}")
-        kept = support(graph, initial_entities(rounds), targets)
+        targets = target_entities(graph, f"{last.thought}\n{last.answer}", self.naming)
+        kept = support(graph, initial_entities(rounds, self.naming), targets, self.naming)
         written = [exploration.text for exploration in course.explored] + [completion.text for completion in completed]
-        tokens = await CountTokens("\n".join(written))
-        filtered = await CountTokens("\n".join(useless(course, set(kept))))
         return Answer(
             last.answer,
             tuple(dict.fromkeys(passage.id for completion in completed for passage in completion.passages)),
-            context_tokens=sum(completion.tokens for completion in completed),
+            context_tokens=await CountTokens(course.memory) if course.memory else 0,
             flags=counted(**course.flags, empty_answer=not last.answer),
             figures={
                 "iterations": len(course.completed),
                 "pairs": len(completed),
                 "triples": len(graph),
                 "support": len(kept),
-                "filtered_percent": 100 * filtered / tokens if tokens else 0.0,
+                "passage_tokens": sum(completion.tokens for completion in completed),
+                "written_tokens": await CountTokens("\n".join(written)),
+                "filtered_tokens": await CountTokens("\n".join(useless(course, set(kept)))),
             },
             notes={"iterations": [_note(c) for c in course.completed], "thought": last.thought, "support": kept},
         )
-
-
-def read_exploration(text: str) -> Exploration:
-    """Read a reply that goes on after "Sufficient:". Any string is accepted and nothing is made up.
-
-    Yes: the lines "Thought:" and "Answer:". No: the lines "- entity | relation". Anything else says neither.
-    """
-    first = re.match(r"\s*(yes|no)\b", text, flags=re.IGNORECASE)
-    sufficient = first.group(1).lower() == "yes" if first else None
-    if sufficient:
-        return Exploration(sufficient, labelled("Thought", text), labelled("Answer", text), text=text)
-    parts = (bullet.partition("|") for bullet in bullets(text))
-    pairs = (Pair(entity.strip(), relation.strip()) for entity, _, relation in parts)
-    distinct = tuple(dict.fromkeys(pair for pair in pairs if pair.entity and pair.relation))
-    return Exploration(sufficient, pairs=distinct if sufficient is False else (), text=text)
 
 
 def useless(course: Course, kept: set[Fact]) -> list[str]:
@@ -233,6 +224,7 @@ def _note(completions: list[Completed]) -> Json:
 def _flags(exploration: Exploration, reply: Completion) -> dict[str, int]:
     return {
         "unreadable_exploration": exploration.sufficient is None or (exploration.sufficient and not exploration.answer),
+        "malformed_pair": exploration.malformed,
         "no_pairs": exploration.sufficient is False and not exploration.pairs,
         "cut_reply": reply.finish == "length",
     }

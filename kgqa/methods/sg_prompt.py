@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
-from kgqa.calls import CountTokens, Generate, Search
+from kgqa.calls import Search
 from kgqa.constraints import Count
-from kgqa.methods.steps.reader import passages_text
-from kgqa.methods.steps.replies import concluded, counted, cut
+from kgqa.methods.steps.fitting import Reading
+from kgqa.methods.steps.reader import passages_text, with_pinned
+from kgqa.methods.steps.replies import concluded, counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples
-from kgqa.types import Answer, Json, Question
+from kgqa.types import Answer, Json, Passage, Prompt, Question
 
 
 @dataclass(frozen=True)
@@ -32,37 +34,34 @@ class SGPrompt:
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
     async def answer(self, question: Question) -> Answer:
-        """Evidence: the passages as retrieved. Notes: the graph.
+        """Evidence: the passages as retrieved. Notes: the graph. Figures: its triples, and passage_tokens (#Tok of
+        KnowTrace's Table 2).
 
         Flags: `malformed_triple`, `empty_graph`, `no_answer_marker` (the last line is taken), `empty_retrieval`,
-        `cut_reply`, `empty_answer`.
+        `passages_dropped`, `cut_reply`, `empty_answer`.
         """
+        reading = Reading()
         passages = await Search(question.text, self.passages)
-        context = passages_text(passages)
-        extracted = await Generate(
-            render("sg_prompt/extract", examples=self.examples_from, passages=context),
-            self.max_graph_tokens,
-            stop=("\nPassages:",),
+        given = with_pinned(question, passages)
+
+        def prompt(template: str, shown: tuple[Passage, ...], **values: object) -> Prompt:
+            return render(template, examples=self.examples_from, passages=passages_text(shown), **values)
+
+        extracted = await reading.ask(
+            partial(prompt, "sg_prompt/extract"), given, self.max_graph_tokens, stop=("\nPassages:",)
         )
         written = read_triples(extracted.text)
         graph = list(dict.fromkeys(f"<{'; '.join(triple)}>" for triple in written.triples))
-        prompt = render(
-            "sg_prompt/answer", examples=self.examples_from, passages=context, graph=graph, question=question.text
-        )
-        reply = await Generate(prompt, self.max_tokens, stop=("\nPassages:",))
+        asked = partial(prompt, "sg_prompt/answer", graph=graph, question=question.text)
+        reply = await reading.ask(asked, given, self.max_tokens, stop=("\nPassages:",))
         text, marked = concluded(reply.text)
+        flags = {"malformed_triple": written.malformed, "empty_graph": not graph, "no_answer_marker": not marked}
+        reading.flags.update({**flags, "empty_retrieval": not passages, "empty_answer": not text})
         return Answer(
             text,
             tuple(passage.id for passage in passages),
-            context_tokens=await CountTokens(context) if context else 0,
-            flags=counted(
-                malformed_triple=written.malformed,
-                empty_graph=not graph,
-                no_answer_marker=not marked,
-                empty_retrieval=not passages,
-                cut_reply=cut([extracted, reply]),
-                empty_answer=not text,
-            ),
-            figures={"triples": len(graph)},
+            context_tokens=reading.last,
+            flags=counted(**reading.flags),
+            figures={"triples": len(graph), "passage_tokens": reading.tokens},
             notes={"graph": graph, "thought": reply.text},
         )

@@ -21,7 +21,8 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
 
     A failed question counts 0 in EM, F1, containment, support recall and support F1, and is left out of support
     precision and error rate. Every score is over the questions that define it, `n` of them; with n = 0 its figures are
-    None. `context_tokens` and each of `figures` are means over the questions that report them. `given` is how the
+    None. `context_tokens` and each of `figures` are means over the questions that report them, `figures_if_right`
+    over those of them that were answered exactly (KnowTrace §4.4). `given` is how the
     passages the questions came with would score if all were read (TRACE Table 5). `struct_em`, KGP Table 1's
     Struct-EM, is EM over the questions of type "structural"; it is there only if there are such.
 
@@ -59,6 +60,7 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         context_tokens=mean([row.prediction.context_tokens for row in rows]),
         flags=_sum_flags(rows),
         figures=_mean_figures(rows),
+        figures_if_right=_mean_figures([row for row in rows if row.em == 1]) or None,
         by_hops=_breakdown(rows, lambda row: _UNKNOWN if row.question.hops is None else str(row.question.hops)),
         by_type=_breakdown(rows, lambda row: row.question.type or _UNKNOWN),
         profiles={name: _mean_scores(scores) for name, scores in by_profile.items()},

@@ -89,7 +89,7 @@ def test_passages_that_do_not_fit_are_left_out_from_the_end_and_counted() -> Non
     room = words(replace(FEW_SHOT, labelled=()), replace(CASE, passages=(ALDER,)))
     world = World(["."])
     reply = written(world, replace(FEW_SHOT, context_limit=room + 40))
-    assert (reply.demonstrations, reply.flags) == (0, {"dropped_passages": 1})
+    assert (reply.demonstrations, reply.flags) == (0, {"passages_dropped": 1})
     assert world.prompts() == [world.asked()[0]]
     assert "Alder" in world.prompts()[0]
     assert "Birch is" not in world.prompts()[0]
@@ -125,7 +125,7 @@ def test_a_question_that_does_not_fit_alone_is_an_error() -> None:
 def test_a_passage_of_a_million_words_leaves_the_question() -> None:
     huge = Passage.of("Huge", "word " * 1_000_000)
     reply = written(World(["."]), FEW_SHOT, replace(CASE, passages=(huge,)))
-    assert reply.flags == {"dropped_passages": 1}
+    assert reply.flags == {"passages_dropped": 1}
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
-from kgqa.methods.era_cot import SCORE
 from kgqa.methods.react import read_action
-from kgqa.methods.steps.replies import bullets, concluded, labelled
+from kgqa.methods.steps.replies import bullets, concluded, labelled, scored
 from kgqa.prompting import imagined_reply
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
@@ -166,11 +165,18 @@ def test_react_alternates_thought_action_and_observation() -> None:
 
 def test_react_says_what_cannot_be_carried_out_and_goes_on() -> None:
     world = World(" Hm.", " look it up", " ok\nAction 2: Search[x]", " no\nAction 3: Search[x]", "\nGorm]")
-    answer = world.answer("react", max_steps=3)
+    answer = world.answer("react", max_steps=3, at_limit="answer")
     assert answer.text == "Gorm"
-    flags = {"prompted_action": 1, "unreadable_action": 1, "repeated_search": 1, "forced_answer": 1}
+    flags = {"prompted_action": 1, "unreadable_action": 1, "repeated_search": 1, "unfinished": 1, "forced_answer": 1}
     assert answer.flags == flags
     assert world.prompts[-1].prompt.prefill.endswith("Action 4: Finish[")
+
+
+def test_react_that_does_not_finish_has_no_answer() -> None:
+    world = World(" Hm.\nAction 1: Search[x]", " Hm.\nAction 2: Search[y]")
+    answer = world.answer("react", max_steps=2)
+    assert (answer.text, answer.flags) == ("", {"unfinished": 1, "empty_answer": 1})
+    assert len(world.prompts) == 2
 
 
 def test_react_asks_for_the_action_of_a_thought_that_came_without() -> None:
@@ -238,7 +244,9 @@ def test_era_cot_goes_through_its_five_stages() -> None:
     final = world.prompts[-1].prompt.messages[0].content
     assert "<Reed Lake's author; born in; Gorm>" in final
     assert "capital of" not in final  # scored below the threshold
-    assert answer.figures == {"entities": 3, "explicit": 2, "implicit": 1}
+    once = len(f"Title: {REED.title} {REED.text}".split())
+    assert answer.figures == {"entities": 3, "explicit": 2, "implicit": 1, "passage_tokens": 6 * once}
+    assert answer.context_tokens == once
     assert answer.text == "Gorm"
 
 
@@ -249,10 +257,17 @@ def test_era_cot_drops_a_relation_whose_score_cannot_be_read() -> None:
     assert answer.flags == {"unreadable_score": 1}
 
 
-@pytest.mark.parametrize(("text", "score"), [(" 10", "10"), ("7/10", "7"), ("8.5", None), ("100", None), ("x", None)])
-def test_a_score_is_a_whole_number_from_0_to_10(text: str, score: str | None) -> None:
-    found = SCORE.match(text)
-    assert (found.group(1) if found else None) == score
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [(" 10", 10), ("8.", 8), ("10.", 10), ("7/10", 7), ("**9**", 9), ("Score: 6", 6), ("8.5", 8.5), ("9.0", 9)],
+)
+def test_a_score_is_read_as_models_write_it(text: str, score: float) -> None:
+    assert scored(text) == score
+
+
+@pytest.mark.parametrize("text", ["100", "10.5", "-1", "11/10", "x", "", "The relation is 8"])
+def test_what_is_no_number_from_0_to_10_is_no_score(text: str) -> None:
+    assert scored(text) is None
 
 
 ODD = ("", "\n\n\n", "Die Antwort ist Gorm.", "la " * 200, '{"answer": ', "<a;b;c", "[](); \x00 ?1 <?1; ?1; ?1>")

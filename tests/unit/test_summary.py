@@ -151,6 +151,12 @@ def test_figures_are_means_over_the_questions_that_have_them() -> None:
     assert summarise([RIGHT, HALF, FAILED]).figures == {"hops": 2.5}
 
 
+def test_figures_of_right_answers_are_means_over_those_answered_exactly() -> None:
+    again = row("q4", figures={"hops": 1.0})
+    assert summarise([RIGHT, HALF, FAILED, again]).figures_if_right == {"hops": 1.5}
+    assert summarise([HALF, FAILED]).figures_if_right is None
+
+
 def test_flags_are_summed_by_name() -> None:
     assert summarise([RIGHT, HALF, FAILED]).flags == {"empty_chain": 1, "malformed_triple": 3}
 

@@ -49,13 +49,19 @@ def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Disp
             question, outcome = questions[ended.key], ended.result
             if isinstance(outcome, Answer):
                 if estimated:
-                    outcome = replace(outcome, context_tokens=None)  # it serves for cutting, not for reporting
+                    outcome = without_tokens(outcome)
                 outcome = with_evidence_titles(outcome, question, ended.records)
             prediction = predictions[ended.key] = Prediction.of(question, outcome)
             seconds.append(model_seconds(ended.records))
             keeper.record(question, prediction, ended.records)
             stage.finished(failed=isinstance(outcome, Exception))
     return Answers(predictions, runner.ledger, runner.throughput(), seconds)
+
+
+def without_tokens(answer: Answer) -> Answer:
+    """Estimates of tokens serve for cutting, not for reporting."""
+    figures = {name: value for name, value in answer.figures.items() if not name.endswith("_tokens")}
+    return replace(answer, context_tokens=None, figures=figures)
 
 
 def with_evidence_titles(answer: Answer, question: Question, records: Iterable[CallRecord]) -> Answer:

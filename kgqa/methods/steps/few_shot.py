@@ -111,7 +111,7 @@ class FewShot:
         """The reply to the largest prompt that fits: at most `most`, the last demonstrations left out first.
 
         Where the question's own passages do not fit without demonstrations, the last passages are left out too and
-        counted as flag `dropped_passages`. A prompt the engine refuses all the same, since its own limit is lower or
+        counted as flag `passages_dropped`. A prompt the engine refuses all the same, since its own limit is lower or
         its count higher, is made smaller: flag `shortened_prompt`.
 
         Raises:
@@ -132,7 +132,7 @@ class FewShot:
                 flags["shortened_prompt"] = 1
                 room = tokens - max(1, refused.tokens - refused.limit)
                 continue
-            flags["dropped_passages"] += passages - size[1]
+            flags["passages_dropped"] += passages - size[1]
             text, line_end, _ = reply.text.partition("\n")
             return WrittenThoughts(text.strip(), reply.finish == "length" and not line_end, size[0], +flags)
 

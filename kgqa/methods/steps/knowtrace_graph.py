@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-MAX_PATHS = 50  # not in the paper: a dense graph has more simple paths than a prompt can hold
+from kgqa.scoring.normalisation import normalise
+
+Naming = Callable[[str], str]  # gives entities that are one the same name
 
 
 class Fact(NamedTuple):
@@ -35,91 +37,126 @@ def folded(entity: str) -> str:
     return " ".join(entity.casefold().split())
 
 
-def as_paths(graph: Sequence[Fact]) -> list[str]:
-    """KG-to-Paths: triplets joined where the object of one is the subject of the next, `a → r → b → s → c`.
+def normalised(entity: str) -> str:
+    """Entities that scorers of answers would take for one are one: "The Gorm." and "gorm"."""
+    return normalise(entity) or folded(entity)
 
-    Every path is simple and as long as it can be; every triplet is in one, many are in several, as the paper notes of
-    its own (§4.5). At most `MAX_PATHS`, then what is left as paths of one triplet.
+
+def as_paths(graph: Sequence[Fact], name: Naming = normalised) -> list[str]:
+    """KG-to-Paths: triplets joined at the entities they share, whichever end it is: `a → r → b ← s ← c`.
+
+    Each triplet that no path tells yet begins one, which is then made as long as it can be without coming to an entity
+    twice, over untold triplets first. So there are at most as many paths as triplets, every triplet is in one, and
+    some are in several, as the paper notes of its own (§4.5).
     """
-    ends = {folded(fact.object) for fact in graph}
-    starts = [fact for fact in graph if folded(fact.subject) not in ends]
     told: set[Fact] = set()
-    paths: list[tuple[Fact, ...]] = []
-    for start in (*starts, *graph):  # the graph itself for triplets that only a circle reaches
-        if start not in told:
-            for path in _walks(graph, (start,)):
-                if len(paths) < MAX_PATHS:
-                    paths.append(path)
-                    told.update(path)
-    paths += [(fact,) for fact in graph if fact not in told]
-    return [" → ".join((path[0].subject, *(part for fact in path for part in fact[1:]))) for path in paths]
+    paths: list[str] = []
+    for fact in graph:
+        if fact not in told:
+            path = _path_through(fact, graph, told, name)
+            told.update(step.fact for step in path)
+            paths.append(path[0].start + "".join(map(str, path)))
+    return paths
 
 
-def _walks(graph: Sequence[Fact], path: tuple[Fact, ...]) -> Iterator[tuple[Fact, ...]]:
-    seen = {folded(path[0].subject), *(folded(fact.object) for fact in path)}
-    here = folded(path[-1].object)
-    onward = [fact for fact in graph if folded(fact.subject) == here and folded(fact.object) not in seen]
-    if not onward:
-        yield path
-    for fact in onward:
-        yield from _walks(graph, (*path, fact))
+class Step(NamedTuple):
+    """A triplet on a path, walked from subject to object or, backwards, from object to subject."""
+
+    fact: Fact
+    backwards: bool = False
+
+    @property
+    def start(self) -> str:
+        return self.fact.object if self.backwards else self.fact.subject
+
+    @property
+    def end(self) -> str:
+        return self.fact.subject if self.backwards else self.fact.object
+
+    def __str__(self) -> str:
+        arrow = "←" if self.backwards else "→"
+        return f" {arrow} {self.fact.relation} {arrow} {self.end}"
 
 
-def initial_entities(rounds: Sequence[tuple[Sequence[Pair], Sequence[Fact]]]) -> set[str]:
-    """Entities that an exploration introduced itself, folded: those its graph did not hold (§3.2).
+def _path_through(fact: Fact, graph: Sequence[Fact], told: Collection[Fact], name: Naming) -> deque[Step]:
+    path = deque([Step(fact)])
+    seen = {name(fact.subject), name(fact.object)}
+
+    def onward(here: str, *, backwards: bool) -> Step | None:
+        """A way to another entity: over an untold triplet if there is one, in the path's direction if there is one."""
+        ways = (Step(fact, turned) for fact in graph for turned in (backwards, not backwards))
+        open_ways = (way for way in ways if name(way.start) == name(here) and name(way.end) not in seen)
+        return min(open_ways, key=lambda way: (way.fact in told, way.backwards != backwards), default=None)
+
+    while way := onward(path[-1].end, backwards=False):
+        seen.add(name(way.end))
+        path.append(way)
+    while way := onward(path[0].start, backwards=True):
+        seen.add(name(way.end))
+        path.appendleft(Step(way.fact, not way.backwards))
+    return path
+
+
+def initial_entities(rounds: Sequence[tuple[Sequence[Pair], Sequence[Fact]]], name: Naming = normalised) -> set[str]:
+    """The names of entities that an exploration introduced itself: those its graph did not hold (§3.2).
 
     rounds: by iteration the pairs explored and the triplets they brought.
     """
     known: set[str] = set()
     initial: set[str] = set()
     for pairs, facts in rounds:
-        initial |= {folded(pair.entity) for pair in pairs} - known
-        known |= {folded(entity) for fact in facts for entity in (fact.subject, fact.object)}
+        initial |= {name(pair.entity) for pair in pairs} - known
+        known |= {name(entity) for fact in facts for entity in (fact.subject, fact.object)}
     return initial
 
 
-def target_entities(graph: Collection[Fact], conclusion: str) -> set[str]:
-    """Entities of the graph that occur in the thought or the answer as whole words, folded."""
-    padded = f" {_words(conclusion)} "
+def target_entities(graph: Collection[Fact], conclusion: str, name: Naming = normalised) -> set[str]:
+    """The names of the graph's entities that occur in the thought or the answer as whole words."""
+    said = {wording: f" {wording(conclusion)} " for wording in (_words, name)}
     entities = {entity for fact in graph for entity in (fact.subject, fact.object)}
-    return {folded(entity) for entity in entities if _words(entity) and f" {_words(entity)} " in padded}
+
+    def occurs(entity: str) -> bool:
+        return any(wording(entity) and f" {wording(entity)} " in text for wording, text in said.items())
+
+    return {name(entity) for entity in entities if occurs(entity)}
 
 
-def support(graph: Sequence[Fact], initial: Collection[str], targets: Collection[str]) -> list[Fact]:
+def support(
+    graph: Sequence[Fact], initial: Collection[str], targets: Collection[str], name: Naming = normalised
+) -> list[Fact]:
     """The triplets on the way from each target entity back to the nearest initial entities, in the graph's order.
 
     Edges are walked in both directions. The paper does not say which way is taken where there are several: all
     shortest ones. A target from which no initial entity can be reached, or that is one, supports nothing.
     """
-    distance = _distances(graph, initial)
+    edges = [(name(fact.subject), name(fact.object), fact) for fact in graph]
+    edges += [(end, start, fact) for start, end, fact in edges]
+    distance = _distances(edges, initial)
     kept: set[Fact] = set()
     waiting = deque(target for target in targets if target in distance)
     seen = set(waiting)
     while waiting:
         here = waiting.popleft()
-        for fact in graph:
-            for one, other in ((fact.subject, fact.object), (fact.object, fact.subject)):
-                if folded(one) == here and distance[folded(other)] == distance[here] - 1:
-                    kept.add(fact)
-                    if folded(other) not in seen:
-                        seen.add(folded(other))
-                        waiting.append(folded(other))
+        for start, end, fact in edges:
+            if start == here and distance[end] == distance[here] - 1:
+                kept.add(fact)
+                if end not in seen:
+                    seen.add(end)
+                    waiting.append(end)
     return [fact for fact in graph if fact in kept]
 
 
-def _distances(graph: Sequence[Fact], initial: Collection[str]) -> dict[str, int]:
+def _distances(edges: Sequence[tuple[str, str, Fact]], initial: Collection[str]) -> dict[str, int]:
     """Edges from each reachable entity to its nearest initial entity."""
-    entities = {folded(entity) for fact in graph for entity in (fact.subject, fact.object)}
+    entities = {start for start, _, _ in edges}
     distance = {entity: 0 for entity in initial if entity in entities}
     waiting = deque(distance)
     while waiting:
         here = waiting.popleft()
-        for fact in graph:
-            ends = (folded(fact.subject), folded(fact.object))
-            for one, other in (ends, ends[::-1]):
-                if one == here and other not in distance:
-                    distance[other] = distance[here] + 1
-                    waiting.append(other)
+        for start, end, _ in edges:
+            if start == here and end not in distance:
+                distance[end] = distance[here] + 1
+                waiting.append(end)
     return distance
 
 

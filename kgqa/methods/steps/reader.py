@@ -22,6 +22,12 @@ def passages_text(passages: Iterable[Passage]) -> str:
     return "\n\n".join(f"Title: {passage.title}\n{passage.text}" for passage in passages)
 
 
+def with_pinned(question: Question, retrieved: Iterable[Passage]) -> tuple[Passage, ...]:
+    """What a model is shown of a question's passages: the pinned ones, IIRC's main one, then those found, each once."""
+    pinned = {passage.id for passage in question.pinned}
+    return (*question.pinned, *(passage for passage in retrieved if passage.id not in pinned))
+
+
 def numbered(contexts: Iterable[str]) -> str:
     """Contexts as KGP's reader sees them, a line or more for each."""
     return "\n".join(f"{number}: {context}" for number, context in enumerate(contexts, start=1))

@@ -8,7 +8,7 @@ from typing import Literal
 
 from kgqa.calls import CountTokens
 from kgqa.methods.steps.few_shot import FewShot, Shot
-from kgqa.methods.steps.reader import numbered, passages_text, read
+from kgqa.methods.steps.reader import numbered, passages_text, read, with_pinned
 from kgqa.types import Answer, Passage, Question
 
 Reader = Literal["direct", "cot", "zero_shot", "short"]
@@ -23,7 +23,7 @@ async def read_passages(
     `empty_retrieval`.
     """
     evidence = tuple(passage.id for passage in retrieved)
-    passages = (*question.pinned, *retrieved)
+    passages = with_pinned(question, retrieved)
     if reader == "zero_shot":
         answer = await read(question, passages_text(passages), evidence, max_tokens)
     elif reader == "short":
@@ -31,7 +31,8 @@ async def read_passages(
         answer = await read(question, context, evidence, max_tokens, "kgp/answer")
     else:
         written = await few_shot.answer(Shot(question.text, passages, reader), max_tokens)
-        tokens = await CountTokens(passages_text(passages)) if passages else 0
+        shown = passages[: len(passages) - written.flags["passages_dropped"]]
+        tokens = await CountTokens(passages_text(shown)) if shown else 0
         notes = {"demonstrations": written.demonstrations}
         answer = Answer(written.text, evidence, context_tokens=tokens, flags=written.flags, notes=notes)
     return answer if retrieved else replace(answer, flags=Counter(answer.flags) + Counter(["empty_retrieval"]))

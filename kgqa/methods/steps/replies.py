@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Annotated
 
+from kgqa.constraints import Bound
 from kgqa.types import Completion
+
+SCORE = re.compile(r"[\s*_\"'“(\[]*(?:score\W+)?(10(?:\.0*)?|\d(?:\.\d*)?)(?!\d|\.\d)", re.IGNORECASE)
+MARKS = re.compile(r"(?:(?:[-–—•]+|\*(?!\*)|\(?\d{1,2}[.)](?=\s))\s*)+")  # a bullet or a number before a line
+WRAPS = (("<", ">"), ("(", ")"), ("[", "]"), ("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("“", "”"), ("'", "'"))
+Score = Annotated[int, Bound("must be from 0 to 10", lambda score: 0 <= score <= 10)]
 
 
 def labelled(label: str, text: str) -> str:
@@ -15,9 +22,26 @@ def labelled(label: str, text: str) -> str:
 
 
 def bullets(text: str) -> list[str]:
-    """The lines that begin with "-", one or several, without them, in order, once each; empty ones are left out."""
-    marked = (line.strip() for line in text.split("\n") if line.strip().startswith("-"))
-    return [item for item in dict.fromkeys(line.lstrip("-").strip() for line in marked) if item]
+    """The lines that begin with a bullet or a number, without it, in order, once each; empty ones are left out."""
+    marked = ((MARKS.match(line), line) for line in map(str.strip, text.split("\n")))
+    items = dict.fromkeys(line[mark.end() :] for mark, line in marked if mark)
+    return [item for item in items if item]
+
+
+def unwrapped(text: str) -> str:
+    """Without the blanks, quotes, brackets and signs of emphasis that stand around all of it."""
+    text = text.strip()
+    for opening, closing in WRAPS:
+        inner = text.removeprefix(opening).removesuffix(closing)
+        if len(text) - len(inner) == len(opening + closing) and opening not in inner and closing not in inner:
+            text = inner.strip()
+    return text
+
+
+def scored(text: str) -> float | None:
+    """The number from 0 to 10 that a reply begins with; None where it does not begin with one."""
+    match = SCORE.match(text)
+    return float(match.group(1)) if match else None
 
 
 def counted(**flags: bool | int) -> dict[str, int]:

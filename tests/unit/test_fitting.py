@@ -1,0 +1,89 @@
+"""Retrieved passages that do not fit: the lowest-ranked are left out of the prompt, and counted."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from kgqa.calls import Call, CountTokens, Generate, Search
+from kgqa.errors import PromptTooLong
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
+from kgqa.methods.steps.fitting import Reading, best_first
+from kgqa.methods.steps.reader import passages_text
+from kgqa.prompting import imagined_reply
+from kgqa.testing import drive
+from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question
+
+FIFTY = tuple(Passage.of(f"Passage {rank}", "word " * 100) for rank in range(50))
+QUESTION = Question("q", "Where was the author of Reed Lake born?", ("Gorm",))
+ROOM = 1_500  # words: the examples and about ten passages
+RETRIEVING = ("knowtrace", "era_cot", "ge_reasoning", "sg_prompt", "react", "self_ask", "iter_retgen")
+
+
+class World:
+    """A model that refuses prompts of more than `limit` words; each search finds the same fifty passages."""
+
+    def __init__(self, limit: int = ROOM, told: int | None = None) -> None:
+        self.limit, self.told = limit, told
+        self.shown: list[list[int]] = []  # ranks, by accepted prompt that shows some
+        self.asked = 0
+
+    def __call__(self, call: Call[Any]) -> Any:
+        if isinstance(call, Search):
+            return FIFTY[: call.k]
+        if isinstance(call, CountTokens):
+            return len(call.text.split())
+        assert isinstance(call, Generate)
+        text = call.prompt.messages[0].content + call.prompt.prefill
+        words = len(text.split())
+        if words > self.limit:
+            return PromptTooLong(words if self.told is None else self.told, self.limit)
+        self.shown += [ranks] if (ranks := [int(rank) for rank in re.findall(r"Title: Passage (\d+)", text)]) else []
+        self.asked += 1
+        return Completion(imagined_reply(call.prompt.name, self.asked))
+
+
+@pytest.mark.parametrize("name", RETRIEVING)
+def test_every_method_reads_the_best_of_fifty_passages_where_not_all_fit(name: str) -> None:
+    world = World()
+    method: Any = build(compose([f"method={name}", "method.passages=50"])["method"], "method")
+    answer: Answer = drive(method.answer(QUESTION), world)
+    assert answer.flags["passages_dropped"] >= 40
+    assert len(answer.evidence) == 50
+    assert world.shown
+    for ranks in world.shown:
+        assert set(ranks) == set(range(max(ranks) + 1))
+    assert max(len(ranks) for ranks in world.shown) >= 5
+    assert answer.figures["passage_tokens"] >= 102 * max(len(ranks) for ranks in world.shown)
+
+
+def prompt(shown: tuple[Passage, ...]) -> Prompt:
+    return Prompt("reader/answer", (Message("user", passages_text(shown)),))
+
+
+@pytest.mark.parametrize("kept", [50, 49, 13, 1, 0])
+def test_as_many_passages_are_shown_as_fit(kept: int) -> None:
+    world, reading = World(limit=103 * kept), Reading()
+    drive(reading.ask(prompt, FIFTY, 10), world)
+    assert [ranks[-1] + 1 for ranks in world.shown] == ([kept] if kept else [])
+    assert reading.flags["passages_dropped"] == 50 - kept
+    assert reading.tokens == reading.last == 103 * kept
+
+
+def test_an_engine_that_does_not_tell_how_long_the_prompt_is_is_asked_with_one_less_each_time() -> None:
+    world, reading = World(limit=500, told=0), Reading()
+    drive(reading.ask(prompt, FIFTY[:7], 10), world)
+    assert world.shown == [[0, 1, 2, 3]]
+
+
+def test_a_prompt_that_does_not_fit_without_passages_is_an_error() -> None:
+    with pytest.raises(PromptTooLong):
+        drive(Reading().ask(prompt, FIFTY, 10), World(limit=-1))
+
+
+def test_passages_of_several_searches_are_ordered_by_rank() -> None:
+    a, b, c, d = FIFTY[:4]
+    assert best_first([(a, b), (c, a, d)]) == (a, c, b, d)
