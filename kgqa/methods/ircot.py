@@ -81,12 +81,17 @@ class IRCoT:
     async def reason(
         self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...], flags: Counter[str]
     ) -> str:
-        """The next sentence of the chain of thought; what the model writes after it is thrown away."""
+        """The next sentence of the chain of thought; what the model writes after it is thrown away.
+
+        One that states the answer has no end but the line's: answers hold full stops.
+        """
         shot = Shot(question.text, (*question.pinned, *passages), "cot", " ".join(thoughts))
         written = await self.few_shot.write(shot, self.max_thought_tokens, "agent")
-        thought, *further = sentences(written.text) or [""]
+        thought = next(iter(sentences(written.text)), "")
+        if stated_answer(thought) is not None:
+            thought = written.text
         flags.update(written.flags)
-        flags["truncated_thought"] += written.cut and not further
+        flags["truncated_thought"] += written.cut and thought == written.text
         return thought
 
     async def read(self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...]) -> Answer:

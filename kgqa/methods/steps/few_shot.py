@@ -13,7 +13,6 @@ from kgqa.calls import CountTokens, Generate
 from kgqa.constraints import Count, Natural
 from kgqa.demonstrations import ThoughtDemonstration, demonstration_set
 from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.sentences import sentences
 from kgqa.prompting import render
 from kgqa.types import Passage, Prompt
 
@@ -158,13 +157,14 @@ async def largest_fitting(
 
 
 def stated_answer(chain: str) -> str | None:
-    """What the first sentence that says "the answer is" gives as the answer; None where no sentence says so.
+    """What stands behind the last "answer is" of the first line that has one; None where no line has.
 
-    Without blanks around it and without the sentence's full stop.
+    All of the line, since answers hold full stops ("Ft. Worth"), without blanks around it and less one full stop at its
+    end: so the demonstrations write it and IRCoT's released program reads it.
     """
-    for sentence in sentences(chain):
-        if marks := list(ANSWER_MARKER.finditer(sentence)):
-            return sentence[marks[-1].end() :].strip().removesuffix(".").strip()
+    for line in chain.split("\n"):
+        if marks := list(ANSWER_MARKER.finditer(line)):
+            return line[marks[-1].end() :].strip().removesuffix(".").strip()
     return None
 
 
