@@ -95,7 +95,7 @@ def shot_prompt(shot: Shot, **changes: Any) -> Prompt:
 PROMPTS = {
     "few_shot_thought": shot_prompt(Shot(QUESTION, PASSAGES, "cot", "It is by Asbjarne Lyngholt.")),
     "few_shot_direct": shot_prompt(Shot(QUESTION, PASSAGES, "direct")),
-    "few_shot_instructed": shot_prompt(Shot(QUESTION, (), "cot"), instructed=True, distractors=None),
+    "few_shot_instructed": shot_prompt(Shot(QUESTION, PASSAGES[:1], "cot"), instructed=True, distractors=None),
     "few_shot_titles": few_shot_prompt(lambda few_shot: few_shot.titles(QUESTION, PASSAGES[:1], 3, 100)),
     "kgp_evidence": render("kgp/evidence", examples=[EVIDENCE], question=QUESTION, evidence=PASSAGES[0].text),
     "kgp_evidence_t5": render(

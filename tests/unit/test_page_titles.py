@@ -60,6 +60,17 @@ def test_the_pinned_passage_stands_first_everywhere_and_is_no_evidence() -> None
     assert answer.evidence == (ALDER.id,)
 
 
+def test_without_retrieval_demonstrations_show_their_pinned_passages_as_the_question_does() -> None:
+    """NoR on IIRC: the main passage is part of every input (appendix B)."""
+    method = with_demonstrations(replace(READ, scope="none"), demonstration(1), demonstration(2, pinned=(CEDAR,)))
+    world = World(["1901"])
+    world.answer(method, PINNED)
+    one, two, last = world.prompts()[0].split("\n\n\n")
+    assert one == "Q: Question 1?\nA: answer 1"
+    assert two == "Wikipedia Title: Cedar\nCedar is a town.\n\nQ: Question 2?\nA: answer 2"
+    assert last.startswith("Wikipedia Title: Elm\n")
+
+
 def test_retrieve_read_names_pages_too() -> None:
     world = World(['["alder"]', "1901"], FOUND)
     answer = world.answer(READ, PINNED)

@@ -46,8 +46,8 @@ class FewShot:
     """What the few-shot prompts of a method have in common.
 
     The demonstrations are the `sample`-th random sample of `sample_size`. distractors: passages shown beside the gold
-    ones of a demonstration; None: demonstrations show no passages. instructed: an instruction stands before each
-    question. context_limit: tokens of prompt and reply together.
+    ones of a demonstration; None: only its pinned ones are. instructed: an instruction stands before each question.
+    context_limit: tokens of prompt and reply together.
     """
 
     labelled: tuple[ThoughtDemonstration, ...]
