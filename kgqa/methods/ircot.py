@@ -37,6 +37,8 @@ class IRCoT:
     passages_per_step: Count
     max_passages: Count
     max_steps: Count
+    strip_question_words: bool
+    max_passage_words: Count | None
     titles: Natural
     reader: Reader | Literal["none"]
     max_thought_tokens: Count
@@ -62,8 +64,8 @@ class IRCoT:
         passages, thoughts, queries = tuple[Passage, ...](), tuple[str, ...](), list[str]()
         while not self.ended(thoughts):
             if len(passages) < self.max_passages:
-                queries.append(query_of(question, thoughts))
-                retrieved = await scope.search(queries[-1], self.passages_per_step)
+                queries.append(query_of(question, thoughts, self.strip_question_words))
+                retrieved = await scope.search(queries[-1], self.passages_per_step, self.max_passage_words)
                 passages = collected(passages, retrieved)[: self.max_passages]
             thoughts += (await self.reason(question, passages, thoughts, flags),)
         thoughts = tuple(filter(None, thoughts))
@@ -106,14 +108,15 @@ class IRCoT:
         return Answer(text, evidence, flags=Counter(flag for flag in flags if flags[flag]))
 
 
-def query_of(question: Question, thoughts: tuple[str, ...]) -> str:
-    """The last thought that says something new about the world, else the question.
+def query_of(question: Question, thoughts: tuple[str, ...], stripped: bool) -> str:
+    """The last thought that says something new about the world, else the question; `stripped` of question words.
 
     A thought that only draws a conclusion or calculates ("Thus …", "1861 - 1842 = 19") holds nothing to look for:
     so says IRCoT's released program; the paper takes the last thought.
     """
     telling = [thought for thought in thoughts if not MERE_REASONING.match(thought)]
-    return telling[-1] if telling else without_question_words(question.text)
+    query = telling[-1] if telling else question.text
+    return without_question_words(query) if stripped else query
 
 
 def collected(passages: tuple[Passage, ...], further: tuple[Passage, ...]) -> tuple[Passage, ...]:

@@ -76,7 +76,9 @@ THOUGHT = ThoughtDemonstration(
 
 
 def few_shot_prompt(ask: Callable[[FewShot], Program[WrittenThoughts]], **changes: Any) -> Prompt:
-    few_shot = FewShot((THOUGHT,), sample=1, sample_size=1, distractors=0, instructed=False, context_limit=8000)
+    few_shot = FewShot(
+        (THOUGHT,), sample=1, sample_size=1, distractors=0, instructed=False, context_limit=8000, passage_words=None
+    )
     asked: list[Prompt] = []
 
     def reply(call: Call[Any]) -> Any:

@@ -31,7 +31,7 @@ async def read_passages(
         answer = await read(question, context, evidence, max_tokens, "kgp/answer")
     else:
         written = await few_shot.answer(Shot(question.text, passages, reader), max_tokens)
-        tokens = await CountTokens(passages_text(passages)) if passages else 0
+        tokens = await CountTokens(passages_text(few_shot.shown(passages))) if passages else 0
         notes = {"demonstrations": written.demonstrations}
         answer = Answer(written.text, evidence, context_tokens=tokens, flags=written.flags, notes=notes)
     return answer if retrieved else replace(answer, flags=Counter(answer.flags) + Counter(["empty_retrieval"]))
