@@ -162,8 +162,8 @@ class Index(Protocol):
         """The passages of each call, see `Search` for scopes; fewer than `k` where the scope holds fewer."""
         ...
 
-    def holds(self, passage: Passage) -> bool:
-        """Whether the corpus has the passage of this id."""
+    def titled(self, title: str) -> Sequence[Passage]:
+        """The corpus' passages of this title, in its order; none where pools alone are searched."""
         ...
 
     def close(self) -> None: ...

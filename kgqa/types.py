@@ -65,6 +65,7 @@ class Question:
     decomposition: tuple[Hop, ...] = ()
     support_titles: frozenset[str] = frozenset()  # their titles; all there is where the file has no contexts
     pinned: tuple[Passage, ...] = ()  # always given to the reader beside what is retrieved: IIRC's main passage
+    quoted: tuple[Passage, ...] = ()  # gold passages of which the file gives the page's title and some words alone
     facts: tuple[tuple[str, str], ...] = ()  # supporting sentences: a gold passage's id, and the words in its text
 
 

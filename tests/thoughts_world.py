@@ -39,16 +39,19 @@ def demonstration(number: int, pinned: Sequence[Passage] = ()) -> ThoughtDemonst
 
 FEW_SHOT = FewShot(
     labelled=(demonstration(1), demonstration(2)), sample=1, sample_size=15, distractors=1, instructed=False,
-    context_limit=10_000,
+    context_limit=10_000, passage_words=None,
 )  # fmt: skip
-ONLY = RetrieveOnly(scope="corpus", passages=2, strip_question_words=True, reranker=False, candidates=3)
+ONLY = RetrieveOnly(
+    scope="corpus", passages=2, strip_question_words=True, max_passage_words=None, reranker=False, candidates=3
+)
 READ = RetrieveRead(
-    scope="corpus", passages=2, strip_question_words=True, reranker=False, candidates=3, titles=3, reader="direct",
-    max_answer_tokens=50, demos_from="here", demonstration_set=1, few_shot=FEW_SHOT,
+    scope="corpus", passages=2, strip_question_words=True, max_passage_words=None, reranker=False, candidates=3,
+    titles=3, reader="direct", max_answer_tokens=50, demos_from="here", demonstration_set=1, few_shot=FEW_SHOT,
 )  # fmt: skip
 IRCOT = IRCoT(
-    scope="corpus", passages_per_step=2, max_passages=15, max_steps=8, titles=3, reader="direct", max_thought_tokens=40,
-    max_answer_tokens=50, demos_from="here", demonstration_set=1, few_shot=FEW_SHOT,
+    scope="corpus", passages_per_step=2, max_passages=15, max_steps=8, strip_question_words=True,
+    max_passage_words=None, titles=3, reader="direct", max_thought_tokens=40, max_answer_tokens=50,
+    demos_from="here", demonstration_set=1, few_shot=FEW_SHOT,
 )  # fmt: skip
 
 

@@ -190,11 +190,15 @@ class QuestionSeconds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieval:
-    """`recall`, `all_gold`: by budget of passages. A group's figures: `n`, and its recall by budget."""
+    """`recall`, `all_gold`: by budget of passages. A group's figures: `n`, and its recall by budget.
+
+    `page_recall`: any passage of the right page counts; only where it differs, as on IIRC.
+    """
 
     n: int
     ranked: bool
     recall: Mapping[str, Estimate]
+    page_recall: Mapping[str, Estimate] | None = field(default=None, metadata=LEFT_OUT)
     all_gold: Mapping[str, Number | None]
     fixed_budget_recall: Number | None
     mrr: Number | None

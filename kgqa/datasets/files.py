@@ -44,15 +44,29 @@ def find_corpus(dataset: str, path: str) -> Path:
     Raises:
         DataError: naming everything that was looked for.
     """
-    named = given(path, "corpus")
-    below = [] if named.is_absolute() else _folders(dataset, "corpora")
+    return _named(dataset, "corpus", path, _folders(dataset, "corpora"), "name an existing file")
+
+
+def find_aliases(dataset: str, path: str, questions: Path) -> Path:
+    """A file of answers' other names: `path` itself, else beside the questions, else where those are looked for.
+
+    Raises:
+        DataError: naming everything that was looked for.
+    """
+    folders = [questions.parent, *_folders(dataset)]
+    return _named(dataset, "aliases", path, folders, "score without other names by dataset.aliases=null")
+
+
+def _named(dataset: str, key: str, path: str, folders: list[Path], remedy: str) -> Path:
+    named = given(path, key)
+    below = [] if named.is_absolute() else list(dict.fromkeys(folders))
     for folder in (Path(""), *below):
         if (folder / named).is_file():
             return folder / named
     places = ", ".join(map(str, below))
     raise DataError(
-        f"dataset.corpus={path}: no such file{f', nor in {places}' if places else ''}; "
-        f"name an existing file, or run: {_prepare(dataset)}"
+        f"dataset.{key}={path}: no such file{f', nor in {places}' if places else ''}; "
+        f"{remedy}, or run: {_prepare(dataset)}"
     )
 
 

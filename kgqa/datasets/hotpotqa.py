@@ -14,7 +14,7 @@ from pydantic import AliasChoices, BaseModel, Field, StrictInt
 
 from kgqa import records, storage
 from kgqa.constraints import Count
-from kgqa.datasets import contexts
+from kgqa.datasets import contexts, files
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.schema import Gold, looks_like, parsed
 from kgqa.errors import DataError
@@ -53,15 +53,20 @@ class HotpotQA(FileDataset):
     aliases: str | None  # 2Wiki's id_aliases.json
 
     @property
+    def file(self) -> Path:
+        """Refused where the alias file is wanted and missing: the questions are not whole without it."""
+        file = super().file
+        self._alias_file(file)
+        return file
+
+    @property
     def sha256(self) -> str:
         """Of the data file; with an alias file, of both hashes one after the other."""
-        if self.aliases is None:
-            return super().sha256
-        both = f"{super().sha256}\n{storage.sha256(self._alias_file(self.aliases))}"
-        return storage.text_digest(both)
+        aliases = self._alias_file(self.file)
+        return storage.text_digest(f"{super().sha256}\n{storage.sha256(aliases)}") if aliases else super().sha256
 
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
-        aliases = self._aliases()
+        aliases = self._aliases(file)
         for where, raw in records.records(file):
             record = parsed(HotpotRecord, raw, where)
             if record.type and record.type not in self.hops:
@@ -73,19 +78,15 @@ class HotpotQA(FileDataset):
             answers = record.golds(where, aliases.get(record.answer_id or "", ()))
             yield where, _question(record, answers, self.hops.get(record.type))
 
-    def _aliases(self) -> dict[str, list[str]]:
+    def _aliases(self, file: Path) -> dict[str, list[str]]:
         """Other names of the answers by Wikidata id, demonyms last, as 2Wiki's evaluation program (v1.1) takes them."""
-        if self.aliases is None:
-            return {}
-        lines = records.records(self._alias_file(self.aliases))
+        aliases = self._alias_file(file)
+        lines = records.records(aliases) if aliases else ()
         entries = [parsed(Aliases, record, where) for where, record in lines]
         return {entry.entity: [*entry.aliases, *entry.demonyms] for entry in entries}
 
-    def _alias_file(self, path: str) -> Path:
-        file = Path(path).expanduser()
-        if not file.is_file():
-            raise DataError(f"dataset.aliases={path}: no such file; name 2Wiki's id_aliases.json, or set it to null")
-        return file
+    def _alias_file(self, file: Path) -> Path | None:
+        return None if self.aliases is None else files.find_aliases(self.name, self.aliases, file)
 
 
 def _question(record: HotpotRecord, answers: tuple[str, ...], hops: int | None) -> Question:

@@ -38,6 +38,7 @@ class IircAnswer(BaseModel):
 
 class Context(BaseModel):
     passage: str  # a page's title, or "main"
+    text: str = ""  # words of the page
 
 
 class OriginalQuestion(BaseModel):
@@ -82,7 +83,7 @@ class Processed(contexts.IIRCContext):
 class IIRC(FileDataset):
     """Questions about a main passage, which is `pinned`; the rest of the answer is in pages that it links to.
 
-    Original files have no other passages, and name their gold pages by title only. Processed ones come with
+    Original files have no other passages, and quote their gold ones: some words of a page. Processed ones come with
     paragraphs of the linked pages; gold ones under the main passage's title are no support, since it is given anyway.
     Questions without an answer are left out, as IRCoT does. An answer of several spans is one gold, written as a
     JSON list, which the `drop` profile reads. `type` is the original's kind of answer: span, value or binary.
@@ -102,14 +103,18 @@ class IIRC(FileDataset):
 def _original(record: Original, question: OriginalQuestion, identity: str, where: str) -> Question | None:
     if question.answer.type == "none":
         return None
+    quoted = [
+        Passage.of(contexts.plain(context.passage.strip()), context.text.strip())
+        for context in question.context
+        if context.passage.strip() != MAIN
+    ]
     return Question(
         id=identity,
         text=question.question,
         answers=(_gold(question.answer.spans(), f"{where}, question {identity}"),),
         pinned=(Passage.of(contexts.plain(record.title.strip()), record.text.strip()),),
-        support_titles=frozenset(
-            contexts.plain(context.passage.strip()) for context in question.context if context.passage.strip() != MAIN
-        ),
+        support_titles=frozenset(passage.title for passage in quoted),
+        quoted=tuple(passage for passage in quoted if passage.text),
         type=question.answer.type,
     )
 

@@ -39,6 +39,8 @@ class IRCoT:
     passages_per_step: Count
     max_passages: Count
     max_steps: Count
+    strip_question_words: bool
+    max_passage_words: Count | None
     titles: Natural
     reader: Reader | Literal["none"]
     max_thought_tokens: Count
@@ -65,8 +67,8 @@ class IRCoT:
         reading, passages, thoughts, queries = Reading(flags), tuple[Passage, ...](), tuple[str, ...](), list[str]()
         while not self.ended(thoughts):
             if len(passages) < self.max_passages:
-                queries.append(query_of(question, thoughts))
-                retrieved = await scope.search(queries[-1], self.passages_per_step)
+                queries.append(query_of(question, thoughts, self.strip_question_words))
+                retrieved = await scope.search(queries[-1], self.passages_per_step, self.max_passage_words)
                 passages = collected(passages, retrieved)[: self.max_passages]
             thoughts += (await self.reason(question, passages, thoughts, reading),)
         thoughts = tuple(filter(None, thoughts))
@@ -85,13 +87,18 @@ class IRCoT:
     async def reason(
         self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...], reading: Reading
     ) -> str:
-        """The next sentence of the chain of thought; what the model writes after it is thrown away."""
+        """The next sentence of the chain of thought; what the model writes after it is thrown away.
+
+        One that states the answer has no end but the line's: answers hold full stops.
+        """
         shot = Shot(question.text, with_pinned(question, passages), "cot", " ".join(thoughts))
         written = await self.few_shot.write(shot, self.max_thought_tokens, "agent")
-        thought, *further = sentences(written.text) or [""]
+        thought = next(iter(sentences(written.text)), "")
+        if stated_answer(thought) is not None:
+            thought = written.text
         await reading.count(shot.passages[: len(shot.passages) - written.flags["passages_dropped"]])
         reading.flags.update(written.flags)
-        reading.flags["truncated_thought"] += written.cut and not further
+        reading.flags["truncated_thought"] += written.cut and thought == written.text
         return thought
 
     async def read(self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...]) -> Answer:
@@ -106,14 +113,15 @@ class IRCoT:
         return Answer(text, evidence, flags=Counter(flag for flag in flags if flags[flag]))
 
 
-def query_of(question: Question, thoughts: tuple[str, ...]) -> str:
-    """The last thought that says something new about the world, else the question.
+def query_of(question: Question, thoughts: tuple[str, ...], stripped: bool) -> str:
+    """The last thought that says something new about the world, else the question; `stripped` of question words.
 
     A thought that only draws a conclusion or calculates ("Thus …", "1861 - 1842 = 19") holds nothing to look for:
     so says IRCoT's released program; the paper takes the last thought.
     """
     telling = [thought for thought in thoughts if not MERE_REASONING.match(thought)]
-    return telling[-1] if telling else without_question_words(question.text)
+    query = telling[-1] if telling else question.text
+    return without_question_words(query) if stripped else query
 
 
 def collected(passages: tuple[Passage, ...], further: tuple[Passage, ...]) -> tuple[Passage, ...]:

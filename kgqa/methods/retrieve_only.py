@@ -26,8 +26,10 @@ class Scope:
     def of(cls, searched: Searched, question: Question) -> Scope:
         return cls(pool=question.passages) if searched == "own" else cls()
 
-    async def search(self, query: str, k: int) -> tuple[Passage, ...]:
-        return await Search(query, k, self.titles, self.pool)
+    async def search(self, query: str, k: int, longest: int | None = None) -> tuple[Passage, ...]:
+        """The best `k`, best first, without those of more than `longest` words."""
+        found = await Search(query, k, self.titles, self.pool)
+        return tuple(passage for passage in found if longest is None or len(passage.text.split()) <= longest)
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class RetrieveOnly:
     scope: Searched
     passages: Count
     strip_question_words: bool
+    max_passage_words: Count | None
     reranker: bool
     candidates: Count
 
@@ -63,8 +66,11 @@ class RetrieveOnly:
         """The `passages` best of the scope for the question, best first."""
         query = without_question_words(question.text) if self.strip_question_words else question.text
         if not self.reranker:
-            return await scope.search(query, self.passages)
-        candidates = await scope.search(query, self.candidates) if scope.pool is None else scope.pool
+            return await scope.search(query, self.passages, self.max_passage_words)
+        if scope.pool is None:
+            candidates = await scope.search(query, self.candidates, self.max_passage_words)
+        else:
+            candidates = scope.pool
         return (await reranked(question.text, candidates))[: self.passages]
 
 

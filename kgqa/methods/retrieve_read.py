@@ -24,6 +24,7 @@ class RetrieveRead:
     scope: Literal["corpus", "own", "none"]
     passages: Count
     strip_question_words: bool
+    max_passage_words: Count | None
     reranker: bool
     candidates: Count
     titles: Natural
@@ -43,7 +44,14 @@ class RetrieveRead:
         """None: the question is read without passages."""
         if self.scope == "none":
             return None
-        return RetrieveOnly(self.scope, self.passages, self.strip_question_words, self.reranker, self.candidates)
+        return RetrieveOnly(
+            self.scope,
+            self.passages,
+            self.strip_question_words,
+            self.max_passage_words,
+            self.reranker,
+            self.candidates,
+        )
 
     @property
     def uses(self) -> frozenset[Need]:

@@ -164,7 +164,12 @@ def _retrieval(retrieval: Retrieval | None) -> Section:
     if retrieval is None:
         return Section(title, (), ())
     budgets = list(retrieval.recall)
-    rows = [("all", figure(retrieval.n), *(figure(score.mean) for score in retrieval.recall.values()))]
+    measured = {"all": retrieval.recall, "all, by page": retrieval.page_recall or {}}
+    rows = [
+        (name, figure(retrieval.n), *(figure(score.mean) for score in recalls.values()))
+        for name, recalls in measured.items()
+        if recalls
+    ]
     for groups in (retrieval.by_hops, retrieval.by_type):
         rows += [
             (group, figure(recalls["n"]), *(figure(recalls[budget]) for budget in budgets))

@@ -106,14 +106,20 @@ def _retrieval(retrieval: Retrieval | None) -> list[tuple[str, str]]:
         return []
     rows = [("passages", f"{retrieval.passages_per_question:.1f} per question")]
     if retrieval.n:
-        recalls = (f"@{budget} {score.mean:.1f}" for budget, score in retrieval.recall.items())
         rates = (f"@{budget} {share:.1f}" for budget, share in retrieval.all_gold.items())
-        rows += [("recall", "  ".join(recalls)), ("all gold found", "  ".join(rates))]
+        rows.append(("recall", _by_budget(retrieval.recall)))
+        if retrieval.page_recall:
+            rows.append(("recall of pages", _by_budget(retrieval.page_recall)))
+        rows.append(("all gold found", "  ".join(rates)))
     if retrieval.mrr is not None:
         rows.append(("reciprocal rank", f"{retrieval.mrr:.1f}"))
     if retrieval.without_passages:
         rows.append(("without passages", f"{retrieval.without_passages:,} questions"))
     return rows
+
+
+def _by_budget(recall: Mapping[str, Estimate]) -> str:
+    return "  ".join(f"@{budget} {score.mean:.1f}" for budget, score in recall.items())
 
 
 def _throughput(throughput: Throughput | None) -> list[tuple[str, str]]:

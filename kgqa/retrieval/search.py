@@ -53,8 +53,8 @@ class PassageIndex:
                 (replies[place],) = self._pools(call.pool).find([Query(call.query, call.k)])
         return replies
 
-    def holds(self, passage: Passage) -> bool:
-        return any(self.passages[place].id == passage.id for place in self.passages.titled(passage.title))
+    def titled(self, title: str) -> Sequence[Passage]:
+        return [self.passages[place] for place in self.passages.titled(title)]
 
     def close(self) -> None:
         self._pools.close()
@@ -82,8 +82,8 @@ class PoolIndex:
         """As `PassageIndex.search`; every call has a pool."""
         return [self._pools(call.pool).find([Query(call.query, call.k)])[0] if call.pool else () for call in calls]
 
-    def holds(self, passage: Passage) -> bool:  # noqa: ARG002 - a pool holds what its question came with
-        return True
+    def titled(self, title: str) -> Sequence[Passage]:  # noqa: ARG002 - a pool holds what its question came with
+        return ()
 
     def close(self) -> None:
         self._pools.close()

@@ -1,20 +1,23 @@
 """How well gold passages were retrieved: recall within a budget of passages, all-gold rate, reciprocal rank.
 
 A gold passage is found by its id. Where the corpus searched does not hold that id — another dump of Wikipedia, other
-blanks, a question file without contexts — a passage of the same title finds it; one passage finds one gold passage. So
-of two paragraphs with one title (MuSiQue) the wrong one never counts where the right one could have been retrieved.
+blanks, a file that quotes its gold passages — the paragraph of the same title that says most of it is the gold one, as
+IRCoT's released program decides for IIRC: another paragraph of the right page never counts. Only of a file that gives
+titles alone any passage of the title finds the gold one, and one passage finds one.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kgqa.artefacts.metrics import Retrieval
+from kgqa.artefacts.metrics import Estimate, Retrieval
 from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.types import Passage, Question
 
+Page = Callable[[str], Sequence[Passage]]  # the passages of a title in the corpus searched, if there is one
 BUDGETS = (2, 5, 10, 15)
 BUDGET = 15  # passages every retriever may return: IRCoT §4.1, "fixed-budget optimal recall"
 _UNKNOWN = "unknown"  # the group of questions whose hops or type the dataset does not say
@@ -23,11 +26,10 @@ ALARM_SHARE, ALARM_COUNT = 0.2, 5  # more questions than both with the same pass
 
 @dataclass(frozen=True, slots=True)
 class GoldPassage:
-    """What is to be found. `by_title`: a passage of this title will do."""
+    """What is to be found: one of these ids, its own and that in the corpus; without ids any passage of the title."""
 
-    id: str
+    ids: tuple[str, ...]
     title: str
-    by_title: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,34 +38,55 @@ class RetrievedPassages:
 
     ids: tuple[str, ...]
     gold_places: tuple[int | None, ...]  # of each gold passage, from 1; None: not retrieved
+    page_places: tuple[int | None, ...]  # of the first passage of each gold page
     hops: int | None
     type: str
 
 
-def gold_passages(question: Question, held: Callable[[Passage], bool]) -> tuple[GoldPassage, ...]:
-    """The question's support; pinned passages are given, so they are none.
-
-    held: whether the corpus that was searched holds the passage of this id. Support that is a title without a passage
-    is found by any passage of that title.
-    """
+def gold_passages(question: Question, page: Page) -> tuple[GoldPassage, ...]:
+    """The question's support; pinned passages are given, so they are none. Two that are one in the corpus are one."""
     pinned = {passage.id for passage in question.pinned}
-    passages = {passage.id: passage for passage in question.passages if passage.id in question.support - pinned}
-    gold = [GoldPassage(p.id, p.title, by_title=not held(p)) for p in passages.values()]
-    known = {plain(passage.title) for passage in gold} | {plain(passage.title) for passage in question.pinned}
+    given = {plain(passage.title) for passage in question.pinned}
+    support = [passage for passage in question.passages if passage.id in question.support - pinned]
+    quoted = [passage for passage in question.quoted if plain(passage.title) not in given]
+    gold: dict[str, GoldPassage] = {}
+    for passage in (*support, *quoted):
+        held = passage_held(passage, page(passage.title))
+        gold.setdefault(held.id, GoldPassage((passage.id, held.id), passage.title))
+    known = given | {plain(passage.title) for passage in gold.values()}
     further = sorted(title for title in question.support_titles if plain(title) not in known)
-    return (*gold, *(GoldPassage("", title, by_title=True) for title in further))
+    return (*gold.values(), *(GoldPassage((), title) for title in further))
+
+
+def passage_held(passage: Passage, paragraphs: Sequence[Passage]) -> Passage:
+    """The passage, where it is one of its page's paragraphs; else the one that says most of its words, the first of
+    equals; itself where the page has none."""
+    if not paragraphs or any(paragraph.id == passage.id for paragraph in paragraphs):
+        return passage
+    wanted = _words(passage)
+
+    def said(paragraph: Passage) -> tuple[bool, int]:
+        words = _words(paragraph)
+        return " ".join(wanted) in " ".join(words), (Counter(wanted) & Counter(words)).total()
+
+    return max(paragraphs, key=said)
+
+
+def gold_pages(gold: Iterable[GoldPassage]) -> tuple[GoldPassage, ...]:
+    """Their pages, each once: any passage of it finds a page."""
+    return tuple(GoldPassage((), title) for title in {plain(each.title): each.title for each in gold}.values())
 
 
 def gold_places(gold: Sequence[GoldPassage], ids: Sequence[str], titles: Sequence[str]) -> tuple[int | None, ...]:
     """Where each gold passage is among those retrieved, from 1; `titles` are theirs. None: nowhere.
 
-    Ids are matched first; then each remaining gold passage takes the first free passage of its title, if it may.
+    Ids are matched first; then each gold passage without takes the first free passage of its title.
     """
     first = {id_: place for place, id_ in reversed(list(enumerate(ids, start=1)))}
-    places = [first.get(wanted.id) for wanted in gold]
+    places = [min((first[id_] for id_ in wanted.ids if id_ in first), default=None) for wanted in gold]
     free = {place: plain(title) for place, title in enumerate(titles, start=1) if place not in places}
     for number, wanted in enumerate(gold):
-        if places[number] is None and wanted.by_title:
+        if not wanted.ids:
             places[number] = next((place for place, title in free.items() if title == plain(wanted.title)), None)
             free.pop(places[number] or 0, None)
     return tuple(places)
@@ -95,11 +118,12 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed
     """
     if not rows:
         raise ValueError("no questions to summarise")
-    places = [row.gold_places for row in rows]
+    places, pages = [row.gold_places for row in rows], [row.page_places for row in rows]
     return Retrieval(
         n=sum(map(bool, places)),
         ranked=ranked,
-        recall={str(budget): estimate([recall(ranks, budget) for ranks in places], seed) for budget in BUDGETS},
+        recall=_recalls(places, seed),
+        page_recall=_recalls(pages, seed) if pages != places else None,
         all_gold={str(budget): percent([all_gold(ranks, budget) for ranks in places]) for budget in BUDGETS},
         fixed_budget_recall=percent([recall(ranks, BUDGET) for ranks in places]),
         mrr=percent([reciprocal_rank(ranks) for ranks in places]) if ranked else None,
@@ -123,6 +147,14 @@ def same_passages_alarm(rows: Sequence[RetrievedPassages]) -> str | None:
 def plain(title: str) -> str:
     """Equal for titles that differ in case, underscores or blanks only."""
     return " ".join(title.replace("_", " ").split()).casefold()
+
+
+def _words(passage: Passage) -> list[str]:
+    return re.findall(r"\w+", passage.text.casefold())
+
+
+def _recalls(places: Sequence[Sequence[int | None]], seed: int) -> dict[str, Estimate]:
+    return {str(budget): estimate([recall(ranks, budget) for ranks in places], seed) for budget in BUDGETS}
 
 
 def _within(places: Sequence[int | None], budget: int) -> list[bool]:

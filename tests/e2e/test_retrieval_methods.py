@@ -136,6 +136,24 @@ def test_gold_passages_are_found_by_title_in_a_corpus_with_other_texts(kgqa: Kgq
     assert metrics["scores"]["support_recall"]["mean"] == 50  # by id only
 
 
+def test_another_paragraph_of_the_gold_page_counts_for_the_page_alone(kgqa: Kgqa, tmp_path: Path) -> None:
+    """IIRC in its official form with the articles as corpus: pages have many paragraphs."""
+    lived = "Alder lived in the town of Cedar for all of his long life and wrote many books."
+    other = "The author of the book Birch was also a keen gardener, a rower, and where possible a swimmer in the sea."
+    (tmp_path / "context_articles.json").write_text(json.dumps({"alder": f"{other}\n{lived}"}), encoding="utf-8")
+    context = [{"passage": "Alder", "text": "lived in the town of Cedar"}, {"passage": "main", "text": "by Alder"}]
+    asked = {"qid": "q1", "question": "Where did the author of the book Birch live?", "context": context}
+    record = {"title": "Birch", "text": "Birch is a book by Alder.", "questions": [asked]}
+    asked["answer"] = {"type": "binary", "answer_value": "Cedar"}
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps([record]), encoding="utf-8")
+    chosen = (f"dataset.path={path}", f"dataset.corpus={tmp_path / 'context_articles.json'}", "method.passages=1")
+    ran = kgqa("run", "method=retrieve_only", "dataset=iirc", *chosen)
+    retrieval = ran.json("metrics.json")["retrieval"]
+    assert (retrieval["recall"]["15"]["mean"], retrieval["page_recall"]["15"]["mean"]) == (0, 100)
+    assert "recall of pages" in ran.out
+
+
 def test_pages_named_by_the_model_are_all_that_is_searched(kgqa: Kgqa, tmp_path: Path) -> None:
     record = {
         "question_id": "q1",

@@ -81,7 +81,9 @@ THOUGHT = ThoughtDemonstration(
 
 
 def few_shot_prompt(ask: Callable[[FewShot], Program[WrittenThoughts]], **changes: Any) -> Prompt:
-    few_shot = FewShot((THOUGHT,), sample=1, sample_size=1, distractors=0, instructed=False, context_limit=8000)
+    few_shot = FewShot(
+        (THOUGHT,), sample=1, sample_size=1, distractors=0, instructed=False, context_limit=8000, passage_words=None
+    )
     asked: list[Prompt] = []
 
     def reply(call: Call[Any]) -> Any:
@@ -100,7 +102,7 @@ def shot_prompt(shot: Shot, **changes: Any) -> Prompt:
 PROMPTS = {
     "few_shot_thought": shot_prompt(Shot(QUESTION, PASSAGES, "cot", "It is by Asbjarne Lyngholt.")),
     "few_shot_direct": shot_prompt(Shot(QUESTION, PASSAGES, "direct")),
-    "few_shot_instructed": shot_prompt(Shot(QUESTION, (), "cot"), instructed=True, distractors=None),
+    "few_shot_instructed": shot_prompt(Shot(QUESTION, PASSAGES[:1], "cot"), instructed=True, distractors=None),
     "few_shot_titles": few_shot_prompt(lambda few_shot: few_shot.titles(QUESTION, PASSAGES[:1], 3, 100)),
     "kgp_evidence": render("kgp/evidence", examples=[EVIDENCE], question=QUESTION, evidence=PASSAGES[0].text),
     "kgp_evidence_t5": render(

@@ -122,6 +122,17 @@ def test_the_alias_file_adds_answers(tmp_path: Path) -> None:
     assert [question.answers for question in questions] == [("UK", "Britain", "British"), ("yes",)]
 
 
+def test_the_alias_file_is_looked_for_beside_the_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "id_aliases.json").write_text('{"Q_id": "Q1", "aliases": ["UK"], "demonyms": []}\n')
+    file = array(tmp_path, hotpotqa_record(answer="Britain", answer_id="Q1"))
+    assert only(hotpotqa(file, Path("id_aliases.json"))).answers == ("Britain", "UK")
+    (tmp_path / "id_aliases.json").rename(tmp_path / "other.json")
+    monkeypatch.setenv("KGQA_DATA", str(tmp_path / "data"))
+    refused = refusal(hotpotqa(file, Path("id_aliases.json")))
+    assert refused.startswith(f"dataset.aliases=id_aliases.json: no such file, nor in {tmp_path}, ")
+    assert refused.endswith("by dataset.aliases=null, or run: kgqa data prepare dataset=hotpotqa")
+
+
 def test_the_alias_file_changes_the_hash(tmp_path: Path) -> None:
     aliases = tmp_path / "id_aliases.json"
     aliases.write_text('{"Q_id": "Q1"}\n')

@@ -89,6 +89,7 @@ def test_the_main_passage_is_pinned_and_the_linked_pages_are_the_support(tmp_pat
     (found,) = read(tmp_path, original(question(VALUE)))
     assert found.pinned == (Passage.of("Marla Fenn", "Fenn was born in Tarnwick and sailed on the Heron."),)
     assert found.support_titles == {"tarnwick", "Heron & Sons"}
+    assert found.quoted == (Passage.of("tarnwick", "founded in 1388"), Passage.of("Heron & Sons", "since 1402"))
     assert (found.passages, found.support) == ((), frozenset())
     assert (found.id, found.type, found.hops) == ("q_1", "value", None)
 

@@ -132,7 +132,7 @@ def test_a_passage_of_a_million_words_leaves_the_question() -> None:
     ("reply", "style", "text", "flags"),
     [
         ("A is B. So the answer is: B.", "cot", "B", {}),
-        ("So the answer is: Birch. And more. The answer is Elm.", "cot", "Birch", {}),
+        ("The answer is not Elm. So the answer is: Birch.", "cot", "Birch", {}),
         ("A is B.", "cot", "A is B.", {"no_answer_marker": 1}),
         ("", "cot", "", {"no_answer_marker": 1, "empty_answer": 1}),
         ("So the answer is:", "cot", "", {"empty_answer": 1}),
@@ -155,6 +155,7 @@ def test_the_reader_takes_what_the_reply_states(
         ("So the answer is: 1901.", "1901"),
         ("So the answer is 1901", "1901"),
         ("THE ANSWER IS: No.", "No"),
+        ("So the answer is: Birch.\n\nQ: Where?\nA: So the answer is: Elm.", "Birch"),
         ("Therefore the final answer is: St. Elm.", "St. Elm"),
         ("The answer isn't known.", None),
         ("Birch appeared in 1901.", None),

@@ -95,7 +95,29 @@ def test_conclusions_and_calculations_are_not_searched_by() -> None:
     ],
 )
 def test_the_query_is_the_last_thought_that_is_not_mere_reasoning(thoughts: tuple[str, ...], query: str) -> None:
-    assert query_of(QUESTION, thoughts) == query
+    assert query_of(QUESTION, thoughts, stripped=True) == query
+
+
+def test_queries_keep_their_words_unless_question_words_are_stripped() -> None:
+    """The paper searches by the question and by the thought; the released program strips both."""
+    assert query_of(QUESTION, (), stripped=False) == QUESTION.text
+    assert query_of(QUESTION, ("Alder is who wrote it.",), stripped=False) == "Alder is who wrote it."
+    assert query_of(QUESTION, ("Alder is who wrote it.",), stripped=True) == "Alder wrote it."
+    world = World([CONCLUDED, "1901"], FOUND)
+    assert world.answer(replace(IRCOT, strip_question_words=False)).notes["queries"] == [QUESTION.text]
+
+
+def test_passages_of_too_many_words_are_left_out_of_what_is_found() -> None:
+    world = World([CONCLUDED, "1901"], {"": (BIRCH, CEDAR)})
+    assert world.answer(replace(IRCOT, max_passage_words=5)).evidence == (CEDAR.id,)
+
+
+def test_of_long_passages_the_beginning_is_shown_and_counted() -> None:
+    world = World([CONCLUDED, "1901"], {"": (BIRCH,)})
+    answer = world.answer(replace(IRCOT, few_shot=replace(IRCOT.few_shot, passage_words=3)))
+    assert all(text.startswith("Wikipedia Title: Birch\nBirch is a\n\nQ: ") for text in world.asked())
+    assert answer.evidence == (BIRCH.id,)
+    assert answer.context_tokens == len(["Title:", "Birch", "Birch", "is", "a"])
 
 
 def test_no_more_than_max_passages_are_collected_and_then_nothing_is_searched() -> None:
@@ -206,4 +228,4 @@ def test_a_passage_cannot_forge_a_question() -> None:
 
 
 def test_a_question_of_question_words_alone_is_searched_as_it_is() -> None:
-    assert query_of(Question("q", "Who is who?", ("a",)), ()) == "Who is who?"
+    assert query_of(Question("q", "Who is who?", ("a",)), (), stripped=True) == "Who is who?"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.calls import Search
-from kgqa.methods.steps.page_titles import nearest_title, quoted
+from kgqa.methods.steps.page_titles import listed, nearest_title
 from kgqa.types import Passage
 from tests.thoughts_world import (
     ALDER,
@@ -60,6 +60,17 @@ def test_the_pinned_passage_stands_first_everywhere_and_is_no_evidence() -> None
     assert answer.evidence == (ALDER.id,)
 
 
+def test_without_retrieval_demonstrations_show_their_pinned_passages_as_the_question_does() -> None:
+    """NoR on IIRC: the main passage is part of every input (appendix B)."""
+    method = with_demonstrations(replace(READ, scope="none"), demonstration(1), demonstration(2, pinned=(CEDAR,)))
+    world = World(["1901"])
+    world.answer(method, PINNED)
+    one, two, last = world.prompts()[0].split("\n\n\n")
+    assert one == "Q: Question 1?\nA: answer 1"
+    assert two == "Wikipedia Title: Cedar\nCedar is a town.\n\nQ: Question 2?\nA: answer 2"
+    assert last.startswith("Wikipedia Title: Elm\n")
+
+
 def test_retrieve_read_names_pages_too() -> None:
     world = World(['["alder"]', "1901"], FOUND)
     answer = world.answer(READ, PINNED)
@@ -68,7 +79,7 @@ def test_retrieve_read_names_pages_too() -> None:
     assert answer.notes["pages"] == ("Alder",)
 
 
-@pytest.mark.parametrize("reply", ["", "no list", '["", " "]', "[Alder, Birch]", '["Nowhere"]'])
+@pytest.mark.parametrize("reply", ["", "no list", '["", " "]', "[, ]", '["Nowhere"]'])
 def test_a_reply_without_pages_of_the_corpus_is_flagged_and_the_whole_corpus_searched(reply: str) -> None:
     world = World([reply, CONCLUDED, "1901"], {"Alder": (ALDER,)})
     answer = world.answer(IRCOT, PINNED)
@@ -110,17 +121,22 @@ def test_at_most_so_many_pages_are_searched_as_were_asked_for() -> None:
         ('["A \\"great\\" elm"]', ['A "great" elm']),
         ('["Caf\\u00e9"]', ["Café"]),
         ('["C\\elm"]', ["C\\elm"]),
-        ("['Alder']", []),
+        ("['Alder']", ["Alder"]),
+        ("[Alder, Birch]", ["Alder", "Birch"]),
+        ("Alder, Birch Tree,", ["Alder", "Birch Tree"]),
+        ("1. Alder, 2. Birch, - 1984", ["Alder", "Birch", "1984"]),
+        ("Alder", ["Alder"]),
+        ('["Elm, Ohio", Birch]', ["Elm, Ohio"]),
         ("", []),
     ],
 )
-def test_titles_are_what_stands_in_quotes(reply: str, titles: list[str]) -> None:
-    assert quoted(reply) == titles
+def test_titles_are_what_stands_in_quotes_or_between_commas(reply: str, titles: list[str]) -> None:
+    assert listed(reply) == titles
 
 
 @given(st.text() | st.text(alphabet='["\\], \nabu0'))
 def test_titles_are_never_made_up(reply: str) -> None:
-    for title in quoted(reply):
+    for title in listed(reply):
         assert title
         assert title in reply or "\\" in reply
 
@@ -128,7 +144,7 @@ def test_titles_are_never_made_up(reply: str) -> None:
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=5))
 def test_a_list_of_titles_is_read_as_it_was_written(titles: list[str]) -> None:
     wanted = list(dict.fromkeys(title.strip() for title in titles if title.strip()))
-    assert quoted(json.dumps(titles)) == wanted
+    assert listed(json.dumps(titles)) == wanted
 
 
 def test_the_nearest_title_shares_most_words_and_ties_go_to_the_better_rank() -> None:

@@ -13,7 +13,7 @@ import yaml
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.files import flatten, groups
+from kgqa.experiment.config.files import flatten, groups, node
 from kgqa.experiment.config.overrides import merged
 from kgqa.experiment.reproduce.reading import load_table, table_ids
 from tests.unit.small_table import SMALL, table_of
@@ -62,17 +62,18 @@ def composes(overrides: tuple[str, ...]) -> bool:
         else:
             values[key] = yaml.safe_load(value)
     config = composed(tuple(choices))
-    known = flatten(config).keys()
+    dataset = next((each.partition("=")[2] for each in overrides if each.startswith("dataset=")), "demo")
+    known = {*flatten(config), *flatten({"dataset": node("dataset", dataset)})}
     absent = [key for key in values if key not in known and not any(each.startswith(f"{key}.") for each in known)]
     assert not absent, f"{overrides}: unknown keys"
     method = copy.deepcopy(config["method"])
     for key, value in values.items():
         if key.startswith("method."):
             *folders, last = key.split(".")[1:]
-            node = method
+            part = method
             for folder in folders:
-                node = node[folder]
-            node[last] = value
+                part = part[folder]
+            part[last] = value
     return build(method, "method") is not None
 
 
@@ -99,6 +100,8 @@ def composed(choices: tuple[str, ...]) -> dict[str, Any]:
         ("metrics: {EM: scores.em,", "metrics: {EM: {path: null},", "metrics.EM: `why` goes with `path: null`"),
         ("rows:", "rows: [", "not YAML:"),
         ("source: text", "source: text\nagainst: Calls", "against: Calls: no such metric"),
+        ("source: text", "source: text\nbase: 3", "base: 3: the name of a file beside it with keys of a table"),
+        ("- name: Trained", "- name: Trained\n    kind: GPT", "rows.1.kind: GPT: no such kind"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_not_of_the_form_is_refused_by_name_and_key(
@@ -110,6 +113,43 @@ def test_a_file_that_is_not_of_the_form_is_refused_by_name_and_key(
     assert complaint in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "table1.yaml"))
     assert "\n" not in str(caught.value)
+
+
+def test_a_table_says_what_its_base_does_not(tmp_path: Path) -> None:
+    base = """
+    settings: {reader: [GPT-3, model], corpus: [Wikipedia, dataset.corpus]}
+    columns: {Demo: [dataset=demo]}
+    kinds:
+      Retired: {availability: model retired, why: Nobody serves it., substitute: model=gpt_4o_mini, overrides: [seed=1]}
+    """
+    (tmp_path / "common.yaml").write_text(base, encoding="utf-8")
+    text = """
+    base: common.yaml
+    title: A table
+    paper: trace
+    place: Table 1
+    source: text
+    metrics: {EM: scores.em}
+    settings: {reader: [LLaMA-3, model]}
+    rows:
+      - {name: Old, kind: Retired, overrides: [method=ircot]}
+      - {name: New, overrides: [method=ircot], cells: {Demo: {kind: Retired, overrides: [seed=2]}}}
+    """
+    table = table_of(tmp_path, text)
+    assert [(setting.name, setting.theirs) for setting in table.settings] == [
+        ("reader", "LLaMA-3"), ("corpus", "Wikipedia"),
+    ]  # fmt: skip
+    old, new = table.cells
+    assert old.overrides == ("dataset=demo", "seed=1", "method=ircot")
+    assert new.overrides == ("dataset=demo", "method=ircot", "seed=2")
+    for cell in (old, new):
+        assert (cell.availability, cell.why) == ("model retired", "Nobody serves it.")
+        assert cell.substitute == ("model=gpt_4o_mini",)
+
+
+def test_a_base_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"common.yaml: No such file or directory"):
+        table_of(tmp_path, f"base: common.yaml\n{SMALL}")
 
 
 def test_an_unknown_table_is_answered_with_the_nearest() -> None:

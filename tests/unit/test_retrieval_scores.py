@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kgqa.scoring.retrieval import (
     GoldPassage,
+    Page,
     RetrievedPassages,
     all_gold,
+    gold_pages,
     gold_passages,
     gold_places,
+    plain,
     recall,
     reciprocal_rank,
     same_passages_alarm,
@@ -23,53 +28,88 @@ QUESTION = Question(
     "q", "?", ("a",), (ALDER, OTHER_ALDER, BIRCH), support=frozenset({ALDER.id, BIRCH.id}),
     support_titles=frozenset({"Alder", "Birch"}),
 )  # fmt: skip
-ANY_TEXT = (GoldPassage("a", "Alder", by_title=True), GoldPassage("b", "Birch", by_title=True))
+MORE_ALDER = Passage.of("alder", "The Alder is a tree of wet places.")
+
+
+def corpus(*passages: Passage) -> Page:
+    return lambda title: [passage for passage in passages if plain(passage.title) == plain(title)]
 
 
 def row(*ids: str, places: tuple[int | None, ...] = (None,), hops: int | None = None) -> RetrievedPassages:
-    return RetrievedPassages(ids, places, hops, "")
+    return RetrievedPassages(ids, places, places, hops, "")
 
 
 def test_gold_passages_of_a_corpus_that_holds_them_are_found_by_id_alone() -> None:
-    gold = gold_passages(QUESTION, lambda _: True)
-    assert gold == (GoldPassage(ALDER.id, "Alder", by_title=False), GoldPassage(BIRCH.id, "Birch", by_title=False))
+    gold = gold_passages(QUESTION, corpus(OTHER_ALDER, ALDER, BIRCH))
     assert gold_places(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
 
 
-def test_gold_passages_of_another_dump_are_found_by_title() -> None:
-    gold = gold_passages(QUESTION, lambda passage: passage.id != ALDER.id)
-    assert gold_places(gold, ("x", "y"), ("ALDER ", "Birch")) == (1, None)
+def test_without_a_corpus_the_gold_passages_are_the_questions_own() -> None:
+    gold = gold_passages(QUESTION, corpus())
+    assert gold_places(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
+
+
+def test_in_another_dump_the_paragraph_that_says_most_of_it_is_the_gold_one() -> None:
+    gold = gold_passages(QUESTION, corpus(OTHER_ALDER, MORE_ALDER, BIRCH))
+    assert gold_places(gold, (OTHER_ALDER.id, BIRCH.id), ("Alder", "Birch")) == (None, 2)
+    assert gold_places(gold, (OTHER_ALDER.id, MORE_ALDER.id), ("Alder", "alder")) == (2, None)
+
+
+def test_two_gold_passages_that_are_one_in_the_corpus_are_one() -> None:
+    both = replace(QUESTION, support=frozenset({ALDER.id, OTHER_ALDER.id}), support_titles=frozenset({"Alder"}))
+    assert gold_places(gold_passages(both, corpus(MORE_ALDER)), (MORE_ALDER.id,), ("alder",)) == (1,)
+
+
+def test_a_quoted_gold_passage_is_the_paragraph_that_holds_the_words() -> None:
+    """IIRC's official files: some words of a page, which has many paragraphs."""
+    quoted = (Passage.of("alder", "also a  Town"), Passage.of("Birch", "is white"), Passage.of("Fir", "is not here"))
+    question = Question("q", "?", ("a",), support_titles=frozenset({"alder", "Birch", "Fir"}), quoted=quoted)
+    page = corpus(ALDER, OTHER_ALDER, MORE_ALDER, BIRCH)
+    ids, titles = (ALDER.id, MORE_ALDER.id, BIRCH.id, OTHER_ALDER.id), ("Alder", "alder", "Birch", "Alder")
+    gold = gold_passages(question, page)
+    assert gold_places(gold, ids, titles) == (4, 3, None)
+    assert gold_places(gold_pages(gold), ids, titles) == (1, 3, None)
+
+
+def test_a_quote_of_a_pinned_page_needs_no_finding() -> None:
+    question = Question("q", "?", ("a",), quoted=(Passage.of("Alder", "a tree"),), pinned=(ALDER,))
+    assert gold_passages(question, corpus(ALDER)) == ()
 
 
 def test_without_contexts_the_titles_are_all_there_is() -> None:
     bare = Question("q", "?", ("a",), support_titles=frozenset({"Birch", "Alder"}))
-    gold = gold_passages(bare, lambda _: True)
+    gold = gold_passages(bare, corpus())
     assert [each.title for each in gold] == ["Alder", "Birch"]
     assert gold_places(gold, ("x", "y", "z"), ("Cedar", "birch", "Alder")) == (3, 2)
 
 
 def test_a_gold_title_without_its_passage_counts_beside_the_passages_that_are_there() -> None:
     """HotpotQA fullwiki: some gold paragraphs are not among the contexts."""
-    partly = Question(
-        "q", "?", ("a",), (ALDER,), support=frozenset({ALDER.id, "missing:Birch"}),
-        support_titles=frozenset({"Alder", "Birch"}),
-    )  # fmt: skip
-    assert gold_places(gold_passages(partly, lambda _: True), (ALDER.id,), ("Alder",)) == (1, None)
+    partly = replace(QUESTION, passages=(ALDER,), support=frozenset({ALDER.id, "missing:Birch"}))
+    gold = gold_passages(partly, corpus())
+    assert gold_places(gold, (ALDER.id,), ("Alder",)) == (1, None)
+    assert gold_places(gold, (ALDER.id, "x"), ("Alder", "Birch")) == (1, 2)
 
 
 def test_a_pinned_passage_needs_no_finding() -> None:
-    pinned = Question(
-        "q", "?", ("a",), (ALDER, BIRCH), pinned=(ALDER,), support=frozenset({ALDER.id, BIRCH.id}),
-        support_titles=frozenset({"Alder", "Birch"}),
-    )  # fmt: skip
-    assert [each.title for each in gold_passages(pinned, lambda _: True)] == ["Birch"]
+    pinned = replace(QUESTION, pinned=(ALDER,))
+    assert [each.title for each in gold_passages(pinned, corpus())] == ["Birch"]
 
 
-def test_one_passage_finds_one_of_two_gold_passages_with_one_title() -> None:
-    twins = (GoldPassage("a", "Alder", by_title=True), GoldPassage("b", "Alder", by_title=True))
+def test_one_passage_finds_one_of_two_gold_passages_known_by_title() -> None:
+    twins = (GoldPassage((), "Alder"), GoldPassage((), "Alder"))
     assert gold_places(twins, ("x",), ("Alder",)) == (1, None)
     assert gold_places(twins, ("x", "y"), ("Alder", "Alder")) == (1, 2)
-    assert gold_places(twins, ("b", "x"), ("Alder", "Alder")) == (2, 1)  # ids first
+    assert gold_places((GoldPassage(("y",), "Alder"), twins[0]), ("y", "x"), ("Alder", "Alder")) == (1, 2)  # ids first
+
+
+def test_the_recall_of_pages_is_told_where_it_differs() -> None:
+    same, other = row("a", places=(None, 1)), RetrievedPassages(("a",), (None, 1), (1,), None, "")
+    assert summarise_retrieval([same], ranked=True, seed=0).page_recall is None
+    measured = summarise_retrieval([same, other], ranked=True, seed=0)
+    assert measured.recall["2"].mean == 50
+    assert measured.page_recall is not None
+    assert measured.page_recall["2"].mean == 75
 
 
 def test_recall_is_the_share_of_gold_passages_within_the_budget() -> None:

@@ -29,6 +29,14 @@ def test_the_question_is_searched_as_it_is_where_words_are_not_stripped() -> Non
     assert world.calls == [Search(QUESTION.text, 2)]
 
 
+def test_passages_of_too_many_words_are_left_out() -> None:
+    found = {"": (BIRCH, CEDAR)}
+    assert World([], found).answer(replace(ONLY, max_passage_words=5)).evidence == (CEDAR.id,)
+    assert World(["1901"], found).answer(replace(READ, max_passage_words=5)).evidence == (CEDAR.id,)
+    reranked = replace(ONLY, max_passage_words=5, reranker=True)
+    assert World([], found).answer(reranked).evidence == (CEDAR.id,)
+
+
 def test_an_empty_retrieval_is_flagged() -> None:
     assert World([], {}).answer(ONLY) == Answer("", flags={"empty_retrieval": 1})
 

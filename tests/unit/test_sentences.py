@@ -17,6 +17,8 @@ from kgqa.methods.steps.sentences import sentences
         ("He met Dr. Fir in St. Alder.", ["He met Dr. Fir in St. Alder."]),
         ("It is No. 5 of all. Yes.", ["It is No. 5 of all.", "Yes."]),
         ("So the answer is: no. The film is old.", ["So the answer is: no.", "The film is old."]),
+        ("He moved to Ft. Worth. She died on Dec. 10, 1817.", ["He moved to Ft. Worth.", "She died on Dec. 10, 1817."]),
+        ("It is 6 ft. The other is not.", ["It is 6 ft.", "The other is not."]),
         ("He died in Elm, D.C. She did not.", ["He died in Elm, D.C.", "She did not."]),
         ("He joined the U.S. Army.", ["He joined the U.S. Army."]),
         ("It cost 15.4 million. Thus, 1864 - 1811 = 53.", ["It cost 15.4 million.", "Thus, 1864 - 1811 = 53."]),

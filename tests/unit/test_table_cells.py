@@ -90,6 +90,14 @@ def test_data_that_are_not_here_are_missing(tmp_path: Path) -> None:
     assert reason.startswith("dataset=musique: no data here")
 
 
+def test_answers_other_names_that_are_not_here_are_missing_data(tmp_path: Path) -> None:
+    (tmp_path / "dev.json").write_text("[]")
+    given = ("dataset=2wiki", f"dataset.path={tmp_path / 'dev.json'}", "engine=scripted")
+    assert missing((*given, "dataset.aliases=null")) == []
+    (reason,) = missing((*given, "dataset.aliases=id_aliases.json"))
+    assert reason.startswith("dataset=2wiki: no data here (dataset.aliases=id_aliases.json: no such file, nor in")
+
+
 def test_settings_that_differ_are_told_in_the_papers_words_and_ours(tmp_path: Path) -> None:
     given = ("model=smollm2_135m", "engine=scripted", "limit=3")
     cells = list(cells_of(tmp_path, *given).values())

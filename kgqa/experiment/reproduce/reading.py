@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -19,6 +19,8 @@ from kgqa.types import Json
 if TYPE_CHECKING:
     import yaml
 
+T = TypeVar("T")
+TABLES = ("table", "figure")  # how their files are called; others are what tables name as their base
 _KEY = re.compile(r"[+~]*[\w@./-]+=")
 
 
@@ -33,8 +35,9 @@ class _Measured(_Strict):
 
 
 class _Fate(_Strict):
-    """Of a row, or of one cell of it: what a cell does not say is as its row says it."""
+    """Of a row, or of one cell of it: what a cell does not say is as its row says it, then as their kinds do."""
 
+    kind: str = ""  # one of the table's kinds
     availability: Availability | None = None
     why: str = ""
     overrides: tuple[str, ...] = ()
@@ -57,6 +60,7 @@ class _Table(_Strict):
     given: tuple[str, ...] = ()
     metrics: dict[str, str | _Measured]
     settings: dict[str, tuple[str, str] | tuple[str, str, str]]
+    kinds: dict[str, _Fate] = {}  # what many rows or cells say
     axis: str = ""
     against: str = ""
     columns: dict[str, tuple[str, ...]]
@@ -67,7 +71,7 @@ class _Table(_Strict):
 def table_ids() -> list[str]:
     """`paper/table1`, papers by name, tables before figures, both in the order of their numbers."""
     folder = shipped_conf() / "reproduce"
-    files = [file.relative_to(folder).with_suffix("") for file in folder.glob("*/*.yaml")]
+    files = [file.relative_to(folder).with_suffix("") for kind in TABLES for file in folder.glob(f"*/{kind}*.yaml")]
 
     def position(file: Path) -> tuple[str, bool, int, str]:
         number = re.search(r"\d+", file.name)
@@ -91,7 +95,7 @@ def load_table(table_id: str) -> PublishedTable:
 def read_table(file: Path, table_id: str) -> PublishedTable:
     """Raises DataError, as `load_table`."""
     try:
-        parsed = _Table.model_validate(_yaml(file))
+        parsed = _Table.model_validate(_with_base(_yaml(file), file))
     except ValidationError as error:
         # an unknown key first: it is likely the missing one, misspelt
         first = min(error.errors(), key=lambda wrong: wrong["type"] != "extra_forbidden")
@@ -113,6 +117,16 @@ def read_table(file: Path, table_id: str) -> PublishedTable:
         tuple(row.name for row in parsed.rows),
         tuple(_cells(parsed)),
     )
+
+
+def _with_base(table: Json, file: Path) -> Json:
+    """With the keys of the file beside it that it names as `base`, where it has none of its own; settings by name."""
+    if not isinstance(table, dict) or "base" not in table:
+        return table
+    name = table.pop("base")
+    if not isinstance(name, str) or not isinstance(base := _yaml(file.with_name(name)), dict):
+        raise DataError(f"{file}: base: {name!r}: the name of a file beside it with keys of a table")
+    return {**base, **table, "settings": {**base.get("settings", {}), **table.get("settings", {})}}
 
 
 def _yaml(file: Path) -> Json:
@@ -169,16 +183,20 @@ def _complaints(table: _Table, table_id: str) -> Iterator[str]:
             yield f"metrics.{name}: `why` goes with `path: null`, and only with it"
     given = [("given", table.given), *((f"columns.{name}", overrides) for name, overrides in table.columns.items())]
     yield from (complaint for key, overrides in given for complaint in _odd_overrides(key, overrides))
+    for name, kind in table.kinds.items():
+        yield from _odd_fate(f"kinds.{name}", kind, ())
     names = [row.name for row in table.rows]
     for number, row in enumerate(table.rows):
         if names.index(row.name) != number:
             yield f"rows.{number}.name: {row.name}: given twice"
-        yield from _odd_fate(f"rows.{number}", row)
+        yield from _odd_fate(f"rows.{number}", row, table.kinds)
         yield from _odd_columns(f"rows.{number}", row, table)
         yield from _odd_values(f"rows.{number}", row, table)
 
 
-def _odd_fate(key: str, fate: _Fate) -> Iterator[str]:
+def _odd_fate(key: str, fate: _Fate, kinds: Collection[str]) -> Iterator[str]:
+    if fate.kind and fate.kind not in kinds:
+        yield f"{key}.kind: {fate.kind}: no such kind; {nearest(fate.kind, kinds)}"
     if (fate.availability in (None, "run")) == bool(fate.why):
         yield f"{key}.why: `why` says why a cell is not run, and only that"
     if fate.substitute and fate.availability != "model retired":
@@ -195,7 +213,7 @@ def _odd_columns(key: str, row: _Row, table: _Table) -> Iterator[str]:
         if column not in columns:
             yield f"{key}: {column}: no such column; {nearest(column, columns)}"
     for column, fate in row.cells.items():
-        yield from _odd_fate(f"{key}.cells.{column}", fate)
+        yield from _odd_fate(f"{key}.cells.{column}", fate, table.kinds)
 
 
 def _odd_values(key: str, row: _Row, table: _Table) -> Iterator[str]:
@@ -224,20 +242,25 @@ def _cells(table: _Table) -> Iterator[PublishedCell]:
     for row in table.rows:
         for column, values in (dict.fromkeys(table.columns) if row.published is None else row.published).items():
             own = row.cells.get(column, _Fate())
-            substitute = _listed(own.substitute or row.substitute)
-            overrides = merged(table.given, table.columns.get(column, ()), row.overrides, own.overrides)
+            said = [fate for each in (row, own) for fate in (table.kinds.get(each.kind, _Fate()), each)]
+            overrides = merged(table.given, table.columns.get(column, ()), *(fate.overrides for fate in said))
             listed = values or (None,) * len(table.metrics)
             spreads = row.spread.get(column) or (None,) * len(table.metrics)
             yield PublishedCell(
                 row.name,
                 column,
                 overrides,
-                substitute,
+                _listed(_last(fate.substitute for fate in said) or ()),
                 tuple(map(Value.of, listed, spreads)),
-                own.availability or row.availability or "run",
-                own.why or row.why,
-                own.trained or row.trained,
+                _last(fate.availability for fate in said) or "run",
+                _last(fate.why for fate in said) or "",
+                _last(fate.trained for fate in said) or "",
             )
+
+
+def _last(said: Iterable[T]) -> T | None:
+    """The last that says anything."""
+    return next(filter(None, reversed(list(said))), None)
 
 
 def _metric(name: str, measured: str | _Measured) -> Metric:

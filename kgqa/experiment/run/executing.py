@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,7 +78,7 @@ def _answered(
     folder.finish(answers.predictions[question.id] for question in questions)
     if rerun:  # until now they were the earlier run's, which must not seem to have ended under other settings or code
         _explain(session, index, folder)
-    metrics = measure(experiment, answers, prices, index.holds if index is not None else _wherever)
+    metrics = measure(experiment, answers, prices, index.titled if index is not None else _nowhere)
     extraction = preparation.extraction.costs(len(questions), prices).paid
     metrics = replace(
         metrics,
@@ -96,9 +97,9 @@ def _explain(session: Session, index: Index | None, folder: RunFolder) -> None:
     folder.write_json(MANIFEST, manifest(session, index).json())
 
 
-def _wherever(passage: Passage) -> bool:  # noqa: ARG001
-    """Without an index, the question's own passages were ranked."""
-    return True
+def _nowhere(title: str) -> Sequence[Passage]:  # noqa: ARG001
+    """Without an index no corpus was searched: the question's own passages were ranked."""
+    return ()
 
 
 def _judged(session: Session, answers: Answers, folder: RunFolder, display: Display) -> JudgeMetrics:

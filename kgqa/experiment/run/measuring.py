@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kgqa.artefacts.form import extended
@@ -14,14 +14,19 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.kg.statistics import chain_statistics
 from kgqa.runtime.costs import PriceOf
 from kgqa.scoring.questions import ScoredQuestion, score_question
-from kgqa.scoring.retrieval import RetrievedPassages, gold_passages, gold_places, summarise_retrieval
+from kgqa.scoring.retrieval import (
+    Page,
+    RetrievedPassages,
+    gold_pages,
+    gold_passages,
+    gold_places,
+    summarise_retrieval,
+)
 from kgqa.scoring.summary import summarise
-from kgqa.types import Passage, Question
-
-Holds = Callable[[Passage], bool]  # whether a passage is in the corpus that was searched
+from kgqa.types import Question
 
 
-def measure(experiment: Experiment, answers: Answers, prices: PriceOf, holds: Holds) -> Metrics:
+def measure(experiment: Experiment, answers: Answers, prices: PriceOf, page: Page) -> Metrics:
     rows, ledger = score_answers(experiment, answers), answers.ledger
     summary = summarise(rows, seed=experiment.settings.seed)
     retrieves = experiment.searches or "reranker" in experiment.method.uses
@@ -34,7 +39,7 @@ def measure(experiment: Experiment, answers: Answers, prices: PriceOf, holds: Ho
         cache_hits=dict(ledger.hits),
         question_seconds=_quantiles(answers.model_seconds) if experiment.asks_models else None,
         call_seconds={kind: round(seconds, 6) for kind, seconds in sorted(ledger.seconds.items())},
-        retrieval=_retrieval(experiment, answers, holds) if retrieves else None,
+        retrieval=_retrieval(experiment, answers, page) if retrieves else None,
         chains=_chains(experiment.questions, answers.predictions),
     )
 
@@ -59,19 +64,20 @@ def _without_answers(summary: ScoreSummary) -> ScoreSummary:
     return replace(bare, answerless=0, scores=scores, by_hops={}, by_type={}, profiles={})
 
 
-def _retrieval(experiment: Experiment, answers: Answers, holds: Holds) -> Retrieval:
+def _retrieval(experiment: Experiment, answers: Answers, page: Page) -> Retrieval:
     questions, predictions = experiment.questions, answers.predictions
-    retrieved = [_retrieved(question, predictions[question.id], holds) for question in questions]
+    retrieved = [_retrieved(question, predictions[question.id], page) for question in questions]
     # what several searches gave has no order of relevance
     ranked = answers.ledger.answered[Search.__name__] <= len(questions)
     return summarise_retrieval(retrieved, ranked=ranked, seed=experiment.settings.seed)
 
 
-def _retrieved(question: Question, prediction: Prediction, holds: Holds) -> RetrievedPassages:
+def _retrieved(question: Question, prediction: Prediction, page: Page) -> RetrievedPassages:
     """A failed question has retrieved nothing."""
-    evidence = prediction.evidence or ()
-    places = gold_places(gold_passages(question, holds), evidence, prediction.evidence_titles)
-    return RetrievedPassages(evidence, places, question.hops, question.type)
+    evidence, titles = prediction.evidence or (), prediction.evidence_titles
+    gold = gold_passages(question, page)
+    places = gold_places(gold, evidence, titles), gold_places(gold_pages(gold), evidence, titles)
+    return RetrievedPassages(evidence, *places, question.hops, question.type)
 
 
 def _chains(questions: Sequence[Question], predictions: Mapping[str, Prediction]) -> Chains | None:

@@ -13,7 +13,6 @@ from kgqa.calls import CountTokens, Generate
 from kgqa.constraints import Count, Natural
 from kgqa.demonstrations import ThoughtDemonstration, demonstration_set
 from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.sentences import sentences
 from kgqa.prompting import render
 from kgqa.types import Passage, Prompt
 
@@ -47,8 +46,8 @@ class FewShot:
     """What the few-shot prompts of a method have in common.
 
     The demonstrations are the `sample`-th random sample of `sample_size`. distractors: passages shown beside the gold
-    ones of a demonstration; None: demonstrations show no passages. instructed: an instruction stands before each
-    question. context_limit: tokens of prompt and reply together.
+    ones of a demonstration; None: only its pinned ones are. instructed: an instruction stands before each question.
+    context_limit: tokens of prompt and reply together. passage_words: shown of each of the question's passages.
     """
 
     labelled: tuple[ThoughtDemonstration, ...]
@@ -57,6 +56,7 @@ class FewShot:
     distractors: Natural | None
     instructed: bool
     context_limit: Count
+    passage_words: Count | None
 
     @cached_property
     def demonstrations(self) -> tuple[ThoughtDemonstration, ...]:
@@ -72,7 +72,7 @@ class FewShot:
                 distractors=self.distractors,
                 style=shot.style,
                 instructed=self.instructed,
-                passages=[folded(passage) for passage in shot.passages[: size[1]]],
+                passages=self.shown(shot.passages[: size[1]]),
                 question=shot.question,
                 begun=shot.begun,
             )
@@ -96,16 +96,26 @@ class FewShot:
         labelled = [demonstration for demonstration in self.demonstrations if demonstration.pinned]
 
         def prompt(size: Size) -> Prompt:
-            passages = [folded(passage) for passage in pinned[: size[1]]]
             return render(
                 "few_shot/titles",
                 demonstrations=labelled[: size[0]],
-                passages=passages,
+                passages=self.shown(pinned[: size[1]]),
                 question=question,
                 count=count,
             )
 
         return await self.pack(prompt, (len(labelled), len(pinned)), max_tokens, "agent")
+
+    def shown(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        """As the prompt has them, each on one line, so that none can look like the end of its own text."""
+        return tuple(
+            replace(
+                passage,
+                title=" ".join(passage.title.split()),
+                text=" ".join(passage.text.split()[: self.passage_words]),
+            )
+            for passage in passages
+        )
 
     async def pack(self, prompt: Callable[[Size], Prompt], most: Size, max_tokens: int, role: str) -> WrittenThoughts:
         """The reply to the largest prompt that fits: at most `most`, the last demonstrations left out first.
@@ -158,16 +168,12 @@ async def largest_fitting(
 
 
 def stated_answer(chain: str) -> str | None:
-    """What the first sentence that says "the answer is" gives as the answer; None where no sentence says so.
+    """What stands behind the last "answer is" of the first line that has one; None where no line has.
 
-    Without blanks around it and without the sentence's full stop.
+    All of the line, since answers hold full stops ("Ft. Worth"), without blanks around it and less one full stop at its
+    end: so the demonstrations write it and IRCoT's released program reads it.
     """
-    for sentence in sentences(chain):
-        if marks := list(ANSWER_MARKER.finditer(sentence)):
-            return sentence[marks[-1].end() :].strip().removesuffix(".").strip()
+    for line in chain.split("\n"):
+        if marks := list(ANSWER_MARKER.finditer(line)):
+            return line[marks[-1].end() :].strip().removesuffix(".").strip()
     return None
-
-
-def folded(passage: Passage) -> Passage:
-    """On one line each, so that no passage can look like the end of its own text."""
-    return replace(passage, title=" ".join(passage.title.split()), text=" ".join(passage.text.split()))

@@ -11,6 +11,8 @@ from kgqa.methods.steps.few_shot import FewShot
 from kgqa.types import Passage, Question
 
 QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
+AROUND = " \t[]\"'“”‘’"  # of a title without quotes of its own, or of the list
 NEAREST_OF = 10  # passages found by a title, among whose titles the nearest is chosen
 MAX_TOKENS = 100  # of a list of titles
 
@@ -24,17 +26,22 @@ async def pages_named(question: Question, few_shot: FewShot, count: int) -> tupl
     if not question.pinned or not count:
         return None, Counter()
     written = await few_shot.titles(question.text, question.pinned, count, MAX_TOKENS)
-    named = quoted(written.text)[:count]
+    named = listed(written.text)[:count]
     results = await gather(*(Search(title, NEAREST_OF) for title in named))
     nearest = (nearest_title(title, passages) for title, passages in zip(named, results, strict=True))
     titles = tuple(dict.fromkeys(title for title in nearest if title))
     return titles or None, written.flags + Counter({"no_titles": int(not titles)})
 
 
-def quoted(reply: str) -> list[str]:
-    """The strings in double quotes, in order, once each, blank ones left out; one that is not closed is none."""
-    strings = (unescaped(match[0]).strip() for match in QUOTED.finditer(reply))
-    return list(dict.fromkeys(title for title in strings if title))
+def listed(reply: str) -> list[str]:
+    """The strings in double quotes; where there is none, what commas part, as in IRCoT's released program.
+
+    In order, once each, blank ones left out.
+    """
+    titles = [unescaped(match[0]).strip() for match in QUOTED.finditer(reply)]
+    if not titles:
+        titles = [BULLET.sub("", part).strip(AROUND) for part in reply.strip(AROUND).split(",")]
+    return list(dict.fromkeys(title for title in titles if title))
 
 
 def unescaped(string: str) -> str:

@@ -31,7 +31,7 @@ async def read_passages(
         answer = await read(question, context, evidence, max_tokens, "kgp/answer")
     else:
         written = await few_shot.answer(Shot(question.text, passages, reader), max_tokens)
-        shown = passages[: len(passages) - written.flags["passages_dropped"]]
+        shown = few_shot.shown(passages[: len(passages) - written.flags["passages_dropped"]])
         tokens = await CountTokens(passages_text(shown)) if shown else 0
         notes = {"demonstrations": written.demonstrations}
         answer = Answer(written.text, evidence, context_tokens=tokens, flags=written.flags, notes=notes)
