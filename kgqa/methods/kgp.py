@@ -137,7 +137,7 @@ class Kgp:
         if self.agent == "tfidf":
             return Step(path, candidates, "", await Search(question.text, self.branching, pool=candidates))
         evidence = await self.evidence(question, path, flags)
-        scores = await Rank(evidence, tuple(map(wording, candidates)))
+        scores = await Rank(evidence, tuple(passage.wording for passage in candidates))
         order = sorted(range(len(candidates)), key=lambda place: -scores[place])[: self.branching]
         return Step(path, candidates, evidence, tuple(candidates[place] for place in order))
 
@@ -146,7 +146,7 @@ class Kgp:
 
         `mdr` writes nothing: question and passages themselves are what the encoder compares.
         """
-        so_far = " ".join(map(wording, path))
+        so_far = " ".join(passage.wording for passage in path)
         if self.agent == "mdr":
             return f"{question.text} {so_far}"
         given = {"question": question.text, "evidence": so_far}
@@ -158,13 +158,13 @@ class Kgp:
         written = " ".join(reply.text.split())
         flags["cut_reply"] += reply.finish == "length"
         flags["empty_evidence"] += not written
-        flags["repeated_evidence"] += bool(written) and written in (question.text, *map(wording, path))
+        flags["repeated_evidence"] += bool(written) and written in (question.text, *(passage.wording for passage in path))
         flags.update(reply.flags)
         return written or question.text
 
     async def read_paths(self, question: Question, paths: Sequence[Path], course: Course) -> Answer:
         """A numbered context for each path; the last ones are left out where the prompt is too long for the model."""
-        contexts = numbered("\n".join(map(wording, path)) for path in paths)
+        contexts = numbered("\n".join(passage.wording for passage in path) for path in paths)
         try:
             return await read(question, contexts, (), self.max_answer_tokens, "kgp/answer")
         except PromptTooLong as error:
@@ -187,11 +187,6 @@ def of_documents_named(question: str, nodes: Sequence[Passage]) -> tuple[Passage
     plain = _plain(question)
     named = tuple(node for node in nodes if node.title.strip() and f" {_plain(node.title)} " in f" {plain} ")
     return named or tuple(nodes)
-
-
-def wording(passage: Passage) -> str:
-    """What stands for a passage: its text, or its title where it has none."""
-    return passage.text if passage.text.strip() else passage.title
 
 
 def _plain(text: str) -> str:
