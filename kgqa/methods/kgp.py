@@ -23,6 +23,9 @@ from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Question
 
+SHORTER = 0.9  # at least so much shorter is a structural context that did not fit
+SMALLEST_SHARE = 0.01  # of pages and tables; where that is still too long, the question itself is
+
 Path = tuple[Passage, ...]  # passages visited one after the other, a seed first
 
 
@@ -110,6 +113,8 @@ class Kgp:
         course.seeds = ordinary(await scope.search(question.text, self.seeds))  # line 1
         course.flags["no_seeds"] += not course.seeds
         queue, ended, visited = deque[Path]((seed,) for seed in course.seeds), list[Path](), 0  # lines 2 to 4
+        if self.hops == 1:
+            return list(queue)
         while queue and visited < self.budget:  # line 5
             ahead = min(len(queue), -(-(self.budget - visited) // self.branching))
             heads = [queue.popleft() for _ in range(ahead)]  # line 6
@@ -158,7 +163,10 @@ class Kgp:
         written = " ".join(reply.text.split())
         flags["cut_reply"] += reply.finish == "length"
         flags["empty_evidence"] += not written
-        flags["repeated_evidence"] += bool(written) and written in (question.text, *(passage.wording for passage in path))
+        flags["repeated_evidence"] += bool(written) and written in (
+            question.text,
+            *(passage.wording for passage in path),
+        )
         flags.update(reply.flags)
         return written or question.text
 
@@ -174,12 +182,31 @@ class Kgp:
         course.flags["context_cut"] = 1
         return await self.read_paths(question, paths[: max(1, kept)], course)
 
-    async def read_places(self, question: Question, nodes: Sequence[Passage]) -> Answer:
-        """A question about structure: each page as its text, each table as Markdown, under its name."""
-        context = "\n\n".join(f"{node.title}, {node.place}:\n{node.text}" for node in nodes)
+    async def read_places(self, question: Question, nodes: Sequence[Passage], share: float = 1.0) -> Answer:
+        """A question about structure: each page as its text, each table as Markdown, under its name.
+
+        share: of each text, from its beginning; less where the prompt is too long for the model.
+        """
+        context = "\n\n".join(f"{node.title}, {node.place}:\n{beginning(node.text, share)}" for node in nodes)
         evidence = tuple(node.id for node in nodes)
-        answer = await read(question, context, evidence, self.max_answer_tokens, "kgp/answer")
-        return replace(answer, flags={**answer.flags, "structural": 1}, notes={"places": [n.place for n in nodes]})
+        try:
+            answer = await read(question, context, evidence, self.max_answer_tokens, "kgp/answer")
+        except PromptTooLong as error:
+            if share < SMALLEST_SHARE:
+                raise
+            less = share * min(error.limit / error.tokens, SHORTER)
+        else:
+            flags = {**answer.flags, "structural": 1, **({"context_cut": 1} if share < 1 else {})}
+            return replace(answer, flags=flags, notes={"places": [node.place for node in nodes]})
+        return await self.read_places(question, nodes, less)
+
+
+def beginning(text: str, share: float) -> str:
+    """The first lines of a text that are at most this share of it; of a longer first line its first words."""
+    if share >= 1:
+        return text
+    kept = text[: int(len(text) * share)]
+    return kept[: max(kept.rfind("\n"), 0) or max(kept.rfind(" "), 0)]
 
 
 def of_documents_named(question: str, nodes: Sequence[Passage]) -> tuple[Passage, ...]:

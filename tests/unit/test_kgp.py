@@ -55,6 +55,13 @@ def test_a_third_hop_goes_on_from_the_end_of_each_path_and_never_back() -> None:
     assert paths == [[OPERA.id, COMPOSER.id, TOWN.id], [COMPOSER.id, TOWN.id, FJORD.id]]
 
 
+def test_one_hop_reads_the_seeds_and_asks_no_agent() -> None:
+    world = World()
+    answer = walk(world, "hops=1")
+    assert answer.notes["traversal"]["paths"] == [[OPERA.id], [COMPOSER.id]]
+    assert not world.asked("kgp/evidence")
+
+
 def test_the_budget_bounds_the_passages_visited_after_the_seeds() -> None:
     world = World()
     answer = walk(world, "branching=2", "budget=3")
