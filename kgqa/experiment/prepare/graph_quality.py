@@ -30,7 +30,7 @@ DENSITIES: dict[str, tuple[str, tuple[Value, ...]]] = {
     "tagme": ("threshold", (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)),
 }
 SEEDS = 10  # KGP supplement 8.2
-SEEDING = "retriever=tfidf"  # finds the seeds
+SEEDING = "retriever=tfidf_text"  # finds the seeds
 
 
 @dataclass(frozen=True, slots=True)
