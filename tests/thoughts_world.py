@@ -47,8 +47,8 @@ READ = RetrieveRead(
     max_answer_tokens=50, demos_from="here", demonstration_set=1, few_shot=FEW_SHOT,
 )  # fmt: skip
 IRCOT = IRCoT(
-    scope="corpus", passages_per_step=2, max_passages=15, max_steps=8, titles=3, reader="direct", max_thought_tokens=40,
-    max_answer_tokens=50, demos_from="here", demonstration_set=1, few_shot=FEW_SHOT,
+    scope="corpus", passages_per_step=2, max_passages=15, max_steps=8, until="answer", titles=3, reader="direct",
+    max_thought_tokens=40, max_answer_tokens=50, demos_from="here", demonstration_set=1, few_shot=FEW_SHOT,
 )  # fmt: skip
 
 
