@@ -64,11 +64,14 @@ class CountTokens(Call[int]):
 
 @dataclass(frozen=True, slots=True)
 class Rank(Call[tuple[float, ...]]):
-    """Relevance of each text to the query, in the order of `texts`; higher is better."""
+    """Relevance of each text to the query, in the order of `texts`; higher is better.
+
+    scorer: the configuration's group of that name; "tfidf" is `retrieval.lexical`, which nothing has to be chosen for.
+    """
 
     query: str
     texts: tuple[str, ...]
-    scorer: Literal["ranker", "demonstrations_ranker", "reranker"] = "ranker"  # the configuration's group of that name
+    scorer: Literal["ranker", "demonstrations_ranker", "reranker", "tfidf"] = "ranker"  # a group, or words alone
 
 
 @dataclass(frozen=True, slots=True)

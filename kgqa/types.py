@@ -28,6 +28,11 @@ class Passage:
         content = f"{title}\n{text}" + (f"\0{place}" if place else "")
         return cls(hashlib.sha256(content.encode()).hexdigest()[:16], title, text, sentences, place)
 
+    @property
+    def wording(self) -> str:
+        """What stands for the passage: its text, or its title where it has none."""
+        return self.text if self.text.strip() else self.title
+
 
 @dataclass(frozen=True, slots=True)
 class Triple:

@@ -1,4 +1,4 @@
-"""What linking passages costs: time, peak memory and size of a passage graph, and of adding one document to it.
+"""What linking passages costs: time, peak memory and size of a passage graph.
 
 `make bench` measures 1,000 and 10,000 passages; `python scripts/bench_graphs.py --passages 50000` others. Each graph is
 built in a process of its own. The texts are real sentences recombined under recurring titles, about 20 passages a
@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kgqa.calls import Rank
 from kgqa.retrieval.graphs.entities import Entities
-from kgqa.retrieval.graphs.growing import growing
 from kgqa.retrieval.graphs.keywords import Keywords
 from kgqa.retrieval.graphs.nearest import Nearest
 from kgqa.retrieval.graphs.store import GraphStore
@@ -62,8 +61,8 @@ class Made:
 
 GRAPHS: dict[str, Any] = {
     "tfidf": Keywords(5, 4),
-    "entities": Entities(1.0),
-    "entities, most_common=0.01": Entities(0.01),
+    "entities": Entities(1.0, titles=False),
+    "entities, most_common=0.01": Entities(0.01, titles=False),
     "nearest, k=10": Nearest(Made(), 10),
 }
 
@@ -109,25 +108,7 @@ def measure(name: str, count: int) -> dict[str, Any]:
         "edges": built.edges,
         "density": built.density,
         "neighbours_ms": 1000 * a_question,
-        "add_seconds": _adding(graph, passages),
     }
-
-
-def _adding(graph: Any, passages: Sequence[Passage]) -> float | None:
-    """Seconds to add the last document to a graph of all others, and to link them; the others are not timed."""
-    documents: dict[str, list[Passage]] = {}
-    for passage in passages:
-        documents.setdefault(passage.title, []).append(passage)
-    if isinstance(graph, Nearest) and len(passages) > 1_000:
-        return None  # growing it from nothing takes n² / 2 comparisons one by one
-    grown = growing(graph)
-    *others, last = documents.values()
-    for document in others:
-        grown.add(document)
-    started = time.perf_counter()
-    grown.add(last)
-    grown.links()
-    return time.perf_counter() - started
 
 
 def main() -> None:
@@ -138,17 +119,16 @@ def main() -> None:
     if asked.graph:
         print(json.dumps(measure(asked.graph, asked.passages[0])))
         return
-    print("| graph | passages | build s (CPU) | peak MiB | size MB | edges | density | neighbours ms | add 1 s |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| graph | passages | build s (CPU) | peak MiB | size MB | edges | density | neighbours ms |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for count in asked.passages:
         for name in GRAPHS:
             command = [sys.executable, __file__, "--passages", str(count), "--graph", name]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             m = json.loads(done.stdout.splitlines()[-1])
-            added = "–" if m["add_seconds"] is None else f"{m['add_seconds']:.3f}"
             cells = (
                 name, f"{count:,}", f"{m['seconds']:.2f} ({m['cpu']:.2f})", f"{m['peak_mib']:.0f}",
-                f"{m['size_mb']:.2f}", f"{m['edges']:,}", f"{m['density']:.4f}", f"{m['neighbours_ms']:.2f}", added,
+                f"{m['size_mb']:.2f}", f"{m['edges']:,}", f"{m['density']:.4f}", f"{m['neighbours_ms']:.2f}",
             )  # fmt: skip
             print(f"| {' | '.join(cells)} |", flush=True)
 

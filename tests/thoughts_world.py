@@ -50,7 +50,7 @@ READ = RetrieveRead(
 )  # fmt: skip
 IRCOT = IRCoT(
     scope="corpus", passages_per_step=2, max_passages=15, max_steps=8, strip_question_words=True,
-    max_passage_words=None, titles=3, reader="direct", max_thought_tokens=40, max_answer_tokens=50,
+    max_passage_words=None, until="answer", titles=3, reader="direct", max_thought_tokens=40, max_answer_tokens=50,
     demos_from="here", demonstration_set=1, few_shot=FEW_SHOT,
 )  # fmt: skip
 

@@ -41,6 +41,7 @@ class IRCoT:
     max_steps: Count
     strip_question_words: bool
     max_passage_words: Count | None
+    until: Literal["answer", "passages"]
     titles: Natural
     reader: Reader | Literal["none"]
     max_thought_tokens: Count
@@ -68,21 +69,32 @@ class IRCoT:
         while not self.ended(thoughts):
             if len(passages) < self.max_passages:
                 queries.append(query_of(question, thoughts, self.strip_question_words))
-                retrieved = await scope.search(queries[-1], self.passages_per_step, self.max_passage_words)
+                retrieved = await self.retrieve(queries[-1], passages, scope)
                 passages = collected(passages, retrieved)[: self.max_passages]
+            if self.until == "passages" and (len(passages) == self.max_passages or not retrieved):
+                break
             thoughts += (await self.reason(question, passages, thoughts, reading),)
         thoughts = tuple(filter(None, thoughts))
         flags.update(judged(thoughts))
+        if self.until == "passages":
+            del flags["unfinished"]  # no thought has to state an answer
         answer = await self.read(question, passages, thoughts)
         notes = {"thoughts": thoughts, "queries": queries, **({"pages": pages} if pages else {}), **answer.notes}
         figures = {"passage_tokens": reading.tokens + (answer.context_tokens or 0)}
         return replace(answer, flags=flags + Counter(answer.flags), figures=figures, notes=notes)
 
     def ended(self, thoughts: tuple[str, ...]) -> bool:
-        """The last thought is empty or states the answer, or there are `max_steps`."""
-        if not thoughts:
-            return False
-        return not thoughts[-1] or stated_answer(thoughts[-1]) is not None or len(thoughts) == self.max_steps
+        """The last thought is empty or states the answer, where that counts, or there are `max_steps`."""
+        if not thoughts or len(thoughts) == self.max_steps:
+            return bool(thoughts)
+        return self.until == "answer" and (not thoughts[-1] or stated_answer(thoughts[-1]) is not None)
+
+    async def retrieve(self, query: str, known: tuple[Passage, ...], scope: Scope) -> tuple[Passage, ...]:
+        """The best passages of the scope; where passages alone end the loop, the best of those not known."""
+        if self.until == "answer":
+            return await scope.search(query, self.passages_per_step, self.max_passage_words)
+        found = await scope.search(query, self.passages_per_step + len(known), self.max_passage_words)
+        return tuple(passage for passage in found if passage not in known)[: self.passages_per_step]
 
     async def reason(
         self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...], reading: Reading

@@ -12,18 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from kgqa.calls import Generate, Neighbours, Rank, Search, gather
+from kgqa.calls import Generate, Neighbours, Rank, gather
 from kgqa.constraints import Count
 from kgqa.errors import PromptTooLong
 from kgqa.methods.retrieve_only import Scope, Searched
-from kgqa.methods.steps.reader import numbered, read
+from kgqa.methods.steps.paths import Path, read_paths
+from kgqa.methods.steps.reader import read
 from kgqa.methods.steps.replies import counted
 from kgqa.methods.steps.structure import nodes_at, ordinary, places_named, structural
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Question
 
-Path = tuple[Passage, ...]  # passages visited one after the other, a seed first
+SHORTER = 0.9  # at least so much shorter is a structural context that did not fit
+SMALLEST_SHARE = 0.01  # of pages and tables; where that is still too long, the question itself is
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,13 @@ class Kgp:
     """Fields as in conf/method/kgp.yaml, which cites the source of each value."""
 
     agent: Literal["llm", "t5", "mdr", "tfidf", "random"]
+    match: Literal["tfidf", "encoder"]
     scope: Searched
     seeds: Count
     branching: Count
     hops: Count
     budget: Count
+    rounds: tuple[Count, ...]
     structure: bool
     max_evidence_tokens: Count
     max_answer_tokens: Count
@@ -65,7 +69,13 @@ class Kgp:
     @property
     def uses(self) -> frozenset[Need]:
         needs: set[Need] = {"model", "graph", "search" if self.scope == "corpus" else "pool"}
-        return frozenset(needs | ({"ranker"} if self.agent in ("llm", "t5", "mdr") else set()))
+        return frozenset(needs | ({"ranker"} if self.scorer == "ranker" else set()))
+
+    @property
+    def scorer(self) -> Literal["ranker", "tfidf"]:
+        """φ of Equation 1: what is written is compared as text, what MDR encodes by inner products."""
+        encodes = self.agent == "mdr" or (self.agent in ("llm", "t5") and self.match == "encoder")
+        return "ranker" if encodes else "tfidf"
 
     async def answer(self, question: Question) -> Answer:
         """Evidence: the passages of the paths in their order, each once; of a structural question its pages and tables.
@@ -86,30 +96,29 @@ class Kgp:
     async def walk(self, question: Question, flags: Counter[str]) -> Answer:
         """A question about content: Algorithm 1, then the reader."""
         course = Course(flags=flags)
-        paths = await self.traverse(question, course)
-        answer = await self.read_paths(question, paths, course)
-        visited = {passage.id: None for path in paths for passage in path}
+        paths = await (self.collect(question, course) if self.agent == "tfidf" else self.traverse(question, course))
+        answer = await read_paths(question, paths, self.max_answer_tokens)
         candidates = [len(step.candidates) for step in course.steps]
         figures = {
             "seeds": len(course.seeds),
             "steps": len(course.steps),
             "paths": len(paths),
-            "visited": len(visited),
+            "visited": len(answer.evidence),
             "neighbours": sum(candidates) / len(candidates) if candidates else 0.0,
         }
         flags = course.flags + Counter(answer.flags)
         notes = {"traversal": _note(self.agent, course, paths)}
-        return replace(answer, evidence=tuple(visited), flags=counted(**flags), figures=figures, notes=notes)
+        return replace(answer, flags=counted(**flags), figures=figures, notes=notes)
 
     async def traverse(self, question: Question, course: Course) -> list[Path]:
         """Algorithm 1. Paths that cannot grow stay as they are; `budget` bounds the passages visited after the seeds.
 
         Paths at the head of the queue do not depend on each other, so their steps are asked for side by side.
         """
-        scope = Scope(pool=ordinary(question.passages)) if self.scope == "own" else Scope()
-        course.seeds = ordinary(await scope.search(question.text, self.seeds))  # line 1
-        course.flags["no_seeds"] += not course.seeds
+        scope = await self.seeded(question, course)  # line 1
         queue, ended, visited = deque[Path]((seed,) for seed in course.seeds), list[Path](), 0  # lines 2 to 4
+        if self.hops == 1:
+            return list(queue)
         while queue and visited < self.budget:  # line 5
             ahead = min(len(queue), -(-(self.budget - visited) // self.branching))
             heads = [queue.popleft() for _ in range(ahead)]  # line 6
@@ -123,6 +132,33 @@ class Kgp:
                     ended.append(step.path)
         return ended + list(queue)
 
+    async def seeded(self, question: Question, course: Course) -> Scope:
+        """Find the seeds; gives where they were looked for."""
+        scope = Scope(pool=ordinary(question.passages)) if self.scope == "own" else Scope()
+        course.seeds = ordinary(await scope.search(question.text, self.seeds))
+        course.flags["no_seeds"] += not course.seeds
+        return scope
+
+    async def collect(self, question: Question, course: Course) -> list[Path]:
+        """KGP-TF-IDF (supplement 8.2): single passages, in each round the best neighbours of those found last."""
+        scope = await self.seeded(question, course)
+        reached, last = {seed.id: (seed,) for seed in course.seeds}, course.seeds
+        found = list(last)
+        for count in self.rounds:
+            groups = [ordinary(group) for group in await gather(*(Neighbours(passage, scope.pool) for passage in last))]
+            new = {passage.id: passage for group in groups for passage in group if passage.id not in reached}
+            if not new:
+                course.flags["no_neighbours"] += 1
+                break
+            best = await self.best(question.text, tuple(new.values()), count)
+            for passage, group in zip(last, groups, strict=True):
+                path, around = reached[passage.id], tuple(other for other in group if other.id in new)
+                chosen = tuple(other for other in best if other in around and other.id not in reached)
+                course.steps.append(Step(path, around, "", chosen))
+                reached |= {other.id: (*path, other) for other in chosen}
+            found, last = [*found, *best], best
+        return [(passage,) for passage in found]
+
     async def step(self, question: Question, path: Path, scope: Scope, flags: Counter[str]) -> Step:
         """Equation 1: the `branching` neighbours that match best what the agent says is needed next."""
         on_path = {passage.id for passage in path}
@@ -134,19 +170,21 @@ class Kgp:
         if self.agent == "random":
             chance = random.Random(f"{self.seed}/{question.id}/{'/'.join(p.id for p in path)}")  # noqa: S311
             return Step(path, candidates, "", tuple(chance.sample(candidates, min(self.branching, len(candidates)))))
-        if self.agent == "tfidf":
-            return Step(path, candidates, "", await Search(question.text, self.branching, pool=candidates))
         evidence = await self.evidence(question, path, flags)
-        scores = await Rank(evidence, tuple(map(wording, candidates)))
-        order = sorted(range(len(candidates)), key=lambda place: -scores[place])[: self.branching]
-        return Step(path, candidates, evidence, tuple(candidates[place] for place in order))
+        return Step(path, candidates, evidence, await self.best(evidence, candidates, self.branching))
+
+    async def best(self, sought: str, candidates: tuple[Passage, ...], count: int) -> tuple[Passage, ...]:
+        """The `count` candidates most similar to what is sought, equal ones in the candidates' order."""
+        scores = await Rank(sought, tuple(passage.wording for passage in candidates), self.scorer)
+        order = sorted(range(len(candidates)), key=lambda place: -scores[place])[:count]
+        return tuple(candidates[place] for place in order)
 
     async def evidence(self, question: Question, path: Path, flags: Counter[str]) -> str:
         """What the agent looks for after these passages; the question where it writes nothing.
 
         `mdr` writes nothing: question and passages themselves are what the encoder compares.
         """
-        so_far = " ".join(map(wording, path))
+        so_far = " ".join(passage.wording for passage in path)
         if self.agent == "mdr":
             return f"{question.text} {so_far}"
         given = {"question": question.text, "evidence": so_far}
@@ -158,29 +196,38 @@ class Kgp:
         written = " ".join(reply.text.split())
         flags["cut_reply"] += reply.finish == "length"
         flags["empty_evidence"] += not written
-        flags["repeated_evidence"] += bool(written) and written in (question.text, *map(wording, path))
+        flags["repeated_evidence"] += bool(written) and written in (
+            question.text,
+            *(passage.wording for passage in path),
+        )
         flags.update(reply.flags)
         return written or question.text
 
-    async def read_paths(self, question: Question, paths: Sequence[Path], course: Course) -> Answer:
-        """A numbered context for each path; the last ones are left out where the prompt is too long for the model."""
-        given = [(passage,) for passage in question.pinned]
-        contexts = numbered("\n".join(map(wording, path)) for path in (*given, *paths))
-        try:
-            return await read(question, contexts, (), self.max_answer_tokens, "kgp/answer")
-        except PromptTooLong as error:
-            if len(paths) < 2:
-                raise
-            kept = min(len(paths) - 1, len(paths) * error.limit // error.tokens)
-        course.flags["context_cut"] = 1
-        return await self.read_paths(question, paths[: max(1, kept)], course)
+    async def read_places(self, question: Question, nodes: Sequence[Passage], share: float = 1.0) -> Answer:
+        """A question about structure: each page as its text, each table as Markdown, under its name.
 
-    async def read_places(self, question: Question, nodes: Sequence[Passage]) -> Answer:
-        """A question about structure: each page as its text, each table as Markdown, under its name."""
-        context = "\n\n".join(f"{node.title}, {node.place}:\n{node.text}" for node in nodes)
+        share: of each text, from its beginning; less where the prompt is too long for the model.
+        """
+        context = "\n\n".join(f"{node.title}, {node.place}:\n{beginning(node.text, share)}" for node in nodes)
         evidence = tuple(node.id for node in nodes)
-        answer = await read(question, context, evidence, self.max_answer_tokens, "kgp/answer")
-        return replace(answer, flags={**answer.flags, "structural": 1}, notes={"places": [n.place for n in nodes]})
+        try:
+            answer = await read(question, context, evidence, self.max_answer_tokens, "kgp/answer")
+        except PromptTooLong as error:
+            if share < SMALLEST_SHARE:
+                raise
+            less = share * min(error.limit / error.tokens, SHORTER)
+        else:
+            flags = {**answer.flags, "structural": 1, **({"context_cut": 1} if share < 1 else {})}
+            return replace(answer, flags=flags, notes={"places": [node.place for node in nodes]})
+        return await self.read_places(question, nodes, less)
+
+
+def beginning(text: str, share: float) -> str:
+    """The first lines of a text that are at most this share of it; of a longer first line its first words."""
+    if share >= 1:
+        return text
+    kept = text[: int(len(text) * share)]
+    return kept[: max(kept.rfind("\n"), 0) or max(kept.rfind(" "), 0)]
 
 
 def of_documents_named(question: str, nodes: Sequence[Passage]) -> tuple[Passage, ...]:
@@ -188,11 +235,6 @@ def of_documents_named(question: str, nodes: Sequence[Passage]) -> tuple[Passage
     plain = _plain(question)
     named = tuple(node for node in nodes if node.title.strip() and f" {_plain(node.title)} " in f" {plain} ")
     return named or tuple(nodes)
-
-
-def wording(passage: Passage) -> str:
-    """What stands for a passage: its text, or its title where it has none."""
-    return passage.text if passage.text.strip() else passage.title
 
 
 def _plain(text: str) -> str:

@@ -73,9 +73,8 @@ class _Finder:
 
     def _second(self, query: Query, place: int) -> Query:
         """One more than is wanted: the passage of the first hop is often its own nearest."""
-        passage = self.passages[place]
-        hop_text = passage.text if passage.text.strip() else passage.title
-        return replace(query, text=f"{query.text}{self.settings.separator}{hop_text}", k=self.settings.second_hop + 1)
+        text = f"{query.text}{self.settings.separator}{self.passages[place].wording}"
+        return replace(query, text=text, k=self.settings.second_hop + 1)
 
     def _best(self, query: Query, first: Scored, seconds: Iterator[Scored]) -> list[int]:
         pairs = []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.lexical import words
 from kgqa.retrieval.places import best_places
@@ -26,21 +27,28 @@ ARRAYS = ("idf", "starts", "places", "weights")
 
 @dataclass(frozen=True)
 class Tfidf:
-    """Cosine of the query and each passage, title and text as one, with the words and weights of `lexical.Lexical`.
+    """Cosine of the query and each passage, its `fields` as one, with the words and weights of `lexical.Lexical`.
 
-    Frequencies are the corpus' own. A passage without a word of the query is not found.
+    Frequencies are the corpus' own. A passage without a word of the query is not found. A passage without a text is
+    its title, whatever the fields.
     """
+
+    fields: tuple[Literal["title", "text"], ...]
 
     pools: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        if not self.fields:
+            raise ConfigError("retriever.fields=[]: name title, text or both")
+
     def identity(self) -> Mapping[str, Json]:
-        return {"retriever": "tfidf", "version": 1}
+        return {"retriever": "tfidf", "version": 2, "fields": sorted(set(self.fields))}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
         """Count in memory, about 1 kB a passage, weigh and write. An interrupted build starts afresh."""
         import numpy as np
 
-        numbers, counts = _counted(passages, advance)  # counts: (passages, words), sparse
+        numbers, counts = _counted(map(self.searched, passages), advance)  # counts: (passages, words), sparse
         held = np.bincount(counts.indices, minlength=len(numbers))  # passages that have the word
         idf = np.log((1 + len(passages)) / (1 + held)) + 1
         weights = counts.data * idf[counts.indices]
@@ -53,6 +61,11 @@ class Tfidf:
             (folder / WORDS).write_text("".join(f"{word}\n" for word in numbers), encoding="utf-8")
             for name, values in zip(ARRAYS, arrays, strict=True):
                 np.save(folder / f"{name}.npy", values)
+
+    def searched(self, passage: Passage) -> str:
+        if self.fields == ("text",):
+            return passage.wording
+        return " ".join(getattr(passage, field) for field in self.fields)
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
         return _Finder(len(passages), folder)
@@ -95,18 +108,18 @@ class _Finder:
         return best_places(scores[places], query.k, places)
 
 
-def _counted(passages: Sequence[Passage], advance: Callable[[int], None]) -> tuple[dict[str, int], Any]:
-    """The words' numbers in the order they first occur, and how often each passage has each."""
+def _counted(texts: Iterable[str], advance: Callable[[int], None]) -> tuple[dict[str, int], Any]:
+    """The words' numbers in the order they first occur, and how often each text has each."""
     import numpy as np
     from scipy.sparse import csr_matrix
 
     numbers: dict[str, int] = {}
     columns, counts, starts = array("i"), array("i"), array("q", [0])
-    for passage in passages:
-        counted = Counter(words(f"{passage.title} {passage.text}"))
+    for text in texts:
+        counted = Counter(words(text))
         columns.extend(numbers.setdefault(word, len(numbers)) for word in counted)
         counts.extend(counted.values())
         starts.append(len(columns))
         advance(1)
     parts = (np.array(counts, dtype=np.float64), np.array(columns), np.array(starts))
-    return numbers, csr_matrix(parts, shape=(len(passages), len(numbers)))
+    return numbers, csr_matrix(parts, shape=(len(starts) - 1, len(numbers)))

@@ -45,7 +45,8 @@ def show_collections(figures: Mapping[str, Json], dataset: str, title: str, term
 
 
 def show_quality(curve: QualityCurve, terminal: Terminal) -> None:
-    title = f"{curve.dataset}-{curve.graph}: neighbours of the seeds (KGP, Figs. 5, 9)"
+    reached = "neighbours of the seeds" if curve.count == "neighbours" else "seeds and their neighbours"
+    title = f"{curve.dataset}-{curve.graph}: {reached} (KGP, Figs. 5, 9)"
     header, *rows = quality_rows(curve)
     table = Table(*header, title=title, title_justify="left")
     for row in rows:

@@ -82,6 +82,24 @@ def test_quality_is_written_as_csv_and_svg(kgqa: Kgqa) -> None:
     assert Path("outputs/graph_quality/demo-tfidf.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
+@pytest.mark.parametrize(("option", "count"), [((), "neighbours"), (("--with-seeds",), "with_seeds")])
+def test_a_run_measures_what_the_quality_command_measures(kgqa: Kgqa, option: tuple[str, ...], count: str) -> None:
+    chosen = ("graph=tfidf", "dataset=demo", "limit=3")
+    drawn = kgqa("graph", "quality", *chosen, "--values", "3", "--seeds", "2", *option)
+    assert drawn.code == 0, drawn.err
+    head, line = Path("outputs/graph_quality/demo-tfidf.csv").read_text(encoding="utf-8").splitlines()
+    curve = dict(zip(head.split(","), map(float, line.split(",")), strict=True))
+    ran = kgqa(
+        "run", "method=neighbourhood", *chosen, "graph.keywords=3", "method.seeds=2", f"method.count={count}", "out=run"
+    )
+    assert ran.code == 0, ran.err
+    figures = ran.json("metrics.json")["figures"]
+    assert {key: curve[key] for key in ("sf_em", "covered", "precision")} == pytest.approx(
+        {key: figures[key] for key in ("sf_em", "covered", "precision")}, abs=1e-4
+    )
+    assert ("seeds and" in Path("outputs/graph_quality/demo-tfidf.svg").read_text(encoding="utf-8")) == bool(option)
+
+
 def test_training_texts_lead_from_fact_to_fact(kgqa: Kgqa) -> None:
     ran = kgqa("kgp", "export-instructions", "dataset=demo", "--out=train.jsonl")
     assert ran.code == 0, ran.err

@@ -31,7 +31,7 @@ RETRIEVERS: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
     "minilm flat": (["retriever=minilm", "retriever.backend=flat"], [*MINILM, "faiss"], "retriever.separator=x"),
     "minilm ivf": (["retriever=minilm", "retriever.backend=ivf"], [*MINILM, "faiss"], "retriever.probes=3"),
     "minilm hnsw": (["retriever=minilm", "retriever.backend=hnsw"], [*MINILM, "faiss"], "retriever.breadth=300"),
-    "tfidf": (["retriever=tfidf"], [], ""),
+    "tfidf": (["retriever=tfidf"], [], "retriever.fields=[text]"),
     "fuzzy": (["retriever=fuzzy"], ["rapidfuzz"], ""),
     "hybrid": (["retriever=hybrid"], MINILM, "retriever.constant=10"),
     "knn": (["retriever=knn"], [*MINILM, "rapidfuzz"], "retriever.dense.separator=x"),
@@ -42,7 +42,6 @@ LETTERS = "it compares letters, and a question is written like no passage"
 SLOW = "a text of 8,000 characters takes it a minute on busy cores; see test_rankers for its odd texts"
 # what a retriever does not keep to by its nature: case → test → reason
 OTHERWISE: dict[str, dict[str, str]] = {
-    "tfidf": {"test_an_identity_can_be_written_down_and_tells_settings_apart": "it has no settings"},
     "fuzzy": {
         "test_the_relevant_passage_comes_first": LETTERS,
         "test_equal_passages_are_found_in_order_of_place": LETTERS,

@@ -34,7 +34,7 @@ class Hashed:
         return np.array([[1.0 + text.split().count(word) for word in WORDS] for text in texts], np.float32)
 
 
-GRAPHS = [Keywords(2, 3), Entities(1.0), Entities(0.4), Nearest(Hashed(), 2), NoGraph()]
+GRAPHS = [Keywords(2, 3), Entities(1.0, titles=False), Entities(0.4, titles=False), Nearest(Hashed(), 2), NoGraph()]
 
 
 def neighbours(links: Links) -> list[list[int]]:

@@ -209,7 +209,7 @@ def test_a_passage_without_text_is_asked_with_its_title(tmp_path: Path) -> None:
 
 def test_mdr_needs_embeddings() -> None:
     with pytest.raises(ConfigError, match=r"retriever\.dense: Tfidf has no embeddings; choose a dense one"):
-        mdr(dense=Tfidf())
+        mdr(dense=Tfidf(("title", "text")))
 
 
 # All of them
@@ -255,7 +255,7 @@ def test_a_combined_index_is_built_opened_and_searched_in_all_scopes(tmp_path: P
         Passage.of("Pellery", "A town on the river Corrow."),
         Passage.of("Pellery", "Its lighthouse burned down."),
     )
-    retriever = Hybrid(lexical=Tfidf(), dense=letters(), constant=60, depth=10)
+    retriever = Hybrid(lexical=Tfidf(("title", "text")), dense=letters(), constant=60, depth=10)
     folder = IndexFolder(tmp_path / "index", retriever, {"corpus": "small"}, "kgqa index build dataset=small")
     folder.build(passages, lambda *_: None)
     index = folder.open()

@@ -69,12 +69,12 @@ def test_passages_that_mention_one_name_are_linked() -> None:
         Passage.of("Song", "Later Osmund Tarrel sang it; the tarrel is a bird."),
         Passage.of("Bird", "A tarrel sings. Tarrel songs are short."),
     ]
-    assert neighbours(Entities(1.0).links(pool)) == [[], [2], [1], []]
+    assert neighbours(Entities(1.0, titles=False).links(pool)) == [[], [2], [1], []]
 
 
 def test_a_name_that_stands_in_one_passage_hides_no_other() -> None:
     pool = passages("Ida Ruhn sang.", "Ida Ruhn wept.", "Later Ida Ruhn left.")
-    assert neighbours(Entities(1.0).links(pool)) == [[1, 2], [0, 2], [0, 1]]
+    assert neighbours(Entities(1.0, titles=False).links(pool)) == [[1, 2], [0, 2], [0, 1]]
 
 
 def test_the_longest_of_overlapping_names_counts_and_whole_words_alone() -> None:
@@ -84,19 +84,19 @@ def test_the_longest_of_overlapping_names_counts_and_whole_words_alone() -> None
         Passage.of("Annual", "The Annual Fair of New Ostervik is old."),
         Passage.of("Ostervik", "She saw Ostervik and Ann."),
     ]
-    assert neighbours(Entities(1.0).links(pool)) == [[], [2, 3], [1], [1]]
+    assert neighbours(Entities(1.0, titles=False).links(pool)) == [[], [2, 3], [1], [1]]
 
 
 def test_names_that_most_passages_mention_can_be_left_out() -> None:
     pool = passages("in Wexcombe by Ida Ruhn", "of Wexcombe", "near Wexcombe by Ida Ruhn", "nothing")
-    assert Entities(1.0).links(pool).edges() == 3
-    assert neighbours(Entities(0.5).links(pool)) == [[2], [], [0], []]
+    assert Entities(1.0, titles=False).links(pool).edges() == 3
+    assert neighbours(Entities(0.5, titles=False).links(pool)) == [[2], [], [0], []]
 
 
 def test_a_long_run_of_capitalised_words_is_no_name() -> None:
     twelve, thirteen = (" ".join(["Song"] * count) for count in (12, 13))
-    assert Entities(1.0).links(passages(f"a {twelve}", f"the {twelve}")).edges() == 1
-    assert Entities(1.0).links(passages(f"a {thirteen}", f"the {thirteen}")).edges() == 0
+    assert Entities(1.0, titles=False).links(passages(f"a {twelve}", f"the {twelve}")).edges() == 1
+    assert Entities(1.0, titles=False).links(passages(f"a {thirteen}", f"the {thirteen}")).edges() == 0
 
 
 def test_a_missing_package_is_noticed_before_anything_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_a_missing_package_is_noticed_before_anything_is_read(monkeypatch: pytes
 
 def test_a_month_and_the_first_word_of_a_sentence_are_no_names() -> None:
     pool = passages("Rain fell in March.", "Rain falls. It was March.")
-    assert Entities(1.0).links(pool).edges() == 0
+    assert Entities(1.0, titles=False).links(pool).edges() == 0
 
 
 def test_nearest_passages_are_linked_in_both_directions() -> None:
@@ -172,3 +172,10 @@ def test_two_documents_of_one_title_count_as_one() -> None:
 def test_a_value_that_makes_no_graph_is_refused(overrides: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build(compose(overrides.split())["graph"], "graph")
+
+
+def test_passages_of_one_document_are_linked_where_they_mention_it() -> None:
+    one, other, apart = Passage.of("A", "red"), Passage.of("A", "blue"), Passage.of("B", "red")
+    assert neighbours(Entities(1.0, titles=True).links([one, other, apart])) == [[1], [0], []]
+    assert neighbours(Entities(1.0, titles=False).links([one, other, apart])) == [[], [], []]
+    assert Entities(1.0, titles=True).identity() != Entities(1.0, titles=False).identity()

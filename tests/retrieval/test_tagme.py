@@ -13,6 +13,7 @@ import pytest
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.retrieval.graphs.tagme import Tagme
+from kgqa.types import Passage
 from tests.retrieval.linked_passages import neighbours, passages
 
 
@@ -21,7 +22,10 @@ class _Tagme(BaseHTTPRequestHandler):
         form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         self.send_response(200 if form["gcube-token"] == ["key"] else 403)
         self.end_headers()
-        notes = [{"id": len(word), "rho": 0.5 if word.isupper() else 0.05} for word in form["text"][0].split()]
+        notes = [
+            {"id": len(word), "rho": 0.5 if word.isupper() else 0.05, "link_probability": 0.05 * len(word)}
+            for word in form["text"][0].split()
+        ]
         self.wfile.write(b"<html>" if "broken" in form["text"][0] else json.dumps({"annotations": notes}).encode())
 
     def log_message(self, *args: object) -> None:
@@ -32,13 +36,26 @@ class _Tagme(BaseHTTPRequestHandler):
 def tagme() -> Iterator[Tagme]:
     with ThreadingHTTPServer(("127.0.0.1", 0), _Tagme) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield Tagme(f"http://127.0.0.1:{server.server_port}/tag", "TAGME_TOKEN", 0.1, "en", 10)
+        yield Tagme(f"http://127.0.0.1:{server.server_port}/tag", "TAGME_TOKEN", "rho", 0.1, False, "en", 10)
         server.shutdown()
 
 
 def test_tagmes_confident_entities_link_passages(tagme: Tagme, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAGME_TOKEN", "key")
     assert neighbours(tagme.links(passages("AAA b", "cc DDD", "d", ""))) == [[1], [0], [], []]
+
+
+def test_mentions_that_are_likely_links_may_count_instead(tagme: Tagme, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAGME_TOKEN", "key")
+    likely = replace(tagme, confidence="link_probability")
+    assert neighbours(likely.links(passages("AAA b", "cc DDD", "dd"))) == [[1], [0, 2], [1]]
+    assert likely.identity() != tagme.identity()
+
+
+def test_a_passage_may_mention_its_document_too(tagme: Tagme, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAGME_TOKEN", "key")
+    same = [Passage.of("T", "AAA"), Passage.of("T", "BBBB"), Passage.of("U", "CC")]
+    assert neighbours(replace(tagme, titles=True).links(same)) == [[1], [0], []]
 
 
 def test_another_tagme_service_gives_another_graph(tagme: Tagme) -> None:

@@ -15,21 +15,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.calls import Rank
+from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.lexical import Lexical
 from kgqa.retrieval.places import best_places
 from kgqa.retrieval.tfidf import ARRAYS, Tfidf
 from kgqa.types import Passage
 
+BOTH = Tfidf(("title", "text"))
 CORPUS = Path(os.environ.get("KGQA_DATA", "data")) / "corpora" / "hotpotqa_train_hipporag_corpus_994.json.gz"
 
 
 def built(folder: Path, passages: Sequence[Passage]) -> Finder:
     folder.mkdir(exist_ok=True)
     steps: list[int] = []
-    Tfidf().build(passages, folder, steps.append)
+    BOTH.build(passages, folder, steps.append)
     assert sum(steps) == len(passages)
-    return Tfidf().open(passages, folder)
+    return BOTH.open(passages, folder)
 
 
 def passages(*texts: str) -> tuple[Passage, ...]:
@@ -76,7 +78,7 @@ def test_an_index_is_opened_again_after_it_was_closed(tmp_path: Path) -> None:
     finder = built(tmp_path, passages("red fox"))
     finder.find([Query("fox", 1)])
     finder.close()
-    assert Tfidf().open(passages("red fox"), tmp_path).find([Query("fox", 1)]) == [[0]]
+    assert BOTH.open(passages("red fox"), tmp_path).find([Query("fox", 1)]) == [[0]]
 
 
 def test_the_order_is_the_rankers_of_the_same_formula(tmp_path: Path) -> None:
@@ -105,3 +107,17 @@ def test_the_best_places_are_those_of_a_full_sort(scores: list[float], k: int) -
     ranked = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
     assert best_places(np.array(scores), k) == ranked[:k]
     assert best_places(np.array(scores), k, np.arange(len(scores)) + 100) == [place + 100 for place in ranked[:k]]
+
+
+def test_texts_alone_are_searched_where_the_fields_say_so(tmp_path: Path) -> None:
+    named, told = Passage.of("Tveit", "a fjord"), Passage.of("Norway", "Tveit is a fjord")
+    nameless = Passage.of("Tveit", " ")
+    text_alone = Tfidf(("text",))
+    text_alone.build([named, told, nameless], tmp_path, lambda _: None)
+    assert text_alone.open([named, told, nameless], tmp_path).find([Query("Tveit", 3)]) == [[2, 1]]
+    assert text_alone.identity() != BOTH.identity()
+
+
+def test_no_field_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"retriever\.fields"):
+        Tfidf(())

@@ -63,7 +63,7 @@ def test_help_of_a_choice_shows_its_keys_with_defaults_and_sources(
     assert main(["run", "--help", "method=kgp", "retriever=e5"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "method.seeds=10 supplement 8.2: first hop" in shown
-    assert "Comes with retriever=tfidf, graph=tfidf." in shown
+    assert "Comes with retriever=tfidf_text, graph=tfidf." in shown
     assert 'retriever.separator=" " between title and text; BEIR\'s' in shown
     assert "limit=null" not in shown
 

@@ -45,6 +45,23 @@ def test_retrieval_and_reasoning_take_turns_until_the_answer_then_the_reader_beg
     assert answer.flags == {}
 
 
+def test_until_there_are_enough_passages_no_answer_ends_the_loop_and_each_step_finds_new_ones() -> None:
+    """IRCoT as KGP compares with it (KGP supplement 8.2)."""
+    ranked = (ALDER, BIRCH, CEDAR, DOGWOOD)
+    world = World([CONCLUDED, "", "1901"], {"": ranked})
+    answer = world.answer(replace(IRCOT, until="passages", passages_per_step=1, max_passages=3))
+    assert answer.evidence == (ALDER.id, BIRCH.id, CEDAR.id)
+    assert world.sequence().count("agent few_shot/answer") == 2
+    assert answer.flags == {}
+
+
+def test_a_scope_without_new_passages_ends_the_loop() -> None:
+    world = World([WROTE, "1901"], {"": (ALDER,)})
+    answer = world.answer(replace(IRCOT, until="passages", passages_per_step=2))
+    assert answer.evidence == (ALDER.id,)
+    assert answer.text == "1901"
+
+
 def test_only_the_first_sentence_is_kept_and_the_next_prompt_goes_on_from_it() -> None:
     world = World([f"{WROTE} Birch is old. So the answer is: 1800.", CONCLUDED, "1901"], FOUND)
     world.answer(IRCOT)

@@ -12,7 +12,7 @@ from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Question
-from tests.unit.kgp_world import COMPOSER, EDGES, FJORD, OPERA, POOL, QUESTION, TOWN, World, walk
+from tests.unit.kgp_world import COMPOSER, FJORD, OPERA, QUESTION, TOWN, World, walk
 
 
 def test_each_seed_grows_by_the_neighbours_that_match_the_evidence() -> None:
@@ -27,10 +27,14 @@ def test_each_seed_grows_by_the_neighbours_that_match_the_evidence() -> None:
     assert not answer.flags
 
 
-def test_evidence_is_compared_with_the_texts_of_the_neighbours() -> None:
+@pytest.mark.parametrize(("overrides", "scorer"), [((), "tfidf"), (("match=encoder",), "ranker")])
+@pytest.mark.parametrize("agent", ["llm", "t5"])
+def test_evidence_is_compared_with_the_texts_of_the_neighbours(
+    agent: str, overrides: tuple[str, ...], scorer: Any
+) -> None:
     world = World()
-    walk(world)
-    assert world.made(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", (COMPOSER.text, FJORD.text))
+    walk(world, f"agent={agent}", *overrides)
+    assert world.made(Rank)[0] == Rank("Asbjarne Lyngholt was born in Oslo.", (COMPOSER.text, FJORD.text), scorer)
 
 
 def test_the_agent_is_a_role_of_its_own_and_sees_the_path() -> None:
@@ -53,6 +57,13 @@ def test_a_third_hop_goes_on_from_the_end_of_each_path_and_never_back() -> None:
     answer = walk(World(), "branching=1", "hops=3")
     paths = answer.notes["traversal"]["paths"]
     assert paths == [[OPERA.id, COMPOSER.id, TOWN.id], [COMPOSER.id, TOWN.id, FJORD.id]]
+
+
+def test_one_hop_reads_the_seeds_and_asks_no_agent() -> None:
+    world = World()
+    answer = walk(world, "hops=1")
+    assert answer.notes["traversal"]["paths"] == [[OPERA.id], [COMPOSER.id]]
+    assert not world.asked("kgp/evidence")
 
 
 def test_the_budget_bounds_the_passages_visited_after_the_seeds() -> None:
@@ -89,17 +100,25 @@ def test_mdr_compares_question_and_path_with_the_neighbours_and_writes_nothing()
     world = World()
     answer = walk(world, "agent=mdr")
     assert world.made(Rank)[0].query == f"{QUESTION.text} {OPERA.text}"
+    assert world.made(Rank)[0].scorer == "ranker"
     assert {call.prompt.name for call in world.made(Generate)} == {"kgp/answer"}
     assert answer.text == "Fauskenes"
 
 
-def test_tfidf_searches_the_neighbours_for_the_question() -> None:
+def test_tfidf_collects_single_passages_round_by_round_among_the_neighbours_of_the_last() -> None:
     world = World()
-    walk(world, "agent=tfidf")
-    seeds, *steps = world.made(Search)
-    assert seeds == Search(QUESTION.text, 10, pool=POOL)
-    assert steps[0] == Search(QUESTION.text, 3, pool=EDGES[OPERA.id])
-    assert not world.made(Rank)
+    answer = walk(world, "agent=tfidf", "seeds=1", "rounds=[1,2]")
+    assert answer.notes["traversal"]["paths"] == [[OPERA.id], [COMPOSER.id], [TOWN.id]]
+    assert [call.texts for call in world.made(Rank)] == [(COMPOSER.text, FJORD.text), (TOWN.text,)]
+    assert {(call.query, call.scorer) for call in world.made(Rank)} == {(QUESTION.text, "tfidf")}
+    assert f"2: {COMPOSER.text}\n3: {TOWN.text}" in world.asked("kgp/answer")[0]
+    assert [step["path"] for step in answer.notes["traversal"]["steps"]] == [[OPERA.id], [OPERA.id, COMPOSER.id]]
+
+
+def test_tfidf_ends_where_no_neighbour_is_new() -> None:
+    answer = walk(World(), "agent=tfidf")
+    assert len(answer.evidence) == 4
+    assert answer.flags == {"no_neighbours": 1}
 
 
 def test_random_draws_the_same_again_for_one_seed_and_question() -> None:
@@ -109,10 +128,18 @@ def test_random_draws_the_same_again_for_one_seed_and_question() -> None:
     assert len(drawn) > 1
 
 
-@pytest.mark.parametrize("agent", ["tfidf", "random"])
-def test_agents_without_embeddings_need_no_ranker(agent: str) -> None:
-    config = compose(["method=kgp", f"method.agent={agent}"])
-    assert "ranker" not in build(config["method"], "method").uses
+@pytest.mark.parametrize(
+    ("agent", "match", "needed"),
+    [
+        *((agent, "tfidf", False) for agent in ("llm", "t5", "tfidf", "random")),
+        *((agent, "encoder", False) for agent in ("tfidf", "random")),
+        *((agent, "encoder", True) for agent in ("llm", "t5")),
+        ("mdr", "tfidf", True),
+    ],
+)
+def test_a_ranker_is_needed_where_an_encoder_compares(agent: str, match: str, needed: bool) -> None:
+    config = compose(["method=kgp", f"method.agent={agent}", f"method.match={match}"])
+    assert ("ranker" in build(config["method"], "method").uses) == needed
 
 
 def test_the_whole_corpus_is_walked_through_without_a_pool() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kgqa.calls import Search
+from kgqa.calls import Generate, Search
+from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.structure import Place, nodes_at, places_named
 from kgqa.types import Completion, Passage, Question
 from tests.unit.kgp_world import POOL, World, Writes, walk
@@ -50,6 +51,34 @@ def test_a_page_that_is_not_there_is_counted_and_the_graph_walked() -> None:
     assert answer.notes["traversal"]
 
 
+def test_pages_too_long_for_the_model_are_each_read_from_their_beginning() -> None:
+    lines = "".join(f"line {number} of the table\n" for number in range(400))
+    long = tuple(Passage.of("report", lines, place=place) for place in ("page 1", "page 2"))
+
+    class Short(World):
+        def read(self, call: Generate) -> Completion:
+            words = len(call.prompt.messages[0].content.split())
+            if words > 1_000:
+                raise PromptTooLong(words, 1_000)
+            return Completion(" Fauskenes")
+
+    world = Short(structural_reply("page 1\npage 2"))
+    answer = walk(world, question=Question("s", "What do they say?", ("text",), (*POOL, *long)))
+    *_, asked = world.asked("kgp/answer")
+    assert answer.flags == {"structural": 1, "context_cut": 1}
+    assert asked.count("line 80 of the table\n") == 2
+    assert "report, page 2:\nline 0 of the table" in asked
+
+
+def test_a_question_too_long_itself_is_the_questions_error() -> None:
+    class Tiny(World):
+        def read(self, call: Generate) -> Completion:
+            raise PromptTooLong(4_000, 10)
+
+    with pytest.raises(PromptTooLong):
+        walk(Tiny(structural_reply("page 1")), question=STRUCTURED)
+
+
 def test_nothing_is_classified_where_documents_have_no_pages_or_it_is_switched_off() -> None:
     world = World()
     walk(world)
@@ -68,6 +97,11 @@ def test_nothing_is_classified_where_documents_have_no_pages_or_it_is_switched_o
         ("pages 1 and page 2", (Place(page=1), Place(page=2))),
         ("tables 1, 2 and 3 on page 4", (Place(4, 1), Place(4, 2), Place(4, 3))),
         ("pages 1 and 2", (Place(page=1), Place(page=2))),
+        ("pages 3-5", (Place(page=3), Place(page=4), Place(page=5))),
+        ("Pages 1, 3 to 4", (Place(page=1), Place(page=3), Place(page=4))),
+        ("tables 2–3 on page 9", (Place(9, 2), Place(9, 3))),
+        ("page 3 - 1", (Place(page=3),)),
+        ("pages 1-1000000", (Place(page=1),)),
         ("page 1, table 2", (Place(page=1, table=2),)),
         ("content", ()),
         ("", ()),

@@ -14,7 +14,7 @@ from kgqa.types import Completion, Passage, Question
 
 POOL = tuple(Passage.of(f"T{number}", f"text {number}") for number in range(40))
 QUESTION = Question("q", "Which one?", ("text 1",), POOL, frozenset({POOL[1].id, POOL[2].id}))
-ROWS = ("kgp_none", "kgp_retrieve", "kgp_ircot", "kgp_golden", "kgp_setting")
+ROWS = ("kgp_none", "kgp_retrieve", "kgp_mdr", "kgp_ircot", "kgp_golden", "kgp_setting")
 
 
 def last_prompt(experiment: str) -> str:
@@ -39,6 +39,13 @@ def last_prompt(experiment: str) -> str:
     return asked[-1]
 
 
+@pytest.mark.parametrize("row", [row for row in ROWS if row != "kgp_none"])
+def test_the_reader_sees_the_question_before_and_after_the_contexts(row: str) -> None:
+    before, _, after = last_prompt(row).partition("Contexts:")
+    assert QUESTION.text in before
+    assert QUESTION.text in after
+
+
 @pytest.mark.parametrize("row", ROWS)
 def test_every_row_is_read_by_the_same_reader_over_the_same_collection(row: str) -> None:
     assert compose([f"experiment={row}"])["choices"]["collection"] == "kgp"
@@ -50,6 +57,8 @@ def test_one_step_retrieval_and_ircot_read_at_most_thirty_passages_and_kgp_thirt
     assert "\n31: " not in last_prompt("kgp_retrieve")
     ircot = compose(["experiment=kgp_ircot"])["method"]
     assert (ircot["max_passages"], ircot["passages_per_step"], ircot["few_shot"]["sample_size"]) == (30, 5, 2)
+    assert "\n30: text 9\ntext 2\n" in last_prompt("kgp_mdr")
+    assert "\n31: " not in last_prompt("kgp_mdr")
     assert "\n30: " in last_prompt("kgp_setting")
     assert "\n31: " not in last_prompt("kgp_setting")
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.methods.kgp import Kgp, wording
-from kgqa.types import Question
+from kgqa.methods.kgp import Kgp
+from kgqa.retrieval.graphs.keywords import bare_title
+from kgqa.types import Passage, Question
 
 
 @dataclass(frozen=True)
@@ -45,17 +46,35 @@ def instructions(experiment: Experiment) -> Instructions:
 def ordered_facts(question: Question) -> tuple[str, ...]:
     """What supports the answer, in the order a person would need it; fewer than two where the data does not give it.
 
-    Supporting sentences in the file's order, those of one passage joined (HotpotQA, 2Wiki); else the passages of the
-    decomposition, each where it is first needed (MuSiQue).
+    Supporting sentences, those of one passage joined, by the passages' order (HotpotQA, 2Wiki); else the passages of
+    the decomposition, each where it is first needed (MuSiQue).
     """
+    passages = {passage.id: passage for passage in question.passages}
+    steps = dict.fromkeys(hop.passage_id for hop in question.decomposition if hop.passage_id in passages)
     sentences: dict[str, list[str]] = {}
     for passage_id, sentence in question.facts:
         sentences.setdefault(passage_id, []).append(sentence.strip())
-    if sentences:
-        return tuple(" ".join(facts) for facts in sentences.values())
-    passages = {passage.id: passage for passage in question.passages}
-    steps = dict.fromkeys(hop.passage_id for hop in question.decomposition if hop.passage_id in passages)
-    return tuple(wording(passages[passage_id]) for passage_id in steps)
+    if not sentences:
+        return tuple(passages[passage_id].wording for passage_id in steps)
+    named = [passage_id for passage_id in steps if passage_id in sentences]
+    order = named if len(named) == len(sentences) else _reading_order(question, [passages[id_] for id_ in sentences])
+    return tuple(" ".join(sentences[passage_id]) for passage_id in order)
+
+
+def _reading_order(question: Question, cited: Sequence[Passage]) -> list[str]:
+    """Of two passages the one with the answer comes last; where both or neither have it, the one the other names.
+
+    So MDR orders HotpotQA's bridge questions (facebookresearch/multihop_dense_retrieval, whose files KGP's agents are
+    trained on: supplement 8.1); it knows hyperlinks, we look for the title. Otherwise in the file's order.
+    """
+    order = [passage.id for passage in cited]
+    if len(cited) != 2 or question.type == "comparison":
+        return order
+    first, second = cited
+    holding = [question.answers[0] in f"{passage.title} {passage.text}" for passage in cited]
+    named = [bare_title(first.title) in second.text, bare_title(second.title) in first.text]
+    last = holding if holding[0] != holding[1] else named
+    return order[::-1] if last == [True, False] else order
 
 
 def _lines(question: Question, facts: Sequence[str], instruction: str) -> Iterator[dict[str, str]]:

@@ -14,6 +14,7 @@ from kgqa.errors import ConfigError
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
+from kgqa.methods.neighbourhood import Counted, coverage
 from kgqa.methods.steps.structure import ordinary
 from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.retrieval.search import PoolIndex
@@ -29,8 +30,7 @@ DENSITIES: dict[str, tuple[str, tuple[Value, ...]]] = {
     "entities": ("most_common", (0.1, 0.15, 0.2, 0.3, 0.5, 1.0)),
     "tagme": ("threshold", (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)),
 }
-SEEDS = 10  # KGP supplement 8.2
-SEEDING = "retriever=tfidf"  # finds the seeds
+SEEDING = "retriever=tfidf_text"  # finds the seeds
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Quality:
     questions: int
     neighbours: float  # of a passage
     density: float
-    sf_em: float  # share of questions with all supporting passages among the neighbours of the seeds
+    sf_em: float  # share of questions with all supporting passages among those reached, see `methods.neighbourhood`
     covered: float  # share of a question's supporting passages among them
-    precision: float  # share of the neighbours of the seeds that are supporting passages
+    precision: float  # share of those reached that are supporting passages
 
 
 COLUMNS = ("questions", "neighbours", "density", "sf_em", "covered", "precision")
@@ -56,10 +56,13 @@ class QualityCurve:
     dataset: str
     graph: str
     key: str  # e.g. graph.keywords
+    count: Counted  # what is reached from the seeds
     points: list[Quality]
 
 
-def quality_curve(overrides: Sequence[str], values: Sequence[str] | None, seeds: int, display: Display) -> QualityCurve:
+def quality_curve(
+    overrides: Sequence[str], values: Sequence[str] | None, seeds: int, count: Counted, display: Display
+) -> QualityCurve:
     """`values`: of the key, None: the usual ones. `seeds`: passages found for a question by TF-IDF.
 
     Raises:
@@ -77,28 +80,29 @@ def quality_curve(overrides: Sequence[str], values: Sequence[str] | None, seeds:
     points = []
     for value in values or usual:
         with Session(Experiment.of([*chosen, f"{key}={value}"])) as session:
-            points.append(_quality(session, seeded, str(value), display))
-    return QualityCurve(dataset, graph, key, points)
+            points.append(_quality(session, seeded, str(value), count, display))
+    return QualityCurve(dataset, graph, key, count, points)
 
 
-def _quality(session: Session, seeded: Mapping[str, Sequence[str]], value: str, display: Display) -> Quality:
+def _quality(
+    session: Session, seeded: Mapping[str, Sequence[str]], value: str, count: Counted, display: Display
+) -> Quality:
     """`seeded`: the seeds' ids by question id; questions that are not in it are left out."""
     collections, questions = PassageGraphs(session), session.experiment.questions
-    exact, covered, precise, degrees, densities = [], [], [], [], []
+    found, degrees, densities = [], [], []
     collections.build(questions, display)
     for question in questions:
         if question.id not in seeded:
             continue
         built = collections.store.open(ordinary(question.passages))
         seeds = [built.passages[built.places[seed]] for seed in seeded[question.id]]
-        around = {passage.id for seed in seeds for passage in built.neighbours(seed)}
-        hit = len(around & question.support)
-        exact.append(float(hit == len(question.support)))
-        covered.append(hit / len(question.support))
-        precise.append(hit / len(around) if around else 0.0)
+        reached = {passage.id for seed in seeds for passage in built.neighbours(seed)}
+        reached |= {seed.id for seed in seeds} if count == "with_seeds" else set()
+        found.append(coverage(reached, question.support))
         degrees.append(2 * built.edges / len(built.passages))
         densities.append(built.density)
-    return Quality(value, len(exact), *map(_mean, (degrees, densities, exact, covered, precise)))
+    means = [_mean([getattr(each, name) for each in found]) for name in ("sf_em", "covered", "precision")]
+    return Quality(value, len(found), _mean(degrees), _mean(densities), *means)
 
 
 def _seeds(session: Session, count: int) -> dict[str, tuple[str, ...]]:
@@ -131,10 +135,11 @@ def quality_rows(curve: QualityCurve) -> list[tuple[str, ...]]:
 def write_quality(curve: QualityCurve) -> list[Path]:
     """The table as CSV and a picture of it, in `outputs/graph_quality`."""
     name, points = f"{curve.dataset}-{curve.graph}", curve.points
+    reached = "of the neighbours of the seeds" if curve.count == "neighbours" else "of the seeds and their neighbours"
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows(quality_rows(curve))
     plot = Plot(
-        f"{name}: SF-EM and precision of the neighbours of the seeds",
+        f"{name}: SF-EM and precision {reached}",
         "mean number of neighbours of a passage",
         f"{points[0].questions} questions, labels: {curve.key}",
         [

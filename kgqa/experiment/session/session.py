@@ -16,11 +16,14 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import UNPREPARED, Prepared, Runner
 from kgqa.protocols import Ranker, Retriever
 from kgqa.retrieval.graphs.links import PassageGraph
+from kgqa.retrieval.lexical import Lexical
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import NOTHING, Spent
 from kgqa.storage import call_cache
 
 T = TypeVar("T")
+
+TFIDF = Lexical()  # one for all sessions: it holds nothing
 
 
 class Session:
@@ -76,7 +79,9 @@ class Session:
             self._pool.close()
 
     def ranker(self, group: str) -> Ranker:
-        """The ranker chosen in a group (ranker, demonstrations_ranker or reranker)."""
+        """The ranker chosen in a group (ranker, demonstrations_ranker or reranker), or the one of words alone (tfidf)."""
+        if group == "tfidf":
+            return TFIDF
         return self._chosen(group, lambda node: parts.ranker(node, group))
 
     @property

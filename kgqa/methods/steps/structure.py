@@ -6,15 +6,19 @@ The nodes are those of `datasets.pdf`: `Passage.place` is "page 3", "table 2 pag
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kgqa.types import Passage
 
 PLACE = re.compile(r"(?:table (?P<table>\d+) pages? (?P<first>\d+)(?:-(?P<last>\d+))?|page (?P<page>\d+))")
+TO = r"\s*(?:-|–|—|\bto\b|\bthrough\b)\s*"
+NUMBERS = rf"\d+(?:{TO}\d+)?"
 NAMED = re.compile(
-    r"\b(page|table)s?\s*(?:no\.?|number|#)?\s*(\d+(?:(?:\s*,\s*and|\s*,|\s+and)\s+\d+\b)*)", re.IGNORECASE
+    rf"\b(page|table)s?\s*(?:no\.?|number|#)?\s*({NUMBERS}(?:(?:\s*,\s*and|\s*,|\s+and)\s+{NUMBERS}\b)*)", re.IGNORECASE
 )
+SPAN = re.compile(rf"(\d+)(?:{TO}(\d+))?", re.IGNORECASE)
+LONGEST_SPAN = 100  # pages or tables of "pages 3-5"; of a longer one its first alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +44,11 @@ def places_named(reply: str) -> tuple[Place, ...]:
     """The places that a classifying reply lists, a line for each, once each; empty: the question is about content.
 
     A line may name a page ("page 3"), a table ("table 2"), a table on a page ("table 2 on page 3"), or "table on page
-    3"; "pages 1, 2 and 4" are three. Whatever names no number is passed over.
+    3"; "pages 1, 2 and 4" are three, and so are "pages 3-5". Whatever names no number is passed over.
     """
     places = []
     for line in reply.splitlines():
-        named = [
-            (kind.lower(), int(number)) for kind, listed in NAMED.findall(line) for number in re.findall(r"\d+", listed)
-        ]
+        named = [(kind.lower(), number) for kind, listed in NAMED.findall(line) for number in _numbers(listed)]
         pages = [number for kind, number in named if kind == "page"]
         tables = [number for kind, number in named if kind == "table"]
         if tables:
@@ -55,6 +57,13 @@ def places_named(reply: str) -> tuple[Place, ...]:
             unnumbered = re.search(r"\btable\b", line, re.IGNORECASE) is not None
             places += [Place(page, any_table=unnumbered) for page in pages]
     return tuple(dict.fromkeys(places))
+
+
+def _numbers(listed: str) -> Iterator[int]:
+    """Those of "1, 3-5 and 7", in order."""
+    for match in SPAN.finditer(listed):
+        first, last = int(match[1]), int(match[2] or match[1])
+        yield from range(first, last + 1) if first <= last < first + LONGEST_SPAN else (first,)
 
 
 def nodes_at(places: Sequence[Place], passages: Iterable[Passage]) -> tuple[Passage, ...]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 from kgqa.constraints import Bound
 from kgqa.extras import installed
 from kgqa.retrieval.graphs.keywords import STOP_WORDS, bare_title, words_of
-from kgqa.retrieval.graphs.links import Links, linked
+from kgqa.retrieval.graphs.links import Links, document_of, linked
 from kgqa.types import Json, Passage
 
 WORD = re.compile(r"\w+")
@@ -49,13 +49,15 @@ class Entities:
     as the first of a sentence is no name by that alone, nor are months and days, nor more than twelve words.
 
     most_common: names that a larger share of the passages mention link nothing (1: all do); thins the graph out.
+    titles: whether a passage also mentions its document, so that all passages of a document are linked.
     """
 
     most_common: CommonShare
+    titles: bool
 
     def identity(self) -> Mapping[str, Json]:
         installed("graphs", "ahocorasick-rs")
-        return {"graph": "entities", "version": 2, "most_common": self.most_common}
+        return {"graph": "entities", "version": 2, "most_common": self.most_common, "titles": self.titles}
 
     def links(self, passages: Sequence[Passage]) -> Links:
         return self.join(passages, [self.read(passage) for passage in passages])
@@ -67,16 +69,18 @@ class Entities:
 
     def join(self, passages: Sequence[Passage], parts: Sequence[frozenset[str]]) -> Links:
         """The rest: every text is searched for all names at once, in time linear in the texts."""
+        documents = [(document_of(passage),) if self.titles else () for passage in passages]
         names = sorted(frozenset().union(*parts))
         if not names:
-            return linked([()] * len(passages))
+            return linked(documents)
         automaton = _automaton(names)
         spans = [list(_spans(automaton, passage.text)) for passage in passages]
         shared = Counter(name for held in spans for name in {span.name for span in held})
         mentions = [_longest(span for span in held if shared[span.name] > 1) for held in spans]
         holders = Counter(name for held in mentions for name in held)
         most = self.most_common * len(passages)
-        return linked([sorted(name for name in held if holders[name] <= most) for held in mentions])
+        kept = [sorted(name for name in held if holders[name] <= most) for held in mentions]
+        return linked([(*held, *document) for held, document in zip(kept, documents, strict=True)])
 
 
 def _automaton(names: Sequence[str]) -> Any:

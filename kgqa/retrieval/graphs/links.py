@@ -101,8 +101,3 @@ def of_pairs(rows: NDArray[np.int64], columns: NDArray[np.int64], passages: int)
 def document_of(passage: Passage) -> str:
     """Passages of one title are one document: the data sets say no more of where a passage is from."""
     return passage.title
-
-
-def text_or_title(passage: Passage) -> str:
-    """What stands for a passage: its text, or its title where it has none."""
-    return passage.text if passage.text.strip() else passage.title

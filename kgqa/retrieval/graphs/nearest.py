@@ -10,7 +10,7 @@ from kgqa.constraints import Count
 from kgqa.errors import ConfigError
 from kgqa.protocols import Ranker
 from kgqa.retrieval.biencoder import Encoder, relevance, remembering
-from kgqa.retrieval.graphs.links import Links, of_pairs, text_or_title
+from kgqa.retrieval.graphs.links import Links, of_pairs
 from kgqa.types import Json, Passage
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ class Nearest:
     def links(self, passages: Sequence[Passage]) -> Links:
         import numpy as np
 
-        places = np.array([place for place, passage in enumerate(passages) if text_or_title(passage).strip()], np.int64)
+        places = np.array([place for place, passage in enumerate(passages) if passage.wording.strip()], np.int64)
         if len(places) < 2:
             return of_pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), len(passages))
         return joined(nearest(self.vectors([passages[place] for place in places]), self.k), places, len(passages))
 
     def vectors(self, passages: Sequence[Passage]) -> NDArray[np.float32]:
         assert isinstance(self.encoder, Encoder)
-        return remembering(self.encoder).vectors("passage", [text_or_title(passage) for passage in passages])
+        return remembering(self.encoder).vectors("passage", [passage.wording for passage in passages])
 
 
 def nearest(vectors: NDArray[np.float32], k: int) -> list[NDArray[np.int64]]:

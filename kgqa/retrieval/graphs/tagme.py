@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kgqa import http
 from kgqa.constraints import Share, Url
 from kgqa.errors import ConfigError, DataError
-from kgqa.retrieval.graphs.links import Links, linked
+from kgqa.retrieval.graphs.links import Links, document_of, linked
 from kgqa.types import Json, Passage
 
 if TYPE_CHECKING:
@@ -24,26 +24,35 @@ OFFLINE = "or choose graph=entities, which asks nobody"
 
 @dataclass(frozen=True)
 class Tagme:
-    """Two passages are linked where TAGME finds one Wikipedia page in both, with a confidence of `threshold` or more.
+    """Two passages are linked where TAGME finds one Wikipedia page in both, each time with `threshold` or more.
 
+    confidence: what of TAGME's is compared with the threshold: rho, of a mention's page in its context, or
+    link_probability, of the mention being a link at all.
+    titles: whether a passage also mentions its document, so that all passages of a document are linked.
     token_env: the environment variable with the service's key. Each passage is a request of its own.
     """
 
     url: Url
     token_env: str
+    confidence: Literal["rho", "link_probability"]
     threshold: Share
+    titles: bool
     language: str
     timeout: float
 
     def identity(self) -> Mapping[str, Json]:
-        return {"graph": "tagme", "version": 1, "url": self.url, "threshold": self.threshold, "language": self.language}
+        settings = {name: getattr(self, name) for name in ("url", "confidence", "threshold", "titles", "language")}
+        return {"graph": "tagme", "version": 2, **settings}
 
     def links(self, passages: Sequence[Passage]) -> Links:
         """Raises ConfigError without a key, DataError where the service does not answer."""
         if not os.environ.get(self.token_env):
             raise ConfigError(f"graph=tagme: no key in the environment variable {self.token_env}; set it, {OFFLINE}")
         with http.client(self.timeout) as client, ThreadPoolExecutor(AT_ONCE) as workers:
-            return linked(list(workers.map(partial(self._entities, client), passages)))
+            found = list(workers.map(partial(self._entities, client), passages))
+        return linked(
+            [[*pages, document_of(p)] if self.titles else pages for p, pages in zip(passages, found, strict=True)]
+        )
 
     def _entities(self, client: httpx2.Client, passage: Passage) -> list[int]:
         if not passage.text.strip():
@@ -57,7 +66,7 @@ class Tagme:
         if answer.is_error:
             raise DataError(f"TAGME at {self.url}: HTTP {answer.status_code}; check {self.token_env}, {OFFLINE}")
         try:
-            kept = [note for note in answer.json()["annotations"] if note["rho"] >= self.threshold]
+            kept = [note for note in answer.json()["annotations"] if note[self.confidence] >= self.threshold]
             return sorted({int(note["id"]) for note in kept})
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"TAGME at {self.url}: no annotations in its answer ({error!r}); {OFFLINE}") from None
