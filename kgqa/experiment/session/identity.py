@@ -18,8 +18,10 @@ def run_identity(session: Session) -> dict[str, Json]:
     experiment = session.experiment
     config, uses = experiment.config, experiment.method.uses
     kept = {key: value for key, value in config.items() if key not in (*NOT_IDENTITY, "graph", "collection")}
+    if experiment.settings.sample is None:
+        kept.pop("sample", None)
     # in the hash, or without influence on answers
-    elsewhere = ("path", "files", "questions_file", "corpus", "aliases", "profile", "family")
+    elsewhere = ("path", "split", "files", "questions_file", "corpus", "aliases", "profile", "family")
     dataset = {key: value for key, value in config["dataset"].items() if key not in elsewhere}
     triples = {key: value for key, value in config["kg"].items() if key != "offline"}
     model = {key: value for key, value in config["model"].items() if key not in ("prices", "about")}
