@@ -135,16 +135,17 @@ def _encoder_models(group: str, name: str, place: str, chosen: frozenset[str]) -
 
 def _datasets(named: Mapping[str, str]) -> Iterator[str]:
     name = named.get("dataset", "")
-    if name in groups()["dataset"] and (reason := _no_data(name, named.get("dataset.path"))):
+    given = tuple((key, named[f"dataset.{key}"]) for key in ("path", "split", "aliases") if f"dataset.{key}" in named)
+    if name in groups()["dataset"] and (reason := _no_data(name, given)):
         yield f"dataset={name}: no data here ({reason})"
 
 
 @cache
-def _no_data(name: str, path: str | None) -> str:
+def _no_data(name: str, given: tuple[tuple[str, str], ...]) -> str:
     """Why a dataset's file cannot be read; "" where it is there."""
-    given = {} if path is None else {"path": path}
+    values = {key: None if value == "null" else value for key, value in given}
     try:
-        _ = parts.dataset({**node("dataset", name), **given}).file
+        _ = parts.dataset({**node("dataset", name), **values}).file
     except DataError as error:
         return str(error)
     return ""

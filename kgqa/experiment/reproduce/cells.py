@@ -41,9 +41,8 @@ def planned_cells(table: PublishedTable, given: Sequence[str], only: str | None)
 def replaced(own: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
     """The paper's overrides with those given; another choice in a group takes the keys of the former one along."""
     chosen = {override_key(override) for override in given} & set(groups())
-    stale = [
-        override for override in own if override_group(override) in chosen and override_key(override) not in chosen
-    ]
+    taken = {*chosen, "sample"} if "dataset" in chosen else chosen  # how many are drawn is of a data set
+    stale = [override for override in own if override_group(override) in taken and override_key(override) not in chosen]
     return merged((override for override in own if override not in stale), given)
 
 
