@@ -49,7 +49,7 @@ def test_a_retired_model_has_its_substitute_which_is_said_to_differ(
 def test_a_trained_models_row_runs_once_its_model_is_named(tmp_path: Path) -> None:
     given = ("model=smollm2_135m", "engine=scripted")
     assert cells_of(tmp_path, *given)["Trained · Demo"].state == "needs training"
-    assert "Give roles.feedback=…" in cells_of(tmp_path, *given)["Trained · Demo"].why
+    assert "trained.safe_evaluator=PATH runs it with yours" in cells_of(tmp_path, *given)["Trained · Demo"].why
     assert cells_of(tmp_path, *given, "roles.feedback=smollm2_135m")["Trained · Demo"].state == "run"
 
 

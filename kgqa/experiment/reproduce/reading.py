@@ -39,7 +39,7 @@ class _Fate(_Strict):
     why: str = ""
     overrides: tuple[str, ...] = ()
     substitute: str | tuple[str, ...] = ()
-    trained: str = ""  # with "needs training": the key that names what was trained; given, the cell runs
+    trained: dict[str, str] = {}  # with "needs training": keys, and the artefact each needs; given, the cell runs
 
 
 class _Row(_Fate):
@@ -183,8 +183,8 @@ def _odd_fate(key: str, fate: _Fate) -> Iterator[str]:
         yield f"{key}.why: `why` says why a cell is not run, and only that"
     if fate.substitute and fate.availability != "model retired":
         yield f"{key}.substitute: goes with availability: model retired"
-    if fate.trained and fate.availability != "needs training":
-        yield f"{key}.trained: goes with availability: needs training"
+    if (fate.availability == "needs training") != bool(fate.trained):
+        yield f"{key}.trained: goes with availability: needs training, and only with it"
     yield from _odd_overrides(f"{key}.overrides", fate.overrides)
     yield from _odd_overrides(f"{key}.substitute", _listed(fate.substitute))
 
@@ -226,6 +226,8 @@ def _cells(table: _Table) -> Iterator[PublishedCell]:
             own = row.cells.get(column, _Fate())
             substitute = _listed(own.substitute or row.substitute)
             overrides = merged(table.given, table.columns.get(column, ()), row.overrides, own.overrides)
+            availability = own.availability or row.availability or "run"
+            trained = (own.trained or row.trained) if availability == "needs training" else {}
             listed = values or (None,) * len(table.metrics)
             spreads = row.spread.get(column) or (None,) * len(table.metrics)
             yield PublishedCell(
@@ -234,9 +236,9 @@ def _cells(table: _Table) -> Iterator[PublishedCell]:
                 overrides,
                 substitute,
                 tuple(map(Value.of, listed, spreads)),
-                own.availability or row.availability or "run",
+                availability,
                 own.why or row.why,
-                own.trained or row.trained,
+                tuple((key, name.format(column=column)) for key, name in trained.items()),
             )
 
 
