@@ -29,6 +29,7 @@ class AskedDataset:
     sha256: str
     questions: int
     documents: str | None = field(default=None, metadata=LEFT_OUT)  # of collections: how they were made
+    sampled: tuple[str, ...] | None = field(default=None, metadata=LEFT_OUT)  # the ids of `sample=` that are asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from kgqa.errors import ConfigError
 NAME = "evaluate"
 SUMMARY = "score a run again, or predictions of others; ask a judge"
 OF_SCORES = ("profile", "judge", "model", "engine", "roles", "seed", "width", "out")
-OF_QUESTIONS = ("dataset", "limit", "ids")
+OF_QUESTIONS = ("dataset", "limit", "sample", "ids")
 
 
 def arguments(parser: Parser) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from kgqa import storage
 from kgqa.datasets import corpus, files
 from kgqa.datasets.schema import checked
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json, Passage, Question
 
 
@@ -21,19 +21,23 @@ class FileDataset(ABC):
 
     `corpus` names one or more files, of any form that `datasets.corpus` reads; null: the questions' own file, whose
     contexts are the corpus. Pinned passages are given with their question and belong to no corpus. `family` tells
-    methods whose demonstrations suit the questions.
+    methods whose demonstrations suit the questions. `files`: the names to look for, by split.
     """
 
     name: str
     path: str | None
-    files: tuple[str, ...]
+    split: str
+    files: Mapping[str, tuple[str, ...]]
     corpus: tuple[str, ...] | str | None
     profile: str
     family: str
 
     def __post_init__(self) -> None:
-        if not self.files:
-            raise ConfigError(f"dataset.files=[]: name at least one file to look for as dataset={self.name}")
+        if self.split not in self.files:
+            known = nearest(self.split, self.files)
+            raise ConfigError(f"dataset.split={self.split}: no such split of dataset={self.name}; {known}")
+        if not self.files[self.split]:
+            raise ConfigError(f"dataset.files.{self.split}=[]: name at least one file to look for as {self.name}")
         if self.corpus == ():
             raise ConfigError(
                 "dataset.corpus=[]: name at least one file, or null to search the questions' own passages"
@@ -41,7 +45,7 @@ class FileDataset(ABC):
 
     @property
     def file(self) -> Path:
-        return files.find(self.name, self.path, self.files)
+        return files.find(self.name, self.path, self.files[self.split])
 
     @property
     def sha256(self) -> str:

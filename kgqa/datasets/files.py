@@ -7,6 +7,7 @@ from importlib.resources import files as package_files
 from pathlib import Path
 
 from kgqa.errors import DataError
+from kgqa.places import shipped_conf
 
 TO_ELSEWHERE = "make room, or name another folder: to=FOLDER"  # where the disk refuses
 PACKAGED = "pkg://"  # Hydra's notation for what ships in a package: pkg://kgqa.datasets/demo.jsonl
@@ -34,7 +35,7 @@ def find(dataset: str, path: str | None, names: tuple[str, ...]) -> Path:
     places = ", ".join(map(str, folders))
     raise DataError(
         f"dataset={dataset}: no {' or '.join(names)} (plain or .gz) in {places}; "
-        f"run: {_prepare(dataset)}, or give dataset.path=FILE, or point KGQA_DATA to the folder that has it"
+        f"run: {_prepare(dataset, names)}, or give dataset.path=FILE, or point KGQA_DATA to the folder that has it"
     )
 
 
@@ -95,5 +96,14 @@ def _folders(dataset: str, kind: str = "questions") -> list[Path]:
     return [root / below for root in roots() for below in (dataset, kind, "")]
 
 
-def _prepare(dataset: str) -> str:
+def _prepare(dataset: str, names: tuple[str, ...] = ()) -> str:
+    """The command that brings one of these files, which may be of a source with a name of its own."""
+    import yaml
+
+    listed = yaml.safe_load((shipped_conf() / "downloads.yaml").read_text(encoding="utf-8"))
+    for source, entry in listed.items():
+        made, folder = entry.get("members") or [entry["file"]], entry["folder"]
+        places = [*(made if folder == dataset else ()), *(f"{folder}/{file}" for file in made)]
+        if set(names).intersection(places):
+            return f"kgqa data prepare dataset={source}"
     return f"kgqa data prepare dataset={dataset}"

@@ -189,3 +189,17 @@ def test_mistakes_are_one_line(kgqa: Kgqa) -> None:
         assert ran.code == 2
         assert message in ran.err
         assert ran.err.count("\n") == 1
+
+
+def test_a_cell_runs_with_what_a_person_has_trained(kgqa: Kgqa, tmp_path: Path) -> None:
+    """And two evaluators of one table are two runs."""
+    given = ["dataset=demo", "judge=null", "limit=1", "only=*Gemma 3 12B,2Wiki", *QUICK]
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    given += [f"trained.safe_evaluator={tmp_path}/one", f"trained.safe_evaluator_noise={tmp_path}/other"]
+    table = kgqa("reproduce", "safe/table4", *given).json("table.json")
+    cells = {cell["row"]: cell for cell in table["cells"] if cell["state"] == "done"}
+    assert set(cells) == {"Original, Gemma 3 12B", "+ Noise, Gemma 3 12B"}
+    assert len({cell["run"] for cell in cells.values()}) == 2
+    assert f"roles.feedback=qwen3_8b:{tmp_path}/one@scripted" in cells["Original, Gemma 3 12B"]["command"]
+    assert [row for row in table["differing"] if row[0] == "trained.safe_evaluator"]

@@ -17,14 +17,32 @@ Record = dict[str, Any]
 
 
 def musique(path: Path | str | None) -> MuSiQue:
-    return MuSiQue("musique", None if path is None else str(path), ("musique_dev.jsonl",), None, "musique", "musique")
+    return MuSiQue(
+        "musique",
+        None if path is None else str(path),
+        "dev",
+        {"dev": ("musique_dev.jsonl",)},
+        None,
+        "musique",
+        "musique",
+    )
 
 
 def hotpotqa(path: Path | str | None, aliases: Path | None = None) -> HotpotQA:
     hops = {"bridge": 2, "bridge_comparison": 4}
     files = ("2wikimultihopqa/dev.json", "dev.json")
     named = None if aliases is None else str(aliases)
-    return HotpotQA("hotpotqa", None if path is None else str(path), files, None, "hotpotqa", "hotpotqa", hops, named)
+    return HotpotQA(
+        "hotpotqa",
+        None if path is None else str(path),
+        "dev",
+        {"dev": files},
+        None,
+        "hotpotqa",
+        "hotpotqa",
+        hops,
+        named,
+    )
 
 
 def musique_record(**changes: Any) -> Record:

@@ -25,7 +25,7 @@ rows:
     overrides: [method=safe, method.feedback=model]
     availability: needs training
     why: Its model is not public.
-    trained: roles.feedback
+    trained: {roles.feedback: safe_evaluator}
     published: {Demo: [30.0, 40.0]}
   - name: Retired
     overrides: [method=no_context]

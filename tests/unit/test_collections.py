@@ -45,7 +45,7 @@ def hotpotqa(folder: Path, count: int = 3, paragraphs: int = 10, corpus: Path | 
     file = folder / "questions.json"
     file.write_text(json.dumps(records), encoding="utf-8")
     named = None if corpus is None else str(corpus)
-    return HotpotQA("hotpotqa", str(file), ("x",), named, "hotpotqa", "hotpotqa", {"bridge": 2}, None)
+    return HotpotQA("hotpotqa", str(file), "dev", {"dev": ("x",)}, named, "hotpotqa", "hotpotqa", {"bridge": 2}, None)
 
 
 def articles(folder: Path, *pages: tuple[str, str]) -> Path:
@@ -138,7 +138,7 @@ def test_without_sentences_all_of_a_gold_paragraph_is_support(tmp_path: Path) ->
     record = {"id": "2hop__1", "question": "?", "answer": "x", "paragraphs": [long, other]}
     file = tmp_path / "questions.jsonl"
     file.write_text(json.dumps(record), encoding="utf-8")
-    (question,) = collected(MuSiQue("musique", str(file), ("x",), None, "musique", "musique"))
+    (question,) = collected(MuSiQue("musique", str(file), "dev", {"dev": ("x",)}, None, "musique", "musique"))
     assert {passage.text for passage in question.passages} - {p.text for p in gold(question)} == {"Another mill."}
     assert len(gold(question)) == 1  # equal pieces of one title are one passage
 
@@ -155,7 +155,7 @@ def test_a_pinned_passage_is_a_gold_document(tmp_path: Path) -> None:
     }
     file = tmp_path / "questions.jsonl"
     file.write_text(json.dumps(record), encoding="utf-8")
-    (question,) = collected(IIRC("iirc", str(file), ("x",), None, "drop", "iirc"))
+    (question,) = collected(IIRC("iirc", str(file), "dev", {"dev": ("x",)}, None, "drop", "iirc"))
     assert question.pinned == ()
     assert {passage.title for passage in gold(question)} == {"Main", "Linked"}
 
@@ -186,7 +186,9 @@ def test_gold_that_is_nowhere_stays_missing(tmp_path: Path, caplog: pytest.LogCa
     file = tmp_path / "open.jsonl"
     record = {"id": "a", "question": "?", "answer": "x", "type": "bridge", "supporting_titles": ["Page 3", "Lost"]}
     file.write_text(json.dumps(record), encoding="utf-8")
-    dataset = HotpotQA("hotpotqa", str(file), ("x",), str(corpus), "hotpotqa", "hotpotqa", {"bridge": 2}, None)
+    dataset = HotpotQA(
+        "hotpotqa", str(file), "dev", {"dev": ("x",)}, str(corpus), "hotpotqa", "hotpotqa", {"bridge": 2}, None
+    )
     with caplog.at_level(logging.WARNING, "kgqa"):
         (question,) = collected(dataset)
     assert question.support == {"missing:Lost"}
@@ -197,7 +199,7 @@ def test_gold_that_is_nowhere_stays_missing(tmp_path: Path, caplog: pytest.LogCa
 def test_questions_without_passages_need_articles(tmp_path: Path) -> None:
     file = tmp_path / "open.jsonl"
     file.write_text(json.dumps({"id": "a", "question": "?", "answer": "x", "type": "bridge"}), encoding="utf-8")
-    dataset = HotpotQA("hotpotqa", str(file), ("x",), None, "hotpotqa", "hotpotqa", {"bridge": 2}, None)
+    dataset = HotpotQA("hotpotqa", str(file), "dev", {"dev": ("x",)}, None, "hotpotqa", "hotpotqa", {"bridge": 2}, None)
     with pytest.raises(DataError, match=r"question a came without passages; .*dataset\.corpus=FILE"):
         collected(dataset)
 

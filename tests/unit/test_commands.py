@@ -51,7 +51,8 @@ def test_help_of_run_marks_defaults_and_says_what_each_method_is(
     )
     assert "  engine=      llamacpp*, openai, scripted, transformers, vllm" in shown
     assert any(
-        re.fullmatch("  limit=null +at most so many questions, in file order; null: all", line) for line in shown
+        re.fullmatch("  limit=null +at most so many questions, the first in file order; null: all", line)
+        for line in shown
     )
     assert set(groups()["method"]) <= {line.split()[0].rstrip("*") for line in shown if line.strip()}
 

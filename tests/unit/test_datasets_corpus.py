@@ -41,7 +41,7 @@ def lines(*found: Record) -> str:
 
 def dataset(path: Path, *corpora: Path | str) -> MuSiQue:
     named = tuple(map(str, corpora)) or None
-    return MuSiQue("musique", str(path), ("musique_dev.jsonl",), named, "musique", "musique")
+    return MuSiQue("musique", str(path), "dev", {"dev": ("musique_dev.jsonl",)}, named, "musique", "musique")
 
 
 def refusal(file: Path) -> str:
@@ -170,7 +170,7 @@ def test_an_alias_file_does_not_change_the_corpus(tmp_path: Path) -> None:
     questions = written(tmp_path / "q.json", json.dumps([HOTPOTQA]))
     aliases = written(tmp_path / "id_aliases.json", '{"Q_id": "Q1"}\n')
     plain, aliased = (
-        HotpotQA("2wiki", str(questions), ("dev.json",), None, "2wiki", "2wiki", {"bridge": 2}, named)
+        HotpotQA("2wiki", str(questions), "dev", {"dev": ("dev.json",)}, None, "2wiki", "2wiki", {"bridge": 2}, named)
         for named in (None, str(aliases))
     )
     assert plain.sha256 != aliased.sha256
@@ -188,7 +188,7 @@ def test_a_missing_corpus_file_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_an_empty_list_of_corpus_files_is_a_wrong_setting() -> None:
     with pytest.raises(ConfigError, match=re.escape("dataset.corpus=[]")):
-        MuSiQue("musique", None, ("x",), (), "musique", "musique")
+        MuSiQue("musique", None, "dev", {"dev": ("x",)}, (), "musique", "musique")
 
 
 @pytest.mark.parametrize(

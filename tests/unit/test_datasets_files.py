@@ -192,5 +192,5 @@ def test_a_folder_that_cannot_be_the_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_file_names_is_a_wrong_setting() -> None:
-    with pytest.raises(ConfigError, match=re.escape("dataset.files=[]")):
-        MuSiQue("musique", None, (), None, "musique", "musique")
+    with pytest.raises(ConfigError, match=re.escape("dataset.files.dev=[]")):
+        MuSiQue("musique", None, "dev", {"dev": ()}, None, "musique", "musique")

@@ -95,7 +95,11 @@ def test_a_converted_file_is_read_as_the_authors_file_is(tmp_path: Path) -> None
     assert hub.write(hub.rows(repository(tmp_path / "hub"), HUB), written, nothing) == 2
     own.write_text(json.dumps([ORIGINAL, {**ORIGINAL, "_id": "5b"}]), encoding="utf-8")
     read = [
-        list(HotpotQA("hotpotqa", str(file), ("x",), None, "hotpotqa", "hotpotqa", {"bridge": 2}, None).questions())
+        list(
+            HotpotQA(
+                "hotpotqa", str(file), "dev", {"dev": ("x",)}, None, "hotpotqa", "hotpotqa", {"bridge": 2}, None
+            ).questions()
+        )
         for file in (written, own)
     ]
     assert read[0] == read[1]
@@ -113,7 +117,7 @@ def test_musique_is_converted_to_lines(tmp_path: Path, nested: bool) -> None:
     target = tmp_path / "musique_ans_v1.0_dev.jsonl"
     hub.write(hub.rows(tmp_path / "hub", HUB), target, nothing)
     assert [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()] == [MUSIQUE_ROW]
-    (question,) = MuSiQue("musique", str(target), ("x",), None, "musique", "musique").questions()
+    (question,) = MuSiQue("musique", str(target), "dev", {"dev": ("x",)}, None, "musique", "musique").questions()
     assert question.answers == ("Ann", "Anne")
     assert question.support == {question.passages[1].id}
 

@@ -82,7 +82,7 @@ def read(folder: Path, *records: Record) -> list[Question]:
 def dataset(folder: Path, *records: Record) -> IIRC:
     file = folder / "dev.json"
     file.write_text(json.dumps(records), encoding="utf-8")
-    return IIRC("iirc", str(file), ("dev.json",), None, "drop", "iirc")
+    return IIRC("iirc", str(file), "dev", {"dev": ("dev.json",)}, None, "drop", "iirc")
 
 
 def test_the_main_passage_is_pinned_and_the_linked_pages_are_the_support(tmp_path: Path) -> None:
@@ -193,5 +193,5 @@ def test_the_articles_are_the_corpus_of_original_questions(tmp_path: Path) -> No
         json.dumps({"tarnwick": f'{words}\nShort.\n<a href="x">{words}</a>'})
     )
     found = dataset(tmp_path, original(question(BINARY)))
-    corpus = IIRC("iirc", found.path, found.files, str(tmp_path / "context_articles.json"), "drop", "iirc")
+    corpus = IIRC("iirc", found.path, found.split, found.files, str(tmp_path / "context_articles.json"), "drop", "iirc")
     assert list(corpus.passages()) == [Passage.of("tarnwick", words)]

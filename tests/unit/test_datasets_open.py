@@ -20,13 +20,15 @@ def hotpotqa(folder: Path, *records: Record) -> list[Question]:
     file = folder / "questions.json"
     file.write_text(json.dumps(records), encoding="utf-8")
     hops = {"bridge": 2, "compositional": 2}
-    return list(HotpotQA("2wiki", str(file), ("dev.json",), None, "2wiki", "2wiki", hops, None).questions())
+    return list(
+        HotpotQA("2wiki", str(file), "dev", {"dev": ("dev.json",)}, None, "2wiki", "2wiki", hops, None).questions()
+    )
 
 
 def musique(folder: Path, *records: Record) -> list[Question]:
     file = folder / "questions.jsonl"
     file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return list(MuSiQue("musique", str(file), ("dev.jsonl",), None, "musique", "musique").questions())
+    return list(MuSiQue("musique", str(file), "dev", {"dev": ("dev.jsonl",)}, None, "musique", "musique").questions())
 
 
 @pytest.mark.parametrize(

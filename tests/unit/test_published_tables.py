@@ -43,7 +43,7 @@ def test_every_cell_that_could_run_composes_and_builds_its_method(table_id: str)
     table = load_table(table_id)
     for cell in table.cells:
         if cell.availability in ("run", "model retired", "needs training") and cell.column != table.average:
-            trained = (f"{cell.trained}=smollm2_135m",) if cell.trained else ()
+            trained = tuple(f"{key}=smollm2_135m" for key, _ in cell.trained)
             assert composes(merged(cell.overrides, cell.substitute, trained)), cell
 
 
@@ -98,6 +98,7 @@ def composed(choices: tuple[str, ...]) -> dict[str, Any]:
         ("source: text", "source: text\nsource: text", ":6: source: given twice"),
         ("paper: trace", "paper: safe", "paper, place: safe, Table 1 stands in the file of trace/table1"),
         ("metrics: {EM: scores.em,", "metrics: {EM: {path: null},", "metrics.EM: `why` goes with `path: null`"),
+        ("    trained: {roles.feedback: safe_evaluator}\n", "", "rows.1.trained: goes with availability: needs tr"),
         ("rows:", "rows: [", "not YAML:"),
         ("source: text", "source: text\nagainst: Calls", "against: Calls: no such metric"),
         ("source: text", "source: text\nbase: 3", "base: 3: the name of a file beside it with keys of a table"),

@@ -49,7 +49,7 @@ def test_a_retired_model_has_its_substitute_which_is_said_to_differ(
 def test_a_trained_models_row_runs_once_its_model_is_named(tmp_path: Path) -> None:
     given = ("model=smollm2_135m", "engine=scripted")
     assert cells_of(tmp_path, *given)["Trained · Demo"].state == "needs training"
-    assert "Give roles.feedback=…" in cells_of(tmp_path, *given)["Trained · Demo"].why
+    assert "trained.safe_evaluator=PATH runs it with yours" in cells_of(tmp_path, *given)["Trained · Demo"].why
     assert cells_of(tmp_path, *given, "roles.feedback=smollm2_135m")["Trained · Demo"].state == "run"
 
 
@@ -128,3 +128,11 @@ def test_a_table_whose_cells_ask_a_model_names_model_questions_and_prompts_as_se
 
 def _asks(override: str) -> bool:
     return override.startswith("method=") and override != "method=retrieve_only"
+
+
+def test_another_data_set_takes_split_and_sample_of_the_papers_along(tmp_path: Path) -> None:
+    (cell,) = planned_cells(load_table("trace/table2"), (), "TRACE-Triple,MuSiQue")
+    assert {"dataset.split=train", "sample=500"} <= set(cell.overrides)
+    (here,) = planned_cells(load_table("trace/table2"), ("dataset=demo", "limit=3"), "TRACE-Triple,MuSiQue")
+    assert "limit=3" in here.overrides
+    assert not {"dataset.split=train", "sample=500"} & set(here.overrides)

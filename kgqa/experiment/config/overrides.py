@@ -27,6 +27,16 @@ def override_values(overrides: Iterable[str]) -> dict[str, str]:
     return {override_key(override): override.partition("=")[2] for override in overrides}
 
 
+def role_choice(choice: str) -> tuple[str, str, str]:
+    """Preset, weights and engine of `PRESET[:PATH][@ENGINE]`; "" for what is left out."""
+    preset, named, rest = choice.partition(":")
+    if not named:
+        preset, _, engine = choice.partition("@")
+        return preset, "", engine
+    path, at, engine = rest.rpartition("@")
+    return (preset, path, engine) if at and "/" not in engine else (preset, rest, "")
+
+
 def merged(*groups: Iterable[str]) -> tuple[str, ...]:
     """Overrides as one list, in which each key stands where it was given last."""
     by_key: dict[str, str] = {}

@@ -32,6 +32,7 @@ class RunSettings:
     """`conf/config.yaml` without its groups; see there for what each key means."""
 
     limit: int | None
+    sample: int | None
     ids: tuple[str, ...] | None
     seed: int
     width: int
@@ -50,6 +51,7 @@ class RunSettings:
         ids = config["ids"]
         values = {
             **{key: config[key] for key in ("limit", "seed", "width", "name", "out", "dry_run", "profile", "roles")},
+            "sample": config.get("sample"),  # a configuration that was kept may be older than the key
             "ids": [ids] if isinstance(ids, str | int) else ids,
             "offline": config["kg"]["offline"],
         }
@@ -68,7 +70,7 @@ class RunSettings:
         return settings
 
     def _check_ranges(self) -> None:
-        for key in ("limit", "width"):
+        for key in ("limit", "sample", "width"):
             value = getattr(self, key)
             if value is not None and value < 1:
                 raise ConfigError(f"{key}={value}: must be at least 1")

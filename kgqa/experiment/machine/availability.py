@@ -11,7 +11,7 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import groups, node
-from kgqa.experiment.config.overrides import override_key, override_values
+from kgqa.experiment.config.overrides import override_key, override_values, role_choice
 from kgqa.experiment.machine.presets import Preset, fitness, presets
 from kgqa.extras import missing_libraries
 
@@ -25,11 +25,12 @@ def with_engines(overrides: Sequence[str]) -> tuple[str, ...]:
     engine = named.get("engine")
     completed = list(overrides)
     if engine is None and (preset := _presets().get(named.get("model", ""))):
-        completed.append(f"engine={_engine(preset)}")
+        completed.append(f"engine={_engine(_at(preset, named.get('model.path', '')))}")
     for place, override in enumerate(overrides):
-        key, preset = override_key(override), _presets().get(override.partition("=")[2])
+        key, choice = override_key(override), role_choice(override.partition("=")[2])
+        preset = None if choice[2] else _presets().get(choice[0])
         if preset and (key.startswith("roles.") or key == "judge.model"):
-            completed[place] = f"{override}@{engine or _engine(preset)}"
+            completed[place] = f"{override}@{engine or _engine(_at(preset, choice[1]))}"
     return tuple(completed)
 
 
@@ -48,6 +49,11 @@ def _presets() -> dict[str, Preset]:
     return {preset.name: preset for preset in presets()}
 
 
+def _at(preset: Preset, path: str) -> Preset:
+    """The preset with weights that lie elsewhere, if a path is given."""
+    return replace(preset, model=replace(preset.model, path=path)) if path else preset
+
+
 def _engine(preset: Preset) -> str:
     """The first of the preset's engines whose libraries are here, else the first."""
     return next((engine for engine in preset.engines if not missing_libraries(engine)), preset.engines[0])
@@ -58,13 +64,12 @@ def _models(named: Mapping[str, str]) -> Iterator[str]:
     if not _asks_models(named.get("method", "")):
         roles = {}
     for key, choice in roles.items():
-        name, _, own = choice.partition("@")
+        name, path, own = role_choice(choice)
         engine = own or named.get("engine", "")
         preset = _presets().get(name)
         if preset is None or engine == "scripted":
             continue
-        if key == "model" and "model.path" in named:
-            preset = replace(preset, model=replace(preset.model, path=named["model.path"]))
+        preset = _at(preset, path or (named.get("model.path", "") if key == "model" else ""))
         if engine == "openai":
             if not _server(named):
                 yield f"{key}={name}: no server: set OPENAI_BASE_URL or OPENAI_API_KEY, or give engine.base_url="
@@ -96,14 +101,13 @@ def _server(named: Mapping[str, str]) -> bool:
 
 def _encoders(named: Mapping[str, str]) -> Iterator[str]:
     """Also of choices within others, such as retriever@retriever.dense=minilm."""
+    own = {key.removesuffix(".model") for key in named if key.endswith((".encoder", ".model"))}  # a person's weights
     chosen = frozenset(key.partition("@")[2] for key in named if "@" in key)  # parts of others
     for key, name in named.items():
         group, _, place = key.partition("@")
-        if group not in ENCODERS or name not in groups()[group]:
+        if group not in ENCODERS or name not in groups()[group] or (place or group) in own:
             continue
-        for model in _encoder_models(group, name, place or group, chosen):
-            if any(value == model for value in named.values()):
-                continue  # a folder of the user's own
+        for model in _encoder_models(group, name, place or group, chosen | own):
             if reason := _absence(model):
                 yield f"{key}={name}: {reason}; or give {key}=PRESET"
                 break
@@ -135,7 +139,7 @@ def _encoder_models(group: str, name: str, place: str, chosen: frozenset[str]) -
 
 def _datasets(named: Mapping[str, str]) -> Iterator[str]:
     name = named.get("dataset", "")
-    given = tuple((key, named[f"dataset.{key}"]) for key in ("path", "aliases") if f"dataset.{key}" in named)
+    given = tuple((key, named[f"dataset.{key}"]) for key in ("path", "split", "aliases") if f"dataset.{key}" in named)
     if name in groups()["dataset"] and (reason := _no_data(name, given)):
         yield f"dataset={name}: no data here ({reason})"
 

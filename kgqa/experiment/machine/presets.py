@@ -44,7 +44,7 @@ class Preset:
         """Those that can run it, the likeliest first."""
         if self.about.engines:
             return self.about.engines
-        gguf = any(".gguf" in place for place in (self.model.hub or "", *self.model.packages))
+        gguf = any(".gguf" in place for place in (self.model.path or self.model.hub or "", *self.model.packages))
         return ("llamacpp", "transformers") if gguf else ("vllm", "transformers")
 
     @property

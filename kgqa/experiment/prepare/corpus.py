@@ -127,8 +127,9 @@ Extract = Callable[[Session, TripleBuilder, CorpusBuild, Display], None]  # the 
 
 def build_corpus(session: Session, extract: Extract, display: Display) -> dict[str, Json]:
     """Store, extract, merge, going on where an earlier command stopped; gives what there is then."""
-    if session.experiment.settings.ids is not None:
-        raise ConfigError("ids: these are of questions, and --corpus asks for none; limit=N takes N passages")
+    settings = session.experiment.settings
+    if settings.ids is not None or settings.sample is not None:
+        raise ConfigError("ids, sample: these are of questions, and --corpus asks for none; limit=N takes N passages")
     builder = TripleBuilder(session)
     build = CorpusBuild(_folder(session, builder.store))
     with build.claimed():

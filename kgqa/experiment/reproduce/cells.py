@@ -10,6 +10,7 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.files import Config, flatten, groups
 from kgqa.experiment.config.overrides import merged, override_group, override_key, override_values
 from kgqa.experiment.machine.availability import missing, with_engines
+from kgqa.experiment.reproduce.artefacts import TRAINED, artefact, in_place
 from kgqa.experiment.reproduce.published import PublishedCell, PublishedTable, Setting
 from kgqa.types import Json
 
@@ -33,17 +34,23 @@ class PlannedCell:
 
 
 def planned_cells(table: PublishedTable, given: Sequence[str], only: str | None) -> list[PlannedCell]:
-    """Raises ConfigError: `only` names no row and no column."""
+    """Raises ConfigError: `only` names no row and no column, or what is given as trained is not to be used."""
     rows, columns = _chosen(table, only)
     return [_planned(table, cell, given) for cell in table.cells if cell.row in rows and cell.column in columns]
+
+
+def parted(given: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What is given: overrides, and paths of what was trained by name."""
+    trained = [override for override in given if override.startswith(TRAINED)]
+    overrides = tuple(override for override in given if override not in trained)
+    return overrides, {key.removeprefix(TRAINED): path for key, path in override_values(trained).items()}
 
 
 def replaced(own: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
     """The paper's overrides with those given; another choice in a group takes the keys of the former one along."""
     chosen = {override_key(override) for override in given} & set(groups())
-    stale = [
-        override for override in own if override_group(override) in chosen and override_key(override) not in chosen
-    ]
+    taken = {*chosen, "sample"} if "dataset" in chosen else chosen  # how many are drawn is of a data set
+    stale = [override for override in own if override_group(override) in taken and override_key(override) not in chosen]
     return merged((override for override in own if override not in stale), given)
 
 
@@ -63,8 +70,10 @@ def differing(
         if shown := [text for text in here if text]:
             rows.append((setting.name, setting.theirs, "; ".join(shown)))
     for override in given:
-        if override_key(override) not in named:
-            key = override_key(override)
+        key = override_key(override)
+        if key.startswith(TRAINED):
+            rows.append((key, artefact(key.removeprefix(TRAINED)).what, override.partition("=")[2]))
+        elif key not in named:
             theirs = dict.fromkeys(
                 override_values(cell.published.overrides).get(key, "not named") for cell in running or cells
             )
@@ -91,15 +100,20 @@ def _here(cell: PlannedCell, setting: Setting, config: Config) -> str:
 def _planned(table: PublishedTable, cell: PublishedCell, given: Sequence[str]) -> PlannedCell:
     if cell.column == table.average:
         return PlannedCell(cell, (), "mean", ())
+    given, artefacts = parted(given)
+    given = (*given, *in_place(cell.trained, artefacts))
     named = {override_key(override) for override in given}
     own = merged(cell.overrides, () if "model" in named else cell.substitute)
     if "model" in named and "engine" not in named:
         own = tuple(override for override in own if override_group(override) != "engine")
     overrides = with_engines(replaced(own, given))
-    runs = cell.availability in ("run", "model retired") or bool(cell.trained and cell.trained in named)
+    lacking = [(key, name) for key, name in cell.trained if key not in named]
+    runs = cell.availability in ("run", "model retired") or bool(cell.trained and not lacking)
     if not runs:
-        hint = f" Give {cell.trained}=… to run it with one of yours." if cell.trained else ""
-        return PlannedCell(cell, overrides, cell.availability, (f"{cell.why}{hint}",))
+        hints = (
+            f" {TRAINED}{name}=PATH runs it with yours; made by: {artefact(name).made_by()}." for _, name in lacking
+        )
+        return PlannedCell(cell, overrides, cell.availability, (f"{cell.why}{''.join(hints)}",))
     if lacking := missing(overrides):
         state = "needs data" if all(override.startswith("dataset=") for override in lacking) else "needs weights"
         return PlannedCell(cell, overrides, state, tuple(dict.fromkeys(lacking)))

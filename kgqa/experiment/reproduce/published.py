@@ -29,7 +29,7 @@ class PublishedCell:
     values: tuple[Value | None, ...]  # in the metrics' order; None: not given in the paper's text
     availability: Availability
     why: str
-    trained: str
+    trained: tuple[tuple[str, str], ...]  # keys, and what must be trained for each
 
 
 @dataclass(frozen=True, slots=True)

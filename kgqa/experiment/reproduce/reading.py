@@ -42,7 +42,7 @@ class _Fate(_Strict):
     why: str = ""
     overrides: tuple[str, ...] = ()
     substitute: str | tuple[str, ...] = ()
-    trained: str = ""  # with "needs training": the key that names what was trained; given, the cell runs
+    trained: dict[str, str] = {}  # with "needs training": keys, and the artefact each needs; given, the cell runs
 
 
 class _Row(_Fate):
@@ -201,8 +201,8 @@ def _odd_fate(key: str, fate: _Fate, kinds: Collection[str]) -> Iterator[str]:
         yield f"{key}.why: `why` says why a cell is not run, and only that"
     if fate.substitute and fate.availability != "model retired":
         yield f"{key}.substitute: goes with availability: model retired"
-    if fate.trained and fate.availability != "needs training":
-        yield f"{key}.trained: goes with availability: needs training"
+    if (fate.availability == "needs training") != bool(fate.trained):
+        yield f"{key}.trained: goes with availability: needs training, and only with it"
     yield from _odd_overrides(f"{key}.overrides", fate.overrides)
     yield from _odd_overrides(f"{key}.substitute", _listed(fate.substitute))
 
@@ -244,6 +244,9 @@ def _cells(table: _Table) -> Iterator[PublishedCell]:
             own = row.cells.get(column, _Fate())
             said = [fate for each in (row, own) for fate in (table.kinds.get(each.kind, _Fate()), each)]
             overrides = merged(table.given, table.columns.get(column, ()), *(fate.overrides for fate in said))
+            availability = _last(fate.availability for fate in said) or "run"
+            needed = _last(fate.trained for fate in said) or {}
+            trained = needed if availability == "needs training" else {}
             listed = values or (None,) * len(table.metrics)
             spreads = row.spread.get(column) or (None,) * len(table.metrics)
             yield PublishedCell(
@@ -252,9 +255,9 @@ def _cells(table: _Table) -> Iterator[PublishedCell]:
                 overrides,
                 _listed(_last(fate.substitute for fate in said) or ()),
                 tuple(map(Value.of, listed, spreads)),
-                _last(fate.availability for fate in said) or "run",
+                availability,
                 _last(fate.why for fate in said) or "",
-                _last(fate.trained for fate in said) or "",
+                tuple((key, name.format(column=column)) for key, name in trained.items()),
             )
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.overrides import override_key, override_values
+from kgqa.experiment.reproduce.artefacts import TRAINED
 from kgqa.experiment.reproduce.published import PublishedTable
 from kgqa.experiment.reproduce.reading import load_table
 from kgqa.experiment.sweep.budget import SweepBudget
@@ -38,6 +39,7 @@ class ReproduceRequest:
         for override in overrides:
             if override_key(override) == "out":
                 raise ConfigError(f"{override}: every cell has a run's folder of its own; give name= for the report's")
+        _refuse_unneeded(table, overrides)
         if own.get("dry_run", "false").lower() not in ("true", "false"):
             raise ConfigError(f"dry_run={own['dry_run']}: true or false")
         if "name" in own and (not own["name"] or Path(own["name"]).name != own["name"] or own["name"].startswith(".")):
@@ -52,3 +54,13 @@ class ReproduceRequest:
         dry_run = own.get("dry_run", "false").lower() == "true"
         command = ("kgqa", "reproduce", table_id, *given)
         return cls(table, overrides, hydra, own.get("only"), own.get("name"), budget, dry_run, command)
+
+
+def _refuse_unneeded(table: PublishedTable, overrides: Sequence[str]) -> None:
+    """Raises ConfigError: what is given as trained is needed by no cell of the table."""
+    needed = {name for cell in table.cells for _, name in cell.trained}
+    for override in overrides:
+        name = override_key(override).removeprefix(TRAINED)
+        if override.startswith(TRAINED) and name not in needed:
+            hint = nearest(name, needed) if needed else "none of its cells needs anything trained"
+            raise ConfigError(f"{override}: no cell of {table.id} needs it; {hint}")

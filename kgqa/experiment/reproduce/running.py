@@ -9,7 +9,7 @@ from pathlib import Path
 from kgqa.artefacts.sweep import SweepPlan, sweep_name
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.composing import compose
-from kgqa.experiment.reproduce.cells import PlannedCell, counted, planned_cells
+from kgqa.experiment.reproduce.cells import PlannedCell, counted, parted, planned_cells
 from kgqa.experiment.reproduce.comparison import compared
 from kgqa.experiment.reproduce.reading import load_table, table_ids
 from kgqa.experiment.reproduce.request import ReproduceRequest
@@ -43,7 +43,7 @@ class Plan:
             if cell.state == "run":
                 distinct.setdefault(cell.overrides, cell.name)
         if not distinct:
-            compose(next((cell.overrides for cell in published if cell.overrides), request.overrides))
+            compose(next((cell.overrides for cell in published if cell.overrides), parted(request.overrides)[0]))
         return cls(published, frozen_cells([(name, overrides) for overrides, name in distinct.items()]))
 
     def lines(self, table_id: str) -> list[str]:

@@ -9,6 +9,7 @@ from kgqa.artefacts.form import extended
 from kgqa.artefacts.metrics import JudgeMetrics
 from kgqa.artefacts.verdicts import Fate, Judgement, KeptVote
 from kgqa.experiment.config.files import Config
+from kgqa.experiment.config.overrides import role_choice
 from kgqa.experiment.session.engines import Engines, chosen_nodes
 from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import ROLE, AnyJudge, JudgedAnswer, Verdict
@@ -35,7 +36,7 @@ def judge_engines(session: Session, judge: AnyJudge) -> Engines:
 
 def reader_preset(config: Config) -> str:
     own = config["roles"]["reader"]
-    return str(own.partition("@")[0] if own else config["model"]["name"])
+    return str(role_choice(own)[0] if own else config["model"]["name"])
 
 
 def judge_answers(

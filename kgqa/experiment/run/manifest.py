@@ -52,6 +52,7 @@ def manifest(session: Session, index: Index | None) -> Manifest:
             sha256=experiment.data_sha256,
             questions=len(experiment.questions),
             documents=documents,
+            sampled=tuple(q.id for q in experiment.questions) if experiment.settings.sample is not None else None,
         ),
         prompts={name: template_hash(name) for name in template_names()},
         own=own_parts(experiment.config),

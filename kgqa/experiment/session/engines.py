@@ -11,6 +11,7 @@ from kgqa.errors import ConfigError
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import Config, Node
+from kgqa.experiment.config.overrides import role_choice, spelt
 from kgqa.protocols import Engine
 from kgqa.types import Json
 
@@ -93,10 +94,11 @@ def role_nodes(config: Config) -> RoleNodes:
 
 
 def chosen_nodes(key: str, choice: str) -> tuple[Node, Node]:
-    """Model and engine that `preset` or `preset@engine` stands for; `key` is where it was written."""
-    preset, _, engine = choice.partition("@")
+    """Model and engine that `preset[:path][@engine]` stands for; `key` is where it was written."""
+    preset, path, engine = role_choice(choice)
+    named = {"model": preset, "model.path": path, "engine": engine}
     try:
-        config = compose([f"model={preset}", *([f"engine={engine}"] if engine else [])])
+        config = compose([spelt(each, value) for each, value in named.items() if value])
     except ConfigError as error:
         raise ConfigError(f"{key}={choice}: {error}") from error
     return config["model"], config["engine"]

@@ -18,6 +18,7 @@ from kgqa.experiment.session.method_code import program_hash
 from kgqa.judge.judges import ROLE, AnyJudge
 from kgqa.kg.extraction import TripleExtractor
 from kgqa.protocols import Dataset, Method
+from kgqa.storage import text_digest
 from kgqa.types import Question
 
 
@@ -85,7 +86,7 @@ class Experiment:
 
     @cached_property
     def questions(self) -> list[Question]:
-        """Those asked for by `ids` and `limit`, in file order; the whole file is read, so that all of it is checked."""
+        """Those asked for by `ids`, `sample` and `limit`, in file order; the whole file is read, so all is checked."""
         questions = list(self.source.questions())
         if self.settings.ids is not None:
             known = {question.id for question in questions}
@@ -94,8 +95,19 @@ class Experiment:
                     hint = nearest(wanted, known) if len(known) < 100 else "see the data file for its ids"
                     raise ConfigError(f"ids={wanted}: no such question in dataset={self.name('dataset')}; {hint}")
             questions = [question for question in questions if question.id in self.settings.ids]
-        questions = questions[: self.settings.limit]
+        questions = self._sampled(questions)[: self.settings.limit]
         return list(self.collection.collect(questions)) if self.collection else questions
+
+    def _sampled(self, questions: list[Question]) -> list[Question]:
+        """`sample` of these: an id is drawn or not by itself and the seed, wherever it stands in the file."""
+        count = self.settings.sample
+        if count is None:
+            return questions
+        if count > len(questions):
+            raise ConfigError(f"sample={count}: only {len(questions):,} questions to draw from; leave it out for all")
+        drawn = sorted((text_digest(f"{self.settings.seed} {question.id}"), question.id) for question in questions)
+        ids = {id_ for _, id_ in drawn[:count]}
+        return [question for question in questions if question.id in ids]
 
     @cached_property
     def judge(self) -> AnyJudge | None:

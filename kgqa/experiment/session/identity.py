@@ -17,10 +17,10 @@ def run_identity(session: Session) -> dict[str, Json]:
     """Everything that can change an answer: configuration and code, with the data's hash in place of its path."""
     experiment = session.experiment
     config, uses = experiment.config, experiment.method.uses
-    apart = ("graph", "collection", "demonstrations_ranker")
+    apart = ("graph", "collection", "demonstrations_ranker", *(() if experiment.settings.sample else ("sample",)))
     kept = {key: value for key, value in config.items() if key not in (*NOT_IDENTITY, *apart)}
     # in the hash, or without influence on answers
-    elsewhere = ("path", "files", "questions_file", "corpus", "aliases", "profile", "family")
+    elsewhere = ("path", "split", "files", "questions_file", "corpus", "aliases", "profile", "family")
     dataset = {key: value for key, value in config["dataset"].items() if key not in elsewhere}
     triples = {key: value for key, value in config["kg"].items() if key != "offline"}
     model = {key: value for key, value in config["model"].items() if key not in ("prices", "about")}

@@ -79,7 +79,7 @@ class Session:
             self._pool.close()
 
     def ranker(self, group: str) -> Ranker:
-        """The ranker chosen in a group (ranker, demonstrations_ranker or reranker), or the one of words alone (tfidf)."""
+        """The one chosen in a group (ranker, demonstrations_ranker, reranker), or that of words alone (tfidf)."""
         if group == "tfidf":
             return TFIDF
         return self._chosen(group, lambda node: parts.ranker(node, group))

@@ -154,7 +154,7 @@ def on_part(cell: Cell, part: Part, name: str) -> Cell:
     """The cell over a part's questions, in a run folder of its own: what a run is called does not depend on them."""
     frozen = cell.experiment.config
     moved = {**frozen["dataset"], **({"path": part.path} if part.path else {})}
-    config = {**frozen, "dataset": moved, "limit": None}
+    config = {**frozen, "dataset": moved, "limit": None, "sample": None}
     overrides = cell.experiment.overrides
     digest = text_digest(" ".join(part.ids), 8)
     run = f"{folder_of(Experiment.of(overrides, config)).name}-{name}-{digest}"
@@ -168,7 +168,7 @@ def _refuse_no_hyperparameters(given: Sequence[Axis]) -> None:
     if not swept:
         raise ConfigError("nothing to choose from: give a key several values, e.g. method.passages_per_step=2,4,6,8")
     for key in swept:
-        scoring = ("dataset", "collection", "judge", "limit", "ids", "seed", "profile", "roles.judge")
+        scoring = ("dataset", "collection", "judge", "limit", "sample", "ids", "seed", "profile", "roles.judge")
         if key in scoring or key.partition(".")[0] in ("dataset", "collection", "judge"):
             raise ConfigError(f"{key}: is no hyperparameter; tune for one value of it at a time")
 
@@ -177,8 +177,11 @@ def _refuse_unheeded(experiment: Experiment, tuning: Tuning) -> None:
     """Raises ConfigError: a key that would have no effect, or a metric that no run will have."""
     if experiment.settings.out or experiment.settings.name:
         raise ConfigError("out= and name=: dev and test runs have folders of their own; give tune.name=")
-    if experiment.settings.limit is not None or experiment.settings.ids is not None:
-        raise ConfigError("limit= and ids=: which questions are asked is for tune.dev=, tune.test=, tune.dev_ids=")
+    settings = experiment.settings
+    if any(chosen is not None for chosen in (settings.limit, settings.sample, settings.ids)):
+        raise ConfigError(
+            "limit=, sample=, ids=: which questions are asked is for tune.dev=, tune.test=, tune.dev_ids="
+        )
     if tuning.metric == "judge" and experiment.judge is None:
         raise ConfigError("tune.metric=judge: the runs have no such score (give judge=NAME)")
 

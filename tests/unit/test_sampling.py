@@ -1,0 +1,92 @@
+"""A random part of a data set, and which of its splits."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.run.manifest import manifest
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.identity import run_folder
+from kgqa.experiment.session.session import Session
+from tests.unit.question_files import lines, musique_record
+
+
+def ids(*overrides: str) -> list[str]:
+    return [question.id for question in Experiment.of(["method=no_context", *overrides]).questions]
+
+
+def folder(*overrides: str) -> Path:
+    with Session(Experiment.of(["method=no_context", *overrides])) as session:
+        return run_folder(session)
+
+
+def test_a_sample_is_the_same_for_the_same_seed_whatever_else_is_chosen() -> None:
+    everything, drawn = ids(), ids("sample=10", "seed=1")
+    assert len(drawn) == 10
+    assert drawn == [id_ for id_ in everything if id_ in drawn]  # in file order
+    assert drawn == ids("sample=10", "seed=1", "method=golden", "width=2", "model=gpt_4o_mini")
+    assert drawn != ids("sample=10", "seed=2")
+    assert set(drawn) < set(ids("sample=20", "seed=1"))
+    assert drawn != everything[:10]
+
+
+def test_limit_takes_the_first_of_a_sample() -> None:
+    assert ids("sample=10", "seed=1", "limit=3") == ids("sample=10", "seed=1")[:3]
+
+
+def test_a_sample_does_not_depend_on_the_order_of_the_file(tmp_path: Path) -> None:
+    records = [musique_record(id=f"2hop__{number}") for number in range(60)]
+    (tmp_path / "a").mkdir()
+    one = lines(tmp_path / "a", *records)
+    random.Random(5).shuffle(records)
+    other = lines(tmp_path, *records)
+    chosen = ["dataset=musique", "sample=20", "seed=4"]
+    assert sorted(ids(*chosen, f"dataset.path={one}")) == sorted(ids(*chosen, f"dataset.path={other}"))
+
+
+def test_more_than_there_are_is_refused() -> None:
+    with pytest.raises(ConfigError, match="sample=37: only 36 questions to draw from; leave it out for all"):
+        ids("sample=37")
+    with pytest.raises(ConfigError, match="sample=0: must be at least 1"):
+        ids("sample=0")
+
+
+def test_a_sampled_run_is_a_run_of_its_own_and_says_which_questions_it_asked() -> None:
+    assert folder("sample=10") != folder()
+    with Session(Experiment.of(["method=no_context", "sample=10", "seed=1", "limit=4"])) as session:
+        written = manifest(session, None).json()["dataset"]
+    assert list(written["sampled"]) == ids("sample=10", "seed=1")[:4]
+    with Session(Experiment.of(["method=no_context", "limit=4"])) as session:
+        assert "sampled" not in manifest(session, None).json()["dataset"]
+
+
+def test_a_split_is_another_file(tmp_path: Path) -> None:
+    for split in ("dev", "train"):
+        record = json.dumps(musique_record(id=f"2hop__{split}"))
+        (tmp_path / f"musique_ans_v1.0_{split}.jsonl").write_text(record, encoding="utf-8")
+    here = ["dataset=musique", f"dataset.path={tmp_path}"]
+    assert ids(*here) == ids(*here, "dataset.split=dev") == ["2hop__dev"]
+    assert ids(*here, "dataset.split=train") == ["2hop__train"]
+    assert folder(*here) == folder(*here, "dataset.split=dev") != folder(*here, "dataset.split=train")
+
+
+def test_files_of_a_split_can_be_named(tmp_path: Path) -> None:
+    lines(tmp_path, musique_record(id="2hop__mine"))
+    assert ids("dataset=musique", f"dataset.path={tmp_path}", "dataset.files.dev=[questions.jsonl]") == ["2hop__mine"]
+
+
+def test_a_split_that_is_not_there_is_told_with_what_brings_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KGQA_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"dataset\.split=test: no such split of dataset=2wiki; choose from: dev, "):
+        ids("dataset=2wiki", "dataset.split=test")
+    for dataset in ("hotpotqa", "hotpotqa_fullwiki"):
+        with pytest.raises(DataError, match="run: kgqa data prepare dataset=hotpotqa_train,"):
+            ids(f"dataset={dataset}", "dataset.split=train")
+    with pytest.raises(DataError, match="run: kgqa data prepare dataset=iirc,"):
+        ids("dataset=iirc", "dataset.split=train")
