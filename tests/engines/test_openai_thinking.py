@@ -9,9 +9,12 @@ import pytest
 
 from kgqa.calls import Choose, Generate
 from kgqa.errors import ConfigError
-from kgqa.types import Message, Prompt
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.identity import run_identity
+from kgqa.experiment.session.session import Session
+from kgqa.types import Completion, Message, Prompt
 from tests.engines.asking import write
-from tests.engines.misbehaving import Serving, answer, refuse, reply
+from tests.engines.misbehaving import Fault, Serving, answer, refuse, reply, without
 from tests.engines.openai_calls import MODEL, asked, engine
 
 BUDGET = 100
@@ -151,6 +154,101 @@ def test_sglang_is_told_by_its_template_and_chooses_without_thinking(serving: Se
     assert second["chat_template_kwargs"] == {"enable_thinking": False}
     assert [message["role"] for message in second["messages"]] == ["user", "assistant"]
     assert not isinstance(chosen, Exception)
+
+
+# Keys of a server's own
+
+
+def test_further_keys_go_with_every_request_and_into_the_identity(serving: Serving) -> None:
+    extra = {"service_tier": "flex", "provider": {"order": ["deepinfra"], "allow_fallbacks": False}}
+    server = serving()
+    replies = asked(server, [write("one"), Choose(CALL.prompt, ("A", "B"))], extra=extra)
+    assert all(not isinstance(got, Exception) for got in replies)
+    assert all(extra.items() <= body.items() for _, body in server.asked)
+    assert engine(extra=extra).identity()["extra"] == extra
+    assert "extra" not in engine().identity()
+    assert "extra" not in engine(extra={}).identity()
+
+
+@pytest.mark.parametrize(
+    ("fields", "extra"),
+    [
+        ({}, {"temperature": 0.6}),
+        ({}, {"stream": True}),
+        ({"model": replace(MODEL, thinking="low", context=9000)}, {"reasoning_effort": "high"}),
+        ({"server": "vllm"}, {"top_k": 20}),
+        ({"server": "sglang"}, {"chat_template_kwargs": {}}),
+        ({}, {"api_key": "sk-123"}),
+    ],
+)
+def test_a_key_that_is_ours_is_refused_in_one_line(fields: dict[str, Any], extra: dict[str, Any]) -> None:
+    (key,) = extra
+    with pytest.raises(ConfigError, match=rf"^engine\.extra\.{key}: [^\n]+$") as refused:
+        engine(extra=extra, **fields)
+    assert "sk-123" not in str(refused.value)
+
+
+def test_a_run_has_further_keys_in_its_identity_only_where_it_sends_some() -> None:
+    def identity(*words: str) -> Any:
+        with Session(Experiment.of(["method=no_context", "model=gpt_4o_mini", "engine=openai", *words])) as session:
+            return run_identity(session)["engine"]
+
+    assert identity("engine.extra={service_tier: flex}")["extra"] == {"service_tier": "flex"}
+    assert "extra" not in identity()
+    assert identity("engine.extra={}") == identity()
+
+
+def test_a_key_the_server_refuses_is_told_in_its_words(serving: Serving) -> None:
+    (got,) = asked(serving(always=without("service_tier")), [write("one")], extra={"service_tier": "flex"})
+    assert "Unsupported parameter: 'service_tier'" in str(got)
+
+
+# Recipes of docs/ENGINES.md at servers that answer as these do, by their documentation
+
+
+def ollama(conversation: Any, body: dict[str, Any]) -> None:
+    """`openai/openai.go`: thinks for a reasoning_effort but "none", and where there is none; unknown keys are skipped."""
+    thinks = {} if body.get("reasoning_effort") == "none" else {"reasoning": "In France."}
+    message = {"role": "assistant", "content": "Lyon", **thinks}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    counts = {"prompt_tokens": 9, "completion_tokens": 14, "total_tokens": 23}
+    known = {"id": "chatcmpl-1", "object": "chat.completion", "system_fingerprint": "fp_ollama", "model": body["model"]}
+    conversation.answer(200, {**known, "choices": [choice], "usage": counts})
+
+
+def openrouter(conversation: Any, body: dict[str, Any]) -> None:
+    """Either an effort or a number of tokens; thoughts come back as text and as details, and are counted."""
+    if "reasoning_effort" in body and "max_tokens" in body.get("reasoning", {}):
+        refuse(400, "Only one of reasoning.effort and reasoning.max_tokens can be specified")(conversation, body)
+        return
+    message = {"content": "Lyon", "refusal": None, "reasoning": "In France.", "reasoning_details": []}
+    details = {"completion_tokens_details": {"reasoning_tokens": 9}, "cost": 0.0001, "total_tokens": 35}
+    answer(message, **details)(conversation, body)
+
+
+@pytest.mark.parametrize(
+    ("server", "setting", "extra", "thought"),
+    [
+        (ollama, 2000, None, "In France."),
+        (ollama, "off", {"reasoning_effort": "none"}, ""),
+        (openrouter, 2000, {"reasoning": {"max_tokens": 2000}, "provider": {"order": ["deepinfra"]}}, "In France."),
+        (openrouter, "low", {"provider": {"require_parameters": True}}, "In France."),
+    ],
+)
+def test_a_recipe_works(serving: Serving, server: Fault, setting: int | str, extra: Any, thought: str) -> None:
+    (got,) = thinking(serving(always=server), [CALL], setting, extra=extra)
+    assert isinstance(got, Completion), got
+    assert (got.text, got.thought) == ("Lyon", thought)
+    assert bool(got.usage.reasoning_tokens) == bool(thought)
+
+
+def test_flex_waits_where_there_is_no_room(serving: Serving) -> None:
+    """OpenAI's flex tier: "resource unavailable" is 429, costs nothing and is tried again."""
+    busy = refuse(429, "Resource unavailable", code="resource_unavailable")
+    server = serving(busy, busy)
+    (got,) = asked(server, [write("question 1")], extra={"service_tier": "flex"}, timeout=900.0)
+    assert got.text == "re: question 1"
+    assert [body["service_tier"] for _, body in server.asked] == ["flex"] * 3
 
 
 def test_an_ordinary_reply_is_what_it_was(serving: Serving) -> None:

@@ -37,6 +37,7 @@ class Client:
     budget: Budget
     abilities: Abilities
     thinking: Thinking
+    extra: Mapping[str, Json]  # further keys of every request for a reply
     _greeted: bool = False
     _greeting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _ends: Mapping[str, Json] = field(default_factory=dict)  # where a reply ends, whatever generation_config forgets
@@ -87,7 +88,7 @@ class Client:
 
     async def complete(self, path: str, body: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
         """One request, fitted to what the server takes."""
-        request = {"model": self.model, **body}
+        request = {"model": self.model, **self.extra, **body}
         while True:
             fitted = self.abilities.fit(request)
             try:

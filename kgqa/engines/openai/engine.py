@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from kgqa.calls import Generate, ModelCall, ModelReply
 from kgqa.constraints import Bound, Count, Natural, Seconds
+from kgqa.engines.openai import extra as extras
 from kgqa.engines.openai.budget import Budget
 from kgqa.engines.openai.choices import WAYS, Choosing, Way
 from kgqa.engines.openai.client import TOKENS_SHOWN, Client, Endpoints
@@ -64,6 +65,7 @@ class OpenAI:
     patience: Seconds
     budget_tokens: Count | None
     budget_usd: Dollars | None
+    extra: Mapping[str, Json] | None
 
     streaming: ClassVar[bool] = True
 
@@ -77,6 +79,7 @@ class OpenAI:
             raise ConfigError(
                 f"engine.choose={self.choose}: a model that thinks names a label in words; set engine.choose=auto"
             )
+        extras.check(self.extra or {}, self.server, self._thinking)
         _ = self._url, self._budget, self._closing, self._lock, self._under_way
 
     def identity(self) -> Mapping[str, Json]:
@@ -92,6 +95,7 @@ class OpenAI:
             "context": self.model.context,
             "tokens": "counted" if self.counts_tokens else f"estimated: bytes / {BYTES_PER_TOKEN}",
             **self._thinking.identity(),
+            **({"extra": dict(self.extra)} if self.extra else {}),
         }
 
     @property
@@ -210,6 +214,7 @@ class OpenAI:
             self._budget,
             Abilities(longest_list=self.top_logprobs),
             self._thinking,
+            self.extra or {},
         )
 
     def _key(self) -> str | None:

@@ -27,7 +27,8 @@ def run_identity(session: Session) -> dict[str, Json]:
     model = {key: value for key, value in config["model"].items() if key not in ("prices", "about", *silent)}
     # a server that is named may move
     reaching = (*REACHING, "base_url") if config["engine"].get("deployment") else REACHING
-    engine = {key: value for key, value in config["engine"].items() if key not in reaching}
+    unused = ("extra",) if not config["engine"].get("extra") else ()
+    engine = {key: value for key, value in config["engine"].items() if key not in (*reaching, *unused)}
     asks_models = experiment.asks_models
     return {
         **kept,
