@@ -207,7 +207,7 @@ def test_a_key_the_server_refuses_is_told_in_its_words(serving: Serving) -> None
 
 
 def ollama(conversation: Any, body: dict[str, Any]) -> None:
-    """`openai/openai.go`: thinks for a reasoning_effort but "none", and where there is none; unknown keys are skipped."""
+    """By `openai/openai.go`: it thinks unless reasoning_effort is "none"; keys that it does not know are skipped."""
     thinks = {} if body.get("reasoning_effort") == "none" else {"reasoning": "In France."}
     message = {"role": "assistant", "content": "Lyon", **thinks}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
