@@ -115,6 +115,7 @@ class Usage:
     cached_tokens: int = 0  # of the prompt, found in the engine's prefix cache
     output_tokens: int = 0
     seconds: float = 0.0  # service time, queueing excluded; a batch's time is shared equally
+    reasoning_tokens: int = 0  # of the output, spent on thinking
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ class Completion:
     finish: Literal["stop", "length"] = "stop"
     usage: Usage = Usage()
     flags: tuple[str, ...] = ()  # what the engine could not do as asked, e.g. "no_prefill", "unconstrained"; counted
+    thought: str = ""  # what the model wrote before it answered, as far as it is told; no part of `text`
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +135,4 @@ class Choice:
     mass: float | None = None  # probability of all options together before normalising; None: not known
     usage: Usage = Usage()
     flags: tuple[str, ...] = ()  # how it was made where it is not exact, e.g. "parsed_choice"; counted
+    thought: str = ""  # as of a `Completion`

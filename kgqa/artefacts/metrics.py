@@ -131,6 +131,7 @@ class RoleCost:
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
+    reasoning_tokens: int | None = field(default=None, metadata=LEFT_OUT)  # of the output, where models thought
     seconds: Number
     usd: Number | None = None
     flags: Mapping[str, Flagged] = field(default_factory=dict)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from kgqa.calls import ModelCall
+from kgqa.calls import Generate, ModelCall
 from kgqa.engines.gguf_header import read_header
+from kgqa.engines.thinking import NO_THINKING, Thinking, opening
 from kgqa.engines.weights import is_gguf
 from kgqa.errors import ConfigError, EngineError
 from kgqa.types import Json, Message
@@ -22,8 +23,6 @@ from kgqa.types import Json, Message
 if TYPE_CHECKING:
     from jinja2 import Template
 
-# gpt-oss knows no switch for thinking: its reply is made to begin in the channel that answers
-HARMONY_TURN, HARMONY_ANSWER = "<|start|>assistant", "<|channel|>final<|message|>"
 TODAY = datetime(2024, 7, 26)  # the date Llama 3 templates fall back to; a real one would change every prompt daily
 
 
@@ -35,15 +34,17 @@ class ChatTemplate:
     bos: str
     eos: str
     completion_bos: bool  # whether a completion's text gets the BOS token in front
+    thinking: Thinking = NO_THINKING
 
     @classmethod
-    def of(cls, weights: Path) -> ChatTemplate:
+    def of(cls, weights: Path, thinking: Thinking = NO_THINKING) -> ChatTemplate:
         """The template that comes with a .gguf file or a transformers folder."""
-        return _of_gguf(weights) if is_gguf(weights) else _of_folder(weights)
+        return replace(_of_gguf(weights) if is_gguf(weights) else _of_folder(weights), thinking=thinking)
 
     def render(self, call: ModelCall) -> str:
         """The text the model is given; special tokens, BOS among them, are part of it.
 
+        Where the model thinks first, it ends where the thought begins; the prefill comes behind the thought.
         A model without a template, such as the base models that TRACE reads with, gets a conversation as plain text:
         its messages, a blank line between two, and the beginning of the reply on a line of its own; see `flags`.
 
@@ -52,30 +53,38 @@ class ChatTemplate:
         """
         prompt = call.prompt
         if prompt.form == "chat" and self.source is not None:
-            return self._chat(self.source, prompt.messages) + prompt.prefill
+            thinks = self.thinks(call)
+            turn = self._chat(self.source, prompt.messages, thinks)
+            return turn + opening(turn, thinks=thinks) + ("" if thinks else prompt.prefill)
         text = "\n\n".join(message.content for message in prompt.messages)
         if prompt.form == "chat":
             text = f"{text}\n{prompt.prefill}"
         return (self.bos if self.completion_bos else "") + text
 
     def flags(self, call: ModelCall) -> tuple[str, ...]:
-        """For the reply: "no_template" where a conversation had to be given as plain text."""
-        return ("no_template",) if call.prompt.form == "chat" and self.source is None else ()
+        """For the reply: "no_template" where a conversation had to be given as plain text, which lets nobody think."""
+        plain = ("no_template",) if call.prompt.form == "chat" and self.source is None else ()
+        thoughtless = self.thinking.budget and isinstance(call, Generate) and not self.thinks(call)
+        return (*plain, "no_thinking") if thoughtless else plain
 
-    def _chat(self, source: str, messages: Sequence[Message]) -> str:
+    def thinks(self, call: ModelCall) -> bool:
+        """Whether a thought comes before the reply: behind a turn of a conversation, never before a choice."""
+        asked = self.thinking.budget > 0 and isinstance(call, Generate)
+        return asked and call.prompt.form == "chat" and self.source is not None
+
+    def _chat(self, source: str, messages: Sequence[Message], thinks: bool) -> str:
         from jinja2 import TemplateError
 
         try:
-            rendered = _compiled(source).render(
+            return _compiled(source).render(
                 messages=[{"role": message.role, "content": message.content} for message in messages],
                 add_generation_prompt=True,
-                enable_thinking=False,
                 bos_token=self.bos,
                 eos_token=self.eos,
+                **self.thinking.template(thinks=thinks),
             )
         except TemplateError as error:
             raise EngineError(f"the model's chat template refuses the prompt: {error}") from error
-        return rendered + HARMONY_ANSWER if rendered.endswith(HARMONY_TURN) else rendered
 
 
 def _of_gguf(file: Path) -> ChatTemplate:

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar
 
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
 from kgqa.constraints import Bound, Count
+from kgqa.engines.thinking import parted
 from kgqa.engines.weights import Model
 from kgqa.errors import DataError
 from kgqa.types import Choice, Completion, Json, Usage
@@ -81,7 +82,7 @@ class Scripted:
         tokens = written[: min(cuts, default=None)].split(" ")
         kept = tokens[: call.max_tokens]
         usage = Usage(self.count_tokens(text), 0, len(kept), seconds)
-        return Completion(" ".join(kept), "stop" if len(kept) == len(tokens) else "length", usage)
+        return parted(Completion(" ".join(kept), "stop" if len(kept) == len(tokens) else "length", usage))
 
     @cached_property
     def _rules(self) -> list[tuple[re.Pattern[str], str]]:

@@ -11,6 +11,7 @@ from kgqa.calls import Generate, ModelCall
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.conversion import converted
 from kgqa.engines.labels import Spelling, continuation, spell
+from kgqa.engines.thinking import NO_THINKING, Thinking, leading
 from kgqa.engines.weights import is_gguf
 from kgqa.errors import EngineError, PromptTooLong
 
@@ -27,8 +28,9 @@ END_TOKENS = (
 class Tokens:
     """The template and tokenizer that come with the weights. Thread-safe; a .gguf file is converted once."""
 
-    def __init__(self, weights: Path, limit: int) -> None:
+    def __init__(self, weights: Path, limit: int, thinking: Thinking = NO_THINKING) -> None:
         self.weights, self.limit = weights, limit  # limit: tokens of prompt and reply together
+        self.thinking = thinking
         self._spellings: dict[tuple[str, ...], Spelling] = {}
 
     def render(self, call: ModelCall) -> str:
@@ -37,6 +39,10 @@ class Tokens:
     def flags(self, call: ModelCall) -> tuple[str, ...]:
         """For the reply, see `ChatTemplate.flags`."""
         return self._template.flags(call)
+
+    def thinks(self, call: ModelCall) -> bool:
+        """See `ChatTemplate.thinks`."""
+        return self._template.thinks(call)
 
     def encode(self, text: str) -> list[int]:
         """Special tokens are those written out in the text; none are added."""
@@ -47,6 +53,11 @@ class Tokens:
         text: str = self.tokenizer.decode(tokens, skip_special_tokens=True)
         return text
 
+    def decode_thought(self, tokens: Sequence[int]) -> str:
+        """With special tokens: what ends a thought is one in some vocabularies."""
+        text: str = self.tokenizer.decode(tokens, skip_special_tokens=False)
+        return text
+
     def prompt(self, call: ModelCall, text: str | None = None) -> list[int]:
         """The tokens of the prompt, or of `text` where an engine renders the call in its own way.
 
@@ -54,12 +65,16 @@ class Tokens:
             EngineError: the template refuses, the prompt is empty, two options look alike.
             PromptTooLong: no room is left for the reply the call asks for.
         """
-        ids = self.encode(self.render(call) if text is None else text)
+        given = self.render(call) if text is None else text
+        ids = self.encode(given)
         if not ids:
             raise EngineError("the prompt is empty")
         room = self.limit - (call.max_tokens if isinstance(call, Generate) else self.spelling(call.options).longest)
-        if len(ids) > room:
-            raise PromptTooLong(len(ids), room)
+        length = len(ids)
+        if self.thinks(call):
+            length, room = len(self.encode(leading(given, "", call))), room - self.thinking.budget
+        if length > room:
+            raise PromptTooLong(length, room)
         return ids
 
     def spelling(self, options: tuple[str, ...]) -> Spelling:
@@ -80,7 +95,7 @@ class Tokens:
 
     @cached_property
     def _template(self) -> ChatTemplate:
-        return ChatTemplate.of(self.weights)
+        return ChatTemplate.of(self.weights, self.thinking)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -16,6 +16,7 @@ from typing import Annotated
 
 from kgqa import hub
 from kgqa.constraints import Bound, Count, Positive, matches
+from kgqa.engines.thinking import Setting
 from kgqa.errors import ConfigError, DataError
 from kgqa.storage import BLOCK, HOME_ELSEWHERE, home, noted_sha256, replacing, text_digest
 
@@ -64,6 +65,7 @@ class Model:
     packages: tuple[InPackage, ...]
     sha256: Sha256 | None
     context: Count  # tokens the model was trained for
+    thinking: Setting  # how much it may think before it answers, see `kgqa.engines.thinking`
     prices: Prices | None  # None: not known; a model of one's own has none
     about: About | None
 

@@ -22,7 +22,7 @@ from kgqa.artefacts.metrics import (
     ScoreSummary,
 )
 from kgqa.artefacts.run import FinishedRun, Setting
-from kgqa.report.summary import SCORES, accuracy_text, summary_rows
+from kgqa.report.summary import SCORES, accuracy_text, summary_rows, tokens_text
 from kgqa.types import Json
 
 
@@ -106,7 +106,7 @@ def judge_sections(judged: JudgeMetrics | None) -> list[Section]:
         *((f"model of {role}", label) for role, label in judged.models.items()),
         *((f"prompt {template}", digest) for template, digest in judged.prompts.items()),
         ("calls", f"{cost.calls:,}, {paid.calls:,} paid"),
-        ("tokens", f"{cost.prompt_tokens:,} prompt, {cost.output_tokens:,} generated"),
+        ("tokens", tokens_text(cost)),
         ("USD", _dollars(cost.usd)),
     ]
     warnings = tuple(f"**Warning**: {warning}." for warning in judged.warnings)
@@ -198,7 +198,11 @@ def _costs(roles: Mapping[str, RoleCost]) -> Section:
         for role, cost in roles.items()
     ]
     header = ("role", "calls", "prompt tokens", "cached tokens", "output tokens", "seconds", "USD")
-    text = ("As if nothing had been cached; a cached reply keeps the cost of the call that made it.",)
+    thought = ", ".join(f"{role} {cost.reasoning_tokens:,}" for role, cost in roles.items() if cost.reasoning_tokens)
+    text = (
+        "As if nothing had been cached; a cached reply keeps the cost of the call that made it.",
+        *([f"Output tokens spent on thinking: {thought}."] if thought else []),
+    )
     return Section("Cost by role", header, rows, text)
 
 

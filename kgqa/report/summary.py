@@ -10,6 +10,7 @@ from kgqa.artefacts.metrics import (
     JudgeMetrics,
     Metrics,
     Retrieval,
+    RoleCost,
     ScoreSummary,
     Throughput,
     Wording,
@@ -35,7 +36,7 @@ def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:
     if method.calls:
         calls = f"{method.calls:,} ({method.calls_per_question} per question), {paid.calls:,} paid"
         rows.append(("model calls", calls))
-        rows.append(("tokens", f"{method.prompt_tokens:,} prompt, {method.output_tokens:,} generated"))
+        rows.append(("tokens", tokens_text(method)))
         rows.append(("model seconds", f"{method.seconds:,.1f}, {paid.seconds:,.1f} paid"))
     if (each := metrics.question_seconds) is not None:
         rows.append(("model seconds of a question", f"{each.p50:,.1f} median, {each.p95:,.1f} at the 95th percentile"))
@@ -49,6 +50,11 @@ def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:
     if metrics.seconds is not None:
         rows.append(("this run took", f"{metrics.seconds:,.1f} s"))
     return rows + _flags(metrics.flags)
+
+
+def tokens_text(cost: RoleCost) -> str:
+    thought = f", {cost.reasoning_tokens:,} of them in thought" if cost.reasoning_tokens else ""
+    return f"{cost.prompt_tokens:,} prompt, {cost.output_tokens:,} generated{thought}"
 
 
 def answer_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> list[tuple[str, str]]:

@@ -75,10 +75,10 @@ def reply_json(reply: object) -> Json:
     match reply:
         case Completion():
             completion = {"text": reply.text, "finish": reply.finish, "usage": _usage_json(reply.usage)}
-            return {**completion, "flags": list(reply.flags)}
+            return {**completion, "flags": list(reply.flags), **_thought_json(reply)}
         case Choice():
             choice = {"logprobs": list(reply.logprobs), "mass": reply.mass, "usage": _usage_json(reply.usage)}
-            return {**choice, "flags": list(reply.flags)}
+            return {**choice, "flags": list(reply.flags), **_thought_json(reply)}
         case Exception():
             return {"error": type(reply).__name__, "message": str(reply)}
         case tuple():
@@ -90,9 +90,11 @@ def reply_from_json(call: Call[Any], value: Json) -> object:
     """The reply a cached value stands for; the call says of what kind it is."""
     match call:
         case Generate():
-            return Completion(value["text"], value["finish"], Usage(*value["usage"]), tuple(value["flags"]))
+            usage, flags = Usage(*value["usage"]), tuple(value["flags"])
+            return Completion(value["text"], value["finish"], usage, flags, value.get("thought", ""))
         case Choose():
-            return Choice(tuple(value["logprobs"]), value["mass"], Usage(*value["usage"]), tuple(value["flags"]))
+            usage, flags = Usage(*value["usage"]), tuple(value["flags"])
+            return Choice(tuple(value["logprobs"]), value["mass"], usage, flags, value.get("thought", ""))
         case Rank():
             return tuple(value)
         case Search():
@@ -110,7 +112,12 @@ def _prompt_json(prompt: Prompt) -> dict[str, Json]:
 
 
 def _usage_json(usage: Usage) -> list[float]:
-    return [usage.prompt_tokens, usage.cached_tokens, usage.output_tokens, round(usage.seconds, 6)]
+    numbers = [usage.prompt_tokens, usage.cached_tokens, usage.output_tokens, round(usage.seconds, 6)]
+    return [*numbers, usage.reasoning_tokens] if usage.reasoning_tokens else numbers
+
+
+def _thought_json(reply: Completion | Choice) -> dict[str, Json]:
+    return {"thought": reply.thought} if reply.thought else {}
 
 
 def _item_json(item: object) -> Json:

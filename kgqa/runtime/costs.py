@@ -23,6 +23,7 @@ class Tally:
     prompt_tokens: int = 0
     cached_tokens: int = 0  # of the prompt tokens, found in the engine's prefix cache
     output_tokens: int = 0
+    reasoning_tokens: int = 0  # of the output
     seconds: float = 0.0
     flags: Counter[str] = field(default_factory=Counter)  # calls whose reply carries a flag, see `Completion.flags`
 
@@ -33,6 +34,7 @@ class Tally:
             self.prompt_tokens += usage.prompt_tokens
             self.cached_tokens += usage.cached_tokens
             self.output_tokens += usage.output_tokens
+            self.reasoning_tokens += usage.reasoning_tokens
             self.seconds += usage.seconds
             if record.reply.flags:
                 self.flags.update(set(record.reply.flags))
@@ -46,6 +48,7 @@ class Tally:
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
             output_tokens=self.output_tokens,
+            reasoning_tokens=self.reasoning_tokens or None,
             seconds=round(self.seconds, 3),
             usd=None if usd is None else round(usd, 6),
             flags=flags,
@@ -119,6 +122,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
         everything.prompt_tokens += tally.prompt_tokens
         everything.cached_tokens += tally.cached_tokens
         everything.output_tokens += tally.output_tokens
+        everything.reasoning_tokens += tally.reasoning_tokens
         everything.seconds += tally.seconds
         everything.flags += tally.flags
     return everything

@@ -165,8 +165,10 @@ def _reply(call: TracedCall) -> str:
         return call.error or ""
     flags = "".join(f", {flag}" for flag in reply["flags"])
     if call.kind == "generate":
-        tokens = f"{usage.prompt_tokens} + {usage.output_tokens} tokens"
-        return f"{call.text!r} ({reply['finish']}, {tokens}{flags})"
+        thought = f", {usage.reasoning_tokens} in thought" if usage.reasoning_tokens else ""
+        tokens = f"{usage.prompt_tokens} + {usage.output_tokens} tokens{thought}"
+        said = f"thought {reply['thought']!r}, then {call.text!r}" if "thought" in reply else repr(call.text)
+        return f"{said} ({reply['finish']}, {tokens}{flags})"
     best = sorted(zip(reply["logprobs"], call.request["options"], strict=True), reverse=True)[:8]
     shown = "  ".join(f"{label} {logprob:.3f}" for logprob, label in best)
     mass = "" if reply["mass"] is None else f"  (all options together: {reply['mass']:.3f})"

@@ -18,7 +18,7 @@ for library in ("httpx2", "llguidance"):
 
 QUICK = {"timeout": 5.0, "retries": 4, "backoff": 0.01, "patience": 1.0, "concurrency": 8}
 DEFAULTS = compose(["engine=openai"])["engine"]
-MODEL = Model("gpt-4o-mini-2024-07-18", None, None, (), None, 4096, Prices(1.0, 0.5, 2.0), None)
+MODEL = Model("gpt-4o-mini-2024-07-18", None, None, (), None, 4096, "off", Prices(1.0, 0.5, 2.0), None)
 
 
 def engine(at: Misbehaving | None = None, **fields: Any) -> OpenAI:

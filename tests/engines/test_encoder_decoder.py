@@ -42,7 +42,17 @@ def save(folder: Path, tokenizer: Any) -> Model:
     network.save_pretrained(folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "pad_token": "<pad>"}))
-    return Model("tiny_t5", str(folder), hub=None, packages=(), sha256=None, context=CONTEXT, prices=None, about=None)
+    return Model(
+        "tiny_t5",
+        str(folder),
+        hub=None,
+        packages=(),
+        sha256=None,
+        context=CONTEXT,
+        thinking="off",
+        prices=None,
+        about=None,
+    )
 
 
 def sentencepiece() -> Any:

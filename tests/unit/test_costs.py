@@ -34,6 +34,14 @@ def test_dollars_follow_the_price_table() -> None:
     assert costs.method.by_role["reader"].usd == costs.method.usd
 
 
+def test_thoughts_are_counted_apart_and_paid_as_output() -> None:
+    thoughtful = replace(REPLY, usage=replace(REPLY.usage, reasoning_tokens=40))
+    costs = ledger(record(thoughtful), record(role="judge")).costs(1, lambda role: PRICES)
+    assert (costs.method.output_tokens, costs.method.reasoning_tokens) == (100, 40)
+    assert costs.method.by_role["judge"].reasoning_tokens is None
+    assert costs.method.by_role["reader"].usd == costs.method.by_role["judge"].usd
+
+
 def test_unknown_prices_give_no_dollars_rather_than_zero() -> None:
     costs = ledger(record(cached=True)).costs(1, lambda role: None)
     assert costs.method.usd is costs.paid.usd is None

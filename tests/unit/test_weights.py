@@ -16,7 +16,9 @@ from kgqa.engines import weights
 from kgqa.engines.weights import Model, Prices, digest, expand
 from kgqa.errors import ConfigError, DataError
 
-NOWHERE = Model(name="tiny", path=None, hub=None, packages=(), sha256=None, context=64, prices=None, about=None)
+NOWHERE = Model(
+    name="tiny", path=None, hub=None, packages=(), sha256=None, context=64, thinking="off", prices=None, about=None
+)
 PARTS = "tiny-part{1..12}==1.0:tiny_part{1..12}/part{01..12}.bin"
 
 

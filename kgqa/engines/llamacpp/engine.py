@@ -22,6 +22,7 @@ from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.grammar import bounded
 from kgqa.engines.labels import BIAS, ROOT, Spelling, continuation, spell
 from kgqa.engines.llamacpp.server import LlamaServer
+from kgqa.engines.thinking import Thinking, joined, leading, marks, parted, thinking_call
 from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError, EngineDied, EngineError, PromptTooLong, of_one_call
 from kgqa.protocols import Deliver
@@ -47,6 +48,7 @@ class LlamaCpp:
 
     def __post_init__(self) -> None:
         _ = self._closing, self._lock, self._workers  # made before any thread can race for them
+        _ = self._thinking
 
     @property
     def concurrency(self) -> int:
@@ -61,6 +63,7 @@ class LlamaCpp:
             "context": self._limit,
             "template": "from the weights",
             "options": "token sequences with and without a blank, exact",
+            **self._thinking.identity(),
         }
 
     def render(self, call: ModelCall) -> str:
@@ -95,25 +98,34 @@ class LlamaCpp:
     def _reply(self, call: ModelCall) -> ModelReply:
         server = self._server  # loading is no call's service time
         started = time.perf_counter()
-        prompt = server.tokenize(self.render(call))
+        text = self.render(call)
+        prompt = server.tokenize(text)
         if not prompt:
             raise EngineError("the prompt is empty")
-        if isinstance(call, Generate):
+        if not isinstance(call, Generate):
+            spelling = self._spelling(call.options)
+            self._check_length(prompt, spelling.longest)
+            return replace(self._choose(prompt, spelling, started), flags=self._template.flags(call))
+        if not self._template.thinks(call):
             self._check_length(prompt, call.max_tokens)
-            return self._generate(prompt, call, started)
-        spelling = self._spelling(call.options)
-        self._check_length(prompt, spelling.longest)
-        return replace(self._choose(prompt, spelling, started), flags=self._template.flags(call))
+            return parted(self._generate(prompt, call))
+        budget = self._thinking.budget
+        self._check_length(server.tokenize(leading(text, "", call)), budget + call.max_tokens)
+        thought = self._generate(prompt, thinking_call(call, budget, text), shown=marks(text).end)
+        return joined(thought, self._generate(server.tokenize(leading(text, thought.text, call)), call))
 
     def _check_length(self, prompt: Sequence[int], reply: int) -> None:
         if len(prompt) + reply > self._limit:
             raise PromptTooLong(len(prompt), self._limit - reply)
 
-    def _generate(self, prompt: Sequence[int], call: Generate, started: float) -> Completion:
+    def _generate(self, prompt: Sequence[int], call: Generate, shown: str | None = None) -> Completion:
+        """`shown`: a special token that is to be seen in the text, where it is a stop string."""
+        started = time.perf_counter()
         schema = None if call.schema is None else bounded(call.schema)  # one it cannot follow it would silently drop
         answer = self._server.complete(
             prompt,
             **({} if schema is None else {"json_schema": schema}),
+            **({} if shown is None else {"preserved_tokens": [shown]}),
             n_predict=call.max_tokens,
             stop=list(call.stop),
             temperature=call.temperature,
@@ -196,7 +208,11 @@ class LlamaCpp:
 
     @cached_property
     def _template(self) -> ChatTemplate:
-        return ChatTemplate.of(self._weights)
+        return ChatTemplate.of(self._weights, self._thinking)
+
+    @cached_property
+    def _thinking(self) -> Thinking:
+        return Thinking.of(self.model.thinking).fitting(self._limit)
 
     @cached_property
     def _spellings(self) -> dict[tuple[str, ...], Spelling]:

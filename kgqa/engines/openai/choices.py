@@ -8,7 +8,7 @@ Ways, best first; `choose=auto` goes down until one tells enough:
 - "groups": as many labels at a time as are listed, raised by the same bias, joined on one that is in every group
   (llama.cpp).
 - "parse": a label read in the model's words, all others nearly impossible: "parsed_choice"; "no_choice" where it
-  names none.
+  names none. The only way where messages are all a server takes and its model thinks first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from kgqa.calls import Choose
 from kgqa.engines.labels import BIAS, ROOT, Spelling, logsumexp
 from kgqa.engines.openai.client import COMPLETIONS, TOKENS_SHOWN, Client
 from kgqa.engines.openai.endpoint import Refused, ServerReply
-from kgqa.engines.openai.requests import EXTRAS, first_choice, usage, written
+from kgqa.engines.openai.requests import EXTRAS, completion, first_choice, thinking_settings, usage
+from kgqa.engines.thinking import NO_THINKING
 from kgqa.errors import EngineError
 from kgqa.types import Choice, Json, Usage
 
@@ -161,7 +162,7 @@ class Choosing:
         plain = self._client.plain_text(self._call) is not None
         wanted = {"logprobs": most} if plain else {"logprobs": True, "top_logprobs": most}
         answered, flags = await self._client.ask(self._call, {**GREEDY, **wanted})
-        self._count(answered, flags)
+        self._count(usage(answered), flags)
         if plain:
             return {token: math.exp(logprob) for token, logprob in _plain_list(answered).items()}
         first = ((first_choice(answered).get("logprobs") or {}).get("content") or [{}])[0]
@@ -187,32 +188,35 @@ class Choosing:
     # Any server
 
     async def _parsed(self) -> Choice:
-        settings = {"max_tokens": PARSED_TOKENS, "temperature": 0.0, **EXTRAS[self._client.server]}
-        answered, flags = await self._client.ask(self._call, settings)
-        self._count(answered, flags)
-        options = self._call.options
-        named = label_in(written(first_choice(answered))[0], options)
+        client, options = self._client, self._call.options
+        thinking = client.thinking if client.thinks(self._call) else NO_THINKING
+        settings = {"max_tokens": PARSED_TOKENS + thinking.budget, "temperature": 0.0, **EXTRAS[client.server]}
+        answered, flags = await client.ask(self._call, {**settings, **thinking_settings(thinking)})
+        reply = completion(answered, flags, thinks=thinking.budget > 0)
+        self._count(reply.usage, reply.flags)
+        named = label_in(reply.text, options)
         if named is None:
-            even = -math.log(len(options))
-            return Choice((even,) * len(options), None, self._usage, (*self._flags, "parsed_choice", "no_choice"))
+            even, flags = -math.log(len(options)), (*self._flags, "parsed_choice", "no_choice")
+            return Choice((even,) * len(options), None, self._usage, flags, reply.thought)
         rest = UNCHOSEN / max(1, len(options) - 1)
         likely = math.log(1 - UNCHOSEN) if len(options) > 1 else 0.0
         logprobs = tuple(likely if option == named else math.log(rest) for option in options)
-        return Choice(logprobs, None, self._usage, (*self._flags, "parsed_choice"))
+        return Choice(logprobs, None, self._usage, (*self._flags, "parsed_choice"), reply.thought)
 
     async def _complete(self, body: Mapping[str, Json]) -> ServerReply:
         answered, flags = await self._client.complete(COMPLETIONS, body)
         first_choice(answered)
-        self._count(answered, flags)
+        self._count(usage(answered), flags)
         return answered
 
-    def _count(self, answered: ServerReply, flags: tuple[str, ...]) -> None:
-        more, so_far = usage(answered), self._usage
+    def _count(self, more: Usage, flags: tuple[str, ...]) -> None:
+        so_far = self._usage
         self._usage = Usage(
             so_far.prompt_tokens + more.prompt_tokens,
             so_far.cached_tokens + more.cached_tokens,
             so_far.output_tokens + more.output_tokens,
             so_far.seconds + more.seconds,
+            so_far.reasoning_tokens + more.reasoning_tokens,
         )
         self._flags = tuple(dict.fromkeys((*self._flags, *flags)))
 

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kgqa.calls import ModelCall
-from kgqa.engines.chat import HARMONY_ANSWER, HARMONY_TURN, ChatTemplate
+from kgqa.calls import Generate, ModelCall
+from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.labels import Spelling, continuation, spell
 from kgqa.engines.openai.budget import Budget
 from kgqa.engines.openai.endpoint import Endpoint, Refused, ServerReply, Unknown
-from kgqa.engines.openai.requests import NO_THINKING, Abilities, Server, chat, too_long, usage
+from kgqa.engines.openai.requests import Abilities, Server, chat, too_long, usage
+from kgqa.engines.thinking import NO_THINKING, TAGS, Thinking, opening
 from kgqa.engines.tokens import END_TOKENS
 from kgqa.errors import ConfigError, EngineError, PromptTooLong
 from kgqa.types import Json, Prompt
@@ -35,11 +36,13 @@ class Client:
     endpoints: Endpoints
     budget: Budget
     abilities: Abilities
+    thinking: Thinking
+    extra: Mapping[str, Json]  # further keys of every request for a reply
     _greeted: bool = False
     _greeting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _ends: Mapping[str, Json] = field(default_factory=dict)  # where a reply ends, whatever generation_config forgets
     _known: dict[str, list[int]] = field(default_factory=dict)  # tokens of labels and prefills
-    _opening: list[int] | None = None  # tokens that make vLLM's reply begin in the part that answers
+    _openings: dict[bool, str] = field(default_factory=dict)  # what vLLM's turns lack to a thought, or an answer
     _spellings: dict[tuple[str, ...], Spelling] = field(default_factory=dict)
 
     async def ask(self, call: ModelCall, settings: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
@@ -50,14 +53,28 @@ class Client:
         """
         if self.server in TOKENS_SHOWN:
             tokens = await self.prompt_tokens(call.prompt, reply=int(settings["max_tokens"]))
-            return await self.complete(COMPLETIONS, {"prompt": tokens, **settings, **self._ends})
+            return await self.go_on(tokens, settings)
         text = self.plain_text(call)
         if text is None:
-            answered, flags = await self.complete("/chat/completions", {**chat(call.prompt, self.server), **settings})
+            thinking = self.thinking if self.thinks(call) else NO_THINKING
+            body = {**chat(call.prompt, self.server, thinking), **settings}
+            answered, flags = await self.complete("/chat/completions", body)
             undone = {"no_prefill": self.leaves_out(call), "as_chat": call.prompt.form == "completion"}
             return answered, (*flags, *(flag for flag, is_set in undone.items() if is_set))
         answered, flags = await self.complete(COMPLETIONS, {"prompt": text, **settings})
         return answered, (*flags, *UNTEMPLATED.flags(call)) if call.prompt.form == "chat" else flags
+
+    async def go_on(self, tokens: list[int], settings: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
+        """What a server that takes tokens writes behind them."""
+        return await self.complete(COMPLETIONS, {"prompt": tokens, **settings, **self._ends})
+
+    def thinks(self, call: ModelCall) -> bool:
+        """Whether a thought comes before the reply. Before a choice only where nothing can keep the model from it."""
+        if not self.thinking.budget:
+            return False
+        if self.server in TOKENS_SHOWN:
+            return isinstance(call, Generate) and call.prompt.form == "chat"
+        return self.plain_text(call) is None and (isinstance(call, Generate) or self.server == "hosted")
 
     def plain_text(self, call: ModelCall) -> str | None:
         """The text that goes to the completions endpoint; None where messages go to the chat endpoint."""
@@ -65,12 +82,13 @@ class Client:
         return UNTEMPLATED.render(call) if goes_as_text else None
 
     def leaves_out(self, call: ModelCall) -> str:
-        """The prefill, where this server cannot go on with one."""
-        return call.prompt.prefill if self.server == "hosted" and self.plain_text(call) is None else ""
+        """The prefill, where this server cannot go on with one, or would not think then."""
+        takes_messages = self.server not in TOKENS_SHOWN and self.plain_text(call) is None
+        return call.prompt.prefill if takes_messages and (self.server == "hosted" or self.thinks(call)) else ""
 
     async def complete(self, path: str, body: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
         """One request, fitted to what the server takes."""
-        request = {"model": self.model, **body}
+        request = {"model": self.model, **self.extra, **body}
         while True:
             fitted = self.abilities.fit(request)
             try:
@@ -122,29 +140,43 @@ class Client:
         Raises:
             PromptTooLong: with a reply of so many tokens it exceeds the context.
         """
-        tokens = await self._prompt_tokens(prompt)
+        if prompt.form == "completion":
+            tokens = await self.tokenize(prompt.messages[0].content, special=True)
+        else:
+            tokens, _ = await self.turn(prompt, thinks=False)
         if not tokens:
             raise EngineError("the prompt is empty")
-        if len(tokens) + reply > self.context:
-            raise PromptTooLong(len(tokens), self.context - reply)
+        self.check_length(len(tokens), reply)
         return tokens
 
-    async def _prompt_tokens(self, prompt: Prompt) -> list[int]:
-        if prompt.form == "completion":
-            return await self.tokenize(prompt.messages[0].content, special=True)
+    def check_length(self, prompt: int, reply: int) -> None:
+        """Raises PromptTooLong."""
+        if prompt + reply > self.context:
+            raise PromptTooLong(prompt, self.context - reply)
+
+    async def turn(self, prompt: Prompt, *, thinks: bool) -> tuple[list[int], str]:
+        """A conversation up to the reply, or to the thought before it; and what the thought was made to begin with."""
         messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
-        conversation = {"model": self.model, "messages": messages, "chat_template_kwargs": NO_THINKING}
+        told = self.thinking.template(thinks=thinks)
+        conversation = {"model": self.model, "messages": messages, "chat_template_kwargs": told}
+        prefill = "" if thinks else prompt.prefill
         if self.server == "llamacpp":
             text = str(await self._told("../apply-template", conversation, "prompt"))
-            text += HARMONY_ANSWER if text.endswith(HARMONY_TURN) else ""
-            return await self.tokenize(text + prompt.prefill, special=True)  # it leaves the BOS token to this step
-        tokens: list[int] = list(await self._told("../tokenize", conversation, "tokens"))
-        if self._opening is None:  # every conversation ends alike, so one look is enough
+            begin = opening(text, thinks=thinks)
+            tokens = await self.tokenize(text + begin + prefill, special=True)  # it leaves the BOS token to this step
+            return tokens, begin or TAGS.begin
+        tokens = list(await self._told("../tokenize", conversation, "tokens"))
+        if thinks not in self._openings:  # every conversation ends alike, so one look is enough
             last = {"model": self.model, "tokens": tokens[-8:]}
-            thinks = str(await self._told("../detokenize", last, "prompt")).endswith(HARMONY_TURN)
-            self._opening = await self.tokenize(HARMONY_ANSWER) if thinks else []
-        prefill = (await self._continuations([prompt.prefill]))[prompt.prefill] if prompt.prefill else []
-        return [*tokens, *self._opening, *prefill]
+            self._openings[thinks] = opening(str(await self._told("../detokenize", last, "prompt")), thinks=thinks)
+        begin = self._openings[thinks]
+        parts = await self._continuations(part for part in (begin, prefill) if part)
+        return [*tokens, *parts.get(begin, ()), *parts.get(prefill, ())], begin or TAGS.begin
+
+    async def continuation(self, text: str) -> list[int]:
+        """The tokens of a text that goes on behind others; not kept, as most are long and come once."""
+        forms = {form: await self.tokenize(form) for form in ("\n", text, f"\n{text}")}
+        return list(continuation(forms.__getitem__)(text))
 
     async def spelling(self, options: tuple[str, ...]) -> Spelling:
         """How the options are written in the server's tokens."""

@@ -13,18 +13,21 @@ import re
 import threading
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from kgqa.calls import Generate, ModelCall, ModelReply
 from kgqa.constraints import Bound, Count, Natural, Seconds
+from kgqa.engines.openai import extra as extras
 from kgqa.engines.openai.budget import Budget
 from kgqa.engines.openai.choices import WAYS, Choosing, Way
 from kgqa.engines.openai.client import TOKENS_SHOWN, Client, Endpoints
 from kgqa.engines.openai.endpoint import Endpoint, Persistence
-from kgqa.engines.openai.requests import SCHEMAS, Abilities, Server, completion, decoding, readable
+from kgqa.engines.openai.requests import SCHEMAS, Abilities, Server, completion, decoding, readable, trimmed
+from kgqa.engines.openai.thoughts import thoughtful
+from kgqa.engines.thinking import NO_THINKING, Thinking
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, EngineDied, KgqaError, of_one_call
 from kgqa.protocols import Deliver
@@ -62,6 +65,7 @@ class OpenAI:
     patience: Seconds
     budget_tokens: Count | None
     budget_usd: Dollars | None
+    extra: Mapping[str, Json] | None
 
     streaming: ClassVar[bool] = True
 
@@ -71,6 +75,11 @@ class OpenAI:
             raise ConfigError(f"engine.choose={self.choose}: engine.server={self.server} can do auto, {ways}")
         if not re.fullmatch(r"[A-Z][A-Z0-9_]*", self.api_key_env):  # a key put here by mistake is not repeated
             raise ConfigError("engine.api_key_env: must be the NAME of an environment variable, in capitals")
+        if self._thinking.budget and self.choose not in ("auto", "parse") and self.server == "hosted":
+            raise ConfigError(
+                f"engine.choose={self.choose}: a model that thinks names a label in words; set engine.choose=auto"
+            )
+        extras.check(self.extra or {}, self.server, self._thinking)
         _ = self._url, self._budget, self._closing, self._lock, self._under_way
 
     def identity(self) -> Mapping[str, Json]:
@@ -85,6 +94,8 @@ class OpenAI:
             "options": [self.choose, self.top_logprobs],
             "context": self.model.context,
             "tokens": "counted" if self.counts_tokens else f"estimated: bytes / {BYTES_PER_TOKEN}",
+            **self._thinking.identity(),
+            **({"extra": dict(self.extra)} if self.extra else {}),
         }
 
     @property
@@ -131,14 +142,19 @@ class OpenAI:
     async def _reply(self, call: ModelCall) -> ModelReply:
         client = self._client
         await client.greet()
+        thinks = client.thinks(call)
         if not isinstance(call, Generate):
             ways: tuple[Way, ...] = WAYS[self.server] if self.choose == "auto" else (self.choose,)
-            return await Choosing(client, call, ways).choice()
-        settings = decoding(call, self.server)
-        answered, flags = await client.ask(call, settings)
-        if call.schema is not None and not set(SCHEMAS) & set(settings):
-            flags = (*flags, "unconstrained")
-        return completion(answered, call, client.leaves_out(call), flags)
+            return await Choosing(client, call, ("parse",) if thinks else ways).choice()
+        if thinks and self.counts_tokens:
+            reply = await thoughtful(client, call)
+        else:
+            settings = decoding(call, self.server, client.thinking if thinks else NO_THINKING)
+            answered, undone = await client.ask(call, settings)
+            reply = trimmed(completion(answered, undone, thinks=thinks), call.stop, client.leaves_out(call))
+        free = call.schema is not None and not set(SCHEMAS) & set(decoding(call, self.server))
+        flags = {"unconstrained": free, "no_thinking": client.thinking.budget > 0 and not thinks}
+        return replace(reply, flags=(*reply.flags, *(flag for flag, is_set in flags.items() if is_set)))
 
     async def _count(self, text: str) -> int:
         await self._client.greet()
@@ -197,6 +213,8 @@ class OpenAI:
             self.endpoints,
             self._budget,
             Abilities(longest_list=self.top_logprobs),
+            self._thinking,
+            self.extra or {},
         )
 
     def _key(self) -> str | None:
@@ -223,6 +241,10 @@ class OpenAI:
     @cached_property
     def _served(self) -> str:
         return self.served_model or (self.model.hub or self.model.name).partition(":")[0]
+
+    @cached_property
+    def _thinking(self) -> Thinking:
+        return Thinking.of(self.model.thinking).fitting(self.model.context)
 
     @cached_property
     def _budget(self) -> Budget:

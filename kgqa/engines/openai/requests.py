@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kgqa.calls import Generate
 from kgqa.engines.grammar import bounded
 from kgqa.engines.openai.endpoint import Refused, ServerReply
+from kgqa.engines.thinking import NO_THINKING, TAGS, Thinking, parted
 from kgqa.errors import EngineError, PromptTooLong
 from kgqa.types import Completion, Json, Prompt, Usage
 
@@ -30,7 +31,6 @@ EXTRAS: Mapping[Server, Mapping[str, Json]] = {
     "sglang": NEUTRAL,
     "llamacpp": {"samplers": ["temperature", "top_p"], "cache_prompt": True},  # transformers' order
 }
-NO_THINKING: Mapping[str, Json] = {"enable_thinking": False}  # for templates that know the word; others ignore it
 MOST_STOPS = 4  # of a hosted server; the reply is cut here at all of them in any case
 # What a call can do without when a server refuses it, and the flag that says so; "" where we make up for it ourselves
 LISTS = ("logprobs", "top_logprobs")  # the first is a length or, in chats, whether there is one
@@ -41,6 +41,7 @@ DISPENSABLE = {
     "top_p": "fixed_top_p",
     "seed": "no_seed",
     "stop": "",
+    "reasoning_effort": "no_effort",
     **dict.fromkeys(LISTS, "no_logprobs"),
 }
 LIMIT = re.compile(r"max|at most|up to|less|greater|between|exceed|<=|≤", re.IGNORECASE)
@@ -107,16 +108,29 @@ def _named(refused: Refused, body: Mapping[str, Json]) -> str:
     named = [word for words in quoted for word in words if word in body]
     if named and (UNKNOWN_PARAMETER.search(refused.message) or "logprobs" in refused.message):
         return str(named[0])
+    if "reasoning_effort" in body and re.search("think|reasoning", refused.message, re.IGNORECASE):
+        return "reasoning_effort"
     about_schema = re.search("schema|grammar", refused.message, re.IGNORECASE)
     return next((key for key in SCHEMAS if key in body and about_schema), "")
 
 
-def decoding(call: Generate, server: Server) -> dict[str, Json]:
-    """The call's own settings, and nothing of the server's."""
-    body = {"max_tokens": call.max_tokens, "temperature": call.temperature, "top_p": call.top_p, **EXTRAS[server]}
+def thinking_settings(thinking: Thinking) -> dict[str, Json]:
+    """Of a reply that may begin with a thought, beside its `max_tokens`."""
+    return {"reasoning_effort": thinking.effort} if thinking.effort else {}
+
+
+def decoding(call: Generate, server: Server, thinking: Thinking = NO_THINKING) -> dict[str, Json]:
+    """The call's own settings, and nothing of the server's.
+
+    `thinking`: what the reply may hold before its answer. The server then gets no stop strings, as it would find them
+    in the thought (vLLM does, issue 52393); the answer is cut at them here.
+    """
+    limit = call.max_tokens + thinking.budget
+    body = {"max_tokens": limit, "temperature": call.temperature, "top_p": call.top_p, **EXTRAS[server]}
+    body |= thinking_settings(thinking)
     if call.temperature > 0:
         body["seed"] = call.seed or 0
-    if call.stop:
+    if call.stop and not thinking.budget:
         body["stop"] = list(call.stop[:MOST_STOPS] if server == "hosted" else call.stop)
     if call.schema is not None:
         body |= _schema(call.schema, server)
@@ -134,13 +148,17 @@ def _schema(schema: str, server: Server) -> dict[str, Json]:
     return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
-def chat(prompt: Prompt, server: Server) -> dict[str, Json]:
-    """Messages, the prefill as the beginning of the assistant's where the server can go on with one."""
+def chat(prompt: Prompt, server: Server, thinking: Thinking = NO_THINKING) -> dict[str, Json]:
+    """Messages, the prefill as the beginning of the assistant's where the server can go on with one.
+
+    None can where it has to think first.
+    """
     messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
     if server != "sglang":
         return {"messages": messages}
-    body: dict[str, Json] = {"messages": messages, "chat_template_kwargs": dict(NO_THINKING)}
-    if prompt.prefill:
+    told = thinking.template(thinks=thinking.budget > 0)
+    body: dict[str, Json] = {"messages": messages, "chat_template_kwargs": dict(told)}
+    if prompt.prefill and not thinking.budget:
         messages.append({"role": "assistant", "content": prompt.prefill})
         body |= {"continue_final_message": True, "add_generation_prompt": False}
     return body
@@ -154,16 +172,26 @@ def readable(prompt: Prompt) -> str:
     return "\n\n".join([*parts, f"[assistant]\n{prompt.prefill}"])
 
 
-def completion(answered: ServerReply, call: Generate, prefill_left_out: str, flags: Iterable[str]) -> Completion:
-    """The reply; a prefill that could not be given is dropped where the model wrote it by itself."""
+def completion(answered: ServerReply, flags: Iterable[str], *, thinks: bool) -> Completion:
+    """The reply, its thought put apart. `thinks`: a reply that was cut short before any answer is all thought."""
     choice = first_choice(answered)
     text, refusal = written(choice)
+    finish: Literal["stop", "length"] = "length" if choice.get("finish_reason") == "length" else "stop"
+    filtered = ("filtered",) if refusal or choice.get("finish_reason") == "content_filter" else ()
+    whole = Completion(text, finish, usage(answered), (*flags, *filtered))
+    reply = parted(whole, thought(choice))
+    if thinks and finish == "length" and text and not (reply.thought or reply.usage.reasoning_tokens):
+        return parted(replace(whole, text=TAGS.begin + text))  # the prompt opened it, and nobody closed it
+    return reply
+
+
+def trimmed(reply: Completion, stops: Sequence[str], prefill_left_out: str) -> Completion:
+    """Up to the first stop string; a prefill that could not be given is dropped where the model wrote it by itself."""
+    text = reply.text
     if prefill_left_out and text.lstrip().startswith(prefill_left_out):
         text = text.lstrip()[len(prefill_left_out) :]
-    cuts = [cut for stop in call.stop if (cut := text.find(stop)) >= 0]
-    finish: Literal["stop", "length"] = "length" if choice.get("finish_reason") == "length" and not cuts else "stop"
-    filtered = ("filtered",) if refusal or choice.get("finish_reason") == "content_filter" else ()
-    return Completion(text[: min(cuts, default=None)], finish, usage(answered), (*flags, *filtered))
+    cuts = [cut for stop in stops if (cut := text.find(stop)) >= 0]
+    return replace(reply, text=text[: min(cuts, default=None)], finish="stop" if cuts else reply.finish)
 
 
 def first_choice(answered: ServerReply) -> Mapping[str, Json]:
@@ -178,22 +206,37 @@ def written(choice: Mapping[str, Json]) -> tuple[str, bool]:
     """The text of a chat or a plain reply, and whether it is the model's refusal."""
     message = choice.get("message")
     if isinstance(message, dict):
-        return str(message.get("content") or message.get("refusal") or ""), bool(message.get("refusal"))
+        content = _said(message.get("content"), "text")
+        return content or str(message.get("refusal") or ""), bool(message.get("refusal"))
     return str(choice.get("text") or ""), False
 
 
+def thought(choice: Mapping[str, Json]) -> str:
+    """What the server tells of it: reasoning_content, reasoning (vLLM, Ollama, OpenRouter), or Mistral's parts."""
+    message = choice.get("message") or choice
+    told = message.get("reasoning_content") or message.get("reasoning")
+    return told if isinstance(told, str) else _said(message.get("content"), "thinking")
+
+
+def _said(content: Json, kind: str) -> str:
+    """A message's text, or its parts of one kind: Mistral's thinking models answer in parts."""
+    if not isinstance(content, list):
+        return str(content or "") if kind == "text" else ""
+    parts = [part for part in content if isinstance(part, dict) and part.get("type") == kind]
+    return "".join(part[kind] if isinstance(part[kind], str) else _said(part[kind], "text") for part in parts)
+
+
 def usage(answered: ServerReply) -> Usage:
-    """Tokens as the server counts (and charges) them."""
+    """Tokens as the server counts (and charges) them; some, as xAI, count thoughts beside the answer, most within."""
     counts = answered.json.get("usage")
     if not isinstance(counts, dict):
         raise EngineError("the server's answer does not say how many tokens it used (usage)")
-    details = counts.get("prompt_tokens_details") or {}
-    return Usage(
-        int(counts.get("prompt_tokens") or 0),
-        int(details.get("cached_tokens") or 0),
-        int(counts.get("completion_tokens") or 0),
-        answered.seconds,
-    )
+    details, written = (counts.get(f"{part}_tokens_details") or {} for part in ("prompt", "completion"))
+    prompt, output = (int(counts.get(f"{part}_tokens") or 0) for part in ("prompt", "completion"))
+    reasoning = int(written.get("reasoning_tokens") or 0)
+    if reasoning and counts.get("total_tokens") == prompt + output + reasoning:
+        output += reasoning
+    return Usage(prompt, int(details.get("cached_tokens") or 0), output, answered.seconds, reasoning)
 
 
 def too_long(refused: Refused, limit: int) -> PromptTooLong | None:

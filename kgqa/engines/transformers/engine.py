@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
 from kgqa.constraints import Count
 from kgqa.engines.grammar import Grammars
+from kgqa.engines.thinking import Thinking, joined, leading, parted, thinking_call
 from kgqa.engines.tokens import Tokens
 from kgqa.engines.transformers.decoding import Decoder
 from kgqa.engines.transformers.encoder_decoder import EncoderDecoder, Seam
@@ -46,6 +47,9 @@ class Transformers:
 
     streaming: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        _ = self._thinking
+
     def identity(self) -> Mapping[str, Json]:
         return {
             "engine": "transformers",
@@ -55,6 +59,7 @@ class Transformers:
             "context": self._limit,
             "template": "from the weights",
             "options": "token sequences with and without a blank, exact",
+            **self._thinking.identity(),
         }
 
     def render(self, call: ModelCall) -> str:
@@ -93,15 +98,31 @@ class Transformers:
             self.__dict__.pop("_decoder", None)
 
     def _generate(self, prompts: list[list[int]], calls: list[Any]) -> list[ModelReply]:
+        """Those that think do so together, and then all answer together."""
+        texts = {row: self.render(call) for row, call in enumerate(calls) if self._tokens.thinks(call)}
+        thoughts: dict[int, Completion] = {}
+        if texts:
+            thinking = [thinking_call(calls[row], self._thinking.budget, text) for row, text in texts.items()]
+            written = self._write([prompts[row] for row in texts], thinking, self._tokens.decode_thought)
+            thoughts = dict(zip(texts, written, strict=True))
+            prompts = list(prompts)
+            for row, thought in thoughts.items():
+                prompts[row] = self._tokens.encode(leading(texts[row], thought.text, calls[row]))
+        answers = self._write(prompts, calls, self._tokens.decode)
+        return [joined(thoughts[row], reply) if row in thoughts else parted(reply) for row, reply in enumerate(answers)]
+
+    def _write(
+        self, prompts: list[list[int]], calls: Sequence[Generate], decode: Callable[[Sequence[int]], str]
+    ) -> list[Completion]:
         started = time.perf_counter()
         constraints = [self._grammars.constraint(call.schema) if call.schema else None for call in calls]
         replies = [
-            DecodedReply(call, self._tokens.decode, self._ends, constraint)
+            DecodedReply(call, decode, self._ends, constraint)
             for call, constraint in zip(calls, constraints, strict=True)
         ]
         known = self._decoder.generate(prompts, replies)
         seconds = (time.perf_counter() - started) / len(calls)
-        completions: list[ModelReply] = []
+        completions: list[Completion] = []
         for row, (call, reply) in enumerate(zip(calls, replies, strict=True)):
             free = ("unconstrained",) if call.schema and constraints[row] is None else ()
             usage = Usage(len(prompts[row]), known[row], reply.spent, seconds)
@@ -138,7 +159,11 @@ class Transformers:
 
     @cached_property
     def _tokens(self) -> Tokens:
-        return Tokens(self._weights, self._limit)
+        return Tokens(self._weights, self._limit, self._thinking)
+
+    @cached_property
+    def _thinking(self) -> Thinking:
+        return Thinking.of(self.model.thinking).fitting(self._limit)
 
     @cached_property
     def _seam(self) -> Seam | None:

@@ -16,6 +16,7 @@ from kgqa.calls import Choose, Generate, ModelCall, ModelReply
 from kgqa.constraints import Bound, Count
 from kgqa.engines.grammar import bounded
 from kgqa.engines.labels import ROOT
+from kgqa.engines.thinking import Thinking, joined, leading, parted, thinking_call
 from kgqa.engines.tokens import Tokens
 from kgqa.engines.vllm.loop import LoopSettings, Output, VllmLoop
 from kgqa.engines.weights import Model, digest
@@ -58,6 +59,9 @@ class Vllm:
 
     streaming: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        _ = self._thinking
+
     @property
     def concurrency(self) -> int:
         """As many again as there are slots wait inside vLLM: a slot that becomes free never waits for us."""
@@ -78,6 +82,7 @@ class Vllm:
             "prefix_caching": self.prefix_caching,
             "eager": self.eager,
             "batch_invariant": self.batch_invariant,
+            **self._thinking.identity(),
         }
 
     def render(self, call: ModelCall) -> str:
@@ -112,9 +117,17 @@ class Vllm:
     async def _reply(self, call: ModelCall) -> ModelReply:
         await self._loop.ready()
         prompt = await self._loop.beside(self._tokens.prompt, call)
-        return await (self._generate(prompt, call) if isinstance(call, Generate) else self._choose(prompt, call))
+        if not isinstance(call, Generate):
+            return await self._choose(prompt, call)
+        if not self._tokens.thinks(call):
+            return parted(await self._generate(prompt, call))
+        text = self.render(call)
+        thinking = thinking_call(call, self._thinking.budget, text)
+        thought = await self._generate(prompt, thinking, skip_special_tokens=False)  # one of them may end it
+        continued = await self._loop.beside(self._tokens.encode, leading(text, thought.text, call))
+        return joined(thought, await self._generate(continued, call))
 
-    async def _generate(self, prompt: list[int], call: Generate) -> Completion:
+    async def _generate(self, prompt: list[int], call: Generate, **sampling: bool) -> Completion:
         from vllm.sampling_params import StructuredOutputsParams
 
         schema = bounded(call.schema) if call.schema is not None else None
@@ -127,6 +140,7 @@ class Vllm:
             top_p=call.top_p,
             seed=call.seed or 0,
             structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
+            **sampling,
         )
         written = output.outputs[0]
         free = ("unconstrained",) if call.schema is not None and schema is None else ()
@@ -207,7 +221,11 @@ class Vllm:
 
     @cached_property
     def _tokens(self) -> Tokens:
-        return Tokens(self.model.locate(), self._limit)
+        return Tokens(self.model.locate(), self._limit, self._thinking)
+
+    @cached_property
+    def _thinking(self) -> Thinking:
+        return Thinking.of(self.model.thinking).fitting(self._limit)
 
     @cached_property
     def _loop(self) -> VllmLoop:

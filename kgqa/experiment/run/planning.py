@@ -153,11 +153,13 @@ class _Planner:
             render = engines(call.role).render
             self.plan[call.role] = Planned(engines.label(call.role), engines.prices(call.role), render)
         role, usage = self.plan[call.role], record.reply.usage
+        thinks = isinstance(call, Generate) and not record.cached
+        output = usage.output_tokens + (engines.thought_tokens(call.role) if thinks else 0)
         role.calls += 1
         role.prompt_tokens += usage.prompt_tokens
-        role.output_tokens += usage.output_tokens
+        role.output_tokens += output
         if not record.cached:
             role.new_calls += 1
             role.new_prompt_tokens += usage.prompt_tokens
-            role.new_output_tokens += usage.output_tokens
+            role.new_output_tokens += output
         role.first.setdefault(call.prompt.name, call)

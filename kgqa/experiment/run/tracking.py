@@ -74,6 +74,7 @@ def tracked_metrics(metrics: Metrics) -> dict[str, float]:
             f"cost_{side}_calls": cost.calls,
             f"cost_{side}_prompt_tokens": cost.prompt_tokens,
             f"cost_{side}_output_tokens": cost.output_tokens,
+            f"cost_{side}_reasoning_tokens": cost.reasoning_tokens,
             f"cost_{side}_seconds": cost.seconds,
             f"cost_{side}_usd": cost.usd,
         }

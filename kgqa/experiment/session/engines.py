@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar, cast
 
+from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Prices
 from kgqa.errors import ConfigError
 from kgqa.experiment.config import parts
@@ -70,6 +71,10 @@ class Engines:
     def label(self, role: str) -> str:
         """Which model answers this role and how, e.g. "smollm2_135m@llamacpp"."""
         return f"{self._node(role)[0]['name']}@{self(role).identity()['engine']}"
+
+    def thought_tokens(self, role: str) -> int:
+        """The most a thought of the role's model may take, beside what its calls ask for."""
+        return Thinking.of(parts.model(self._node(role)[0]).thinking).budget
 
     def prices(self, role: str) -> Prices | None:
         """What the role's model costs; None where that is not known."""

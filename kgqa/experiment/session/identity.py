@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kgqa.artefacts.predictions import question_ids
+from kgqa.engines.thinking import thinks_not
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
 from kgqa.experiment.session.session import Session
@@ -23,10 +24,12 @@ def run_identity(session: Session) -> dict[str, Json]:
     elsewhere = ("path", "split", "files", "questions_file", "corpus", "aliases", "profile", "family")
     dataset = {key: value for key, value in config["dataset"].items() if key not in elsewhere}
     triples = {key: value for key, value in config["kg"].items() if key != "offline"}
-    model = {key: value for key, value in config["model"].items() if key not in ("prices", "about")}
+    silent = ("thinking",) if thinks_not(config["model"]["thinking"]) else ()
+    model = {key: value for key, value in config["model"].items() if key not in ("prices", "about", *silent)}
     # a server that is named may move
     reaching = (*REACHING, "base_url") if config["engine"].get("deployment") else REACHING
-    engine = {key: value for key, value in config["engine"].items() if key not in reaching}
+    unused = ("extra",) if not config["engine"].get("extra") else ()
+    engine = {key: value for key, value in config["engine"].items() if key not in (*reaching, *unused)}
     asks_models = experiment.asks_models
     return {
         **kept,

@@ -387,9 +387,9 @@ function callView(call, titles) {
   if (reply && reply.error !== undefined) return [promptView(call), element("p", { class: "wrong" }, `${reply.error}: ${reply.message}`)];
   switch (call.call) {
     case "generate":
-      return [promptView(call), element("p", { class: "role" }, `reply (${reply.finish})`), element("pre", null, reply.text), usageView(call)];
+      return [promptView(call), thoughtView(reply), element("p", { class: "role" }, `reply (${reply.finish})`), element("pre", null, reply.text), usageView(call)];
     case "choose":
-      return [promptView(call), grid(["option", "log-probability", "probability"], ranked(reply.logprobs, call.options).map(([label, logprob]) => [label, logprob, bar(Math.exp(Number(logprob)))])), usageView(call)];
+      return [promptView(call), thoughtView(reply), grid(["option", "log-probability", "probability"], ranked(reply.logprobs, call.options).map(([label, logprob]) => [label, logprob, bar(Math.exp(Number(logprob)))])), usageView(call)];
     case "rank":
       return [element("p", null, `query: ${call.query}`), element("p", { class: "role" }, `the best ${reply.length} of ${call.of} texts`), grid(["text", "score"], ranked(reply, call.texts))];
     case "search":
@@ -414,10 +414,15 @@ function promptView(call) {
   return element("div", null, parts.flat());
 }
 
+function thoughtView(reply) {
+  return reply.thought ? element("div", null, element("p", { class: "role" }, "thought"), element("pre", null, reply.thought)) : null;
+}
+
 function usageView(call) {
-  const [prompt, cached, output, seconds] = call.reply.usage;
+  const [prompt, cached, output, seconds, reasoning] = call.reply.usage;
+  const thought = reasoning ? ` (${reasoning} in thought)` : "";
   const flags = call.reply.flags.length ? ` · flags: ${call.reply.flags.join(", ")}` : "";
-  return element("p", { class: "role" }, `${prompt} prompt tokens (${cached} from the engine's cache), ${output} generated, ${seconds} s${call.cached ? ", reply from the call cache" : ""}${flags}`);
+  return element("p", { class: "role" }, `${prompt} prompt tokens (${cached} from the engine's cache), ${output} generated${thought}, ${seconds} s${call.cached ? ", reply from the call cache" : ""}${flags}`);
 }
 
 // ---- views, keys, theme

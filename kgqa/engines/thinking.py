@@ -1,0 +1,172 @@
+"""Thinking before an answer: how much of it, how a model is made to begin and to end it, and its cut from a reply.
+
+An engine that has the model's own text writes in two steps: a thought of at most `budget` tokens, which is then closed,
+whether the model came to its end or not, and the answer behind it. So the answer keeps its whole `max_tokens`, its stop
+strings, its schema and its prefill, none of which may touch the thought. Ending it by force is budget forcing
+(s1, arXiv 2501.19393 §3; Qwen3's thinking budget, arXiv 2505.09388 §4.3). Where only messages are taken, the budget is
+added to `max_tokens` and the server's reply is parted here.
+
+A `Choose` never thinks: what is asked for is the model's distribution over the labels as the next thing it writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from kgqa.calls import Generate, ModelCall
+from kgqa.constraints import Bound
+from kgqa.errors import ConfigError
+from kgqa.types import Completion, Json, Usage
+
+# Most tokens of thought: Google's mapping of OpenAI's three words (ai.google.dev/gemini-api/docs/openai#thinking); the
+# last, with an answer behind it, is what OpenAI advises to keep free at first, 25,000 (its guide to reasoning models)
+BUDGETS = {"low": 1024, "medium": 8192, "high": 24576}
+OFF = "off"
+HARMONY_TURN, HARMONY_ANSWER = "<|start|>assistant", "<|channel|>final<|message|>"
+_BLOCK = re.compile(r"<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
+_SAID = r"(.*?)(?=<\|(?:end|return|call|start|channel)\|>|\Z)"
+_CHANNEL = re.compile(r"<\|channel\|>(\w+)[^<]*<\|message\|>" + _SAID, re.DOTALL)
+_BARE_CHANNELS = re.compile(r"\s*analysis(.*?)(?:assistantfinal(.*)|\Z)", re.DOTALL)  # their special tokens left out
+
+
+def _is_setting(setting: int | str) -> bool:
+    if isinstance(setting, str):
+        return setting in (OFF, *BUDGETS)
+    return setting is not True and setting >= 0
+
+
+# bool: YAML reads a bare `off` as false
+Setting = Annotated[bool | int | str, Bound("must be off, low, medium, high or a number of tokens", _is_setting)]
+
+
+def thinks_not(setting: Json) -> bool:
+    """Whether `model.thinking` says off, in any way YAML has for it."""
+    return setting in (OFF, 0)
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """`budget`: most tokens of a thought; 0: none. `effort`: the word for it, where it was given as one."""
+
+    budget: int = 0
+    effort: str | None = None
+
+    @classmethod
+    def of(cls, setting: int | str) -> Thinking:
+        if thinks_not(setting):
+            return cls()
+        return cls(BUDGETS[setting], setting) if isinstance(setting, str) else cls(setting)
+
+    def fitting(self, limit: int) -> Thinking:
+        """Itself. Raises ConfigError: a context of so many tokens has no room for it."""
+        if self.budget >= limit:
+            raise ConfigError(
+                f"model.thinking={self.effort or self.budget}: {self.budget:,} tokens of thought leave no room in a "
+                f"context of {limit:,}; raise engine.context, as far as the model goes, or take fewer"
+            )
+        return self
+
+    def identity(self) -> dict[str, Json]:
+        """For an engine's; nothing where there is none."""
+        return {"thinking": [self.effort, self.budget]} if self.budget else {}
+
+    def template(self, *, thinks: bool) -> Mapping[str, Json]:
+        """What chat templates are told: Qwen3's and GLM's word, DeepSeek's and Granite's, gpt-oss's."""
+        if not thinks:
+            return {"enable_thinking": False}
+        effort = {"reasoning_effort": self.effort} if self.effort else {}
+        return {"enable_thinking": True, "thinking": True, **effort}
+
+
+NO_THINKING = Thinking()
+
+
+@dataclass(frozen=True)
+class Marks:
+    """How a model sets its thought off: what it begins with, what ends it, and what leads on to the answer."""
+
+    begin: str
+    end: str
+    answer: str
+
+
+TAGS = Marks("<think>\n", "</think>", "\n</think>\n\n")
+HARMONY = Marks("<|channel|>analysis<|message|>", "<|end|>", f"<|end|>{HARMONY_TURN}{HARMONY_ANSWER}")
+
+
+def opening(turn: str, *, thinks: bool) -> str:
+    """What goes behind a rendered turn, so that a thought comes next, or at once the answer.
+
+    Some templates open the tag themselves, whatever they are told: then it is closed, an empty thought.
+    """
+    if turn.endswith(HARMONY_TURN):
+        return HARMONY.begin if thinks else HARMONY_ANSWER
+    opened = turn.rstrip().endswith("<think>")
+    if thinks:
+        return "" if opened else TAGS.begin
+    return TAGS.answer if opened else ""
+
+
+def marks(prompt: str) -> Marks:
+    """Of a prompt that ends where the thought begins."""
+    return HARMONY if prompt.endswith(HARMONY.begin) else TAGS
+
+
+def leading(prompt: str, thought: str, call: ModelCall) -> str:
+    """The text behind which the answer is written."""
+    return f"{prompt}{thought.rstrip()}{marks(prompt).answer}{call.prompt.prefill}"
+
+
+def thinking_call(call: Generate, budget: int, prompt: str) -> Generate:
+    """The first step: the thought alone."""
+    return replace(call, max_tokens=budget, stop=(marks(prompt).end,), schema=None)
+
+
+def joined(thought: Completion, answer: Completion) -> Completion:
+    """Both steps as one reply; the prompt counts once."""
+    first, last = thought.usage, answer.usage
+    output, seconds = first.output_tokens + last.output_tokens, first.seconds + last.seconds
+    spent = first.output_tokens + last.reasoning_tokens
+    usage = Usage(first.prompt_tokens, first.cached_tokens, output, seconds, spent)
+    return parted(replace(answer, usage=usage), thought.text, cut=thought.finish == "length")
+
+
+def parted(reply: Completion, thought: str = "", *, cut: bool = False) -> Completion:
+    """The reply with the thoughts in its text put apart, behind `thought` and its own, which came apart already.
+
+    Flags: "thought_out" where the thought was cut short, or nothing came after it; "estimated_thought" where nobody
+    told its tokens, which are then its share of the characters.
+    """
+    answer, inside, unclosed = _part(reply.text)
+    whole = "\n".join(part for part in (thought.strip(), reply.thought, inside.strip()) if part)
+    tokens = reply.usage.reasoning_tokens
+    if not (whole or inside or tokens):
+        return reply if answer == reply.text else replace(reply, text=answer)
+    flags = list(reply.flags)
+    if cut or unclosed or not answer.strip():
+        flags.append("thought_out")
+    if not tokens and whole:
+        tokens = round(reply.usage.output_tokens * len(whole) / (len(whole) + len(answer)))
+        flags.append("estimated_thought")
+    usage = replace(reply.usage, reasoning_tokens=tokens)
+    return replace(reply, text=answer, thought=whole, usage=usage, flags=tuple(dict.fromkeys(flags)))
+
+
+def _part(text: str) -> tuple[str, str, bool]:
+    """Answer, thought, and whether the thought goes on to the text's end."""
+    channels = [(name, said) for name, said in _CHANNEL.findall(text)]
+    if not channels and (bare := _BARE_CHANNELS.match(text)) and bare[2] is not None:
+        channels = [("analysis", bare[1]), ("final", bare[2])]
+    if channels:
+        answers = [said for name, said in channels if name == "final"]
+        return "".join(answers), "\n".join(said for name, said in channels if name != "final"), not answers
+    closed, opened = text.find("</think>"), text.find("<think>")
+    if closed >= 0 and not 0 <= opened < closed:  # the prompt opened it
+        text = f"<think>{text}"
+    thoughts = _BLOCK.findall(text)
+    if not thoughts:
+        return text, "", False
+    return _BLOCK.sub("", text).lstrip(), "\n".join(thoughts), text.rfind("<think>") > text.rfind("</think>")

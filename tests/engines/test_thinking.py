@@ -1,0 +1,99 @@
+"""`model.thinking` on real weights: SmolLM2 was never taught to think, but goes on where a thought is begun for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kgqa.calls import Generate
+from kgqa.engines.weights import Model
+from kgqa.errors import PromptTooLong
+from kgqa.types import Completion, Message, Prompt
+from tests.engines.asking import CONTEXT, ask, choose
+from tests.engines.conftest import REAL, build, lend
+
+pytestmark = pytest.mark.weights
+
+BUDGET = 24
+SCHEMA = '{"type": "object", "properties": {"capital": {"type": "string"}}, "required": ["capital"]}'
+
+
+def where(text: str = "What is the capital of France?", max_tokens: int = 8, **fields: Any) -> Generate:
+    return Generate(Prompt("test/where", (Message("user", text),), fields.pop("prefill", "")), max_tokens, **fields)
+
+
+@pytest.fixture(scope="module", params=REAL)
+def thinking(request: pytest.FixtureRequest, model: Model) -> Iterator[Any]:
+    """Every engine that has a model, told to think."""
+    yield from lend(request, replace(model, thinking=BUDGET))
+
+
+@pytest.fixture(scope="module", params=REAL)
+def pair(request: pytest.FixtureRequest, model: Model) -> Iterator[tuple[Any, Any]]:
+    """The same engine told to think, and not to."""
+    engines = [build(request.param, replace(model, thinking=setting)) for setting in (BUDGET, "off")]
+    yield engines[0], engines[1]
+    for engine in engines:
+        engine.close()
+
+
+def test_the_answer_keeps_its_whole_length_behind_the_thought(thinking: Any) -> None:
+    (reply,) = ask(thinking, [where()])
+    assert isinstance(reply, Completion), reply
+    assert reply.thought
+    assert reply.text
+    assert "<think>" not in reply.text + reply.thought
+    assert "</think>" not in reply.text + reply.thought
+    assert 0 < reply.usage.reasoning_tokens <= BUDGET
+    assert reply.usage.output_tokens - reply.usage.reasoning_tokens <= 8
+    assert ("thought_out" in reply.flags) == (reply.usage.reasoning_tokens == BUDGET)
+
+
+def test_stop_strings_and_schemas_are_the_answers_alone(thinking: Any) -> None:
+    stopped, formed = ask(thinking, [where(stop=("e", " ")), where(schema=SCHEMA, max_tokens=40)])
+    assert isinstance(stopped, Completion), stopped
+    assert isinstance(formed, Completion), formed
+    assert "e" in stopped.thought
+    assert not {"e", " "} & set(stopped.text)
+    assert formed.text.startswith('{"capital": "')
+    assert not formed.thought.startswith('{"')
+
+
+def test_the_prefill_stands_between_thought_and_answer(pair: tuple[Any, Any]) -> None:
+    """Pinned to the text: what is written behind it is what the plain engine writes behind the very same text."""
+    engine, plain = pair
+    call = where(prefill="The capital is", max_tokens=4)
+    (reply,) = ask(engine, [call])
+    assert isinstance(reply, Completion), reply
+    begun = f"<think>\n{reply.thought}\n</think>\n\nThe capital is"
+    (again,) = ask(plain, [where(prefill=begun, max_tokens=4)])
+    assert isinstance(again, Completion), again
+    assert reply.text == again.text
+
+
+def test_a_choice_does_not_think(pair: tuple[Any, Any]) -> None:
+    call = choose("Which letter comes first? A, B or C?", 3, prefill="Answer:")
+    chosen, plain = (ask(engine, [call])[0] for engine in pair)
+    assert not isinstance(chosen, Exception | Completion)
+    assert not isinstance(plain, Exception | Completion)
+    assert chosen.logprobs == pytest.approx(plain.logprobs, abs=0.02)  # llama.cpp's wobble, see `LlamaCpp`
+    assert chosen.flags == plain.flags
+    assert chosen.usage.reasoning_tokens == 0
+
+
+def test_several_calls_think_side_by_side(thinking: Any) -> None:
+    calls = [where(f"What is {number} + {number}?") for number in range(3)]
+    calls.append(replace(calls[0], prompt=Prompt("test/plain", (Message("user", "2 + 2 ="),), form="completion")))
+    *thoughtful, plain = ask(thinking, calls)
+    assert all(isinstance(reply, Completion) and reply.thought for reply in thoughtful)
+    assert isinstance(plain, Completion)
+    assert (plain.thought, plain.flags) == ("", ("no_thinking",))
+
+
+def test_a_prompt_that_leaves_no_room_for_the_thought_is_too_long(thinking: Any) -> None:
+    (reply,) = ask(thinking, [where("word " * (CONTEXT - BUDGET - 30), max_tokens=2)])
+    assert isinstance(reply, PromptTooLong)
+    assert reply.limit <= CONTEXT - BUDGET - 2
