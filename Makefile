@@ -26,7 +26,8 @@ LIGHT := llamacpp,openai,faiss-cpu,elasticsearch,fuzzy,bm25s,graphs,pdf,datasets
 HEAVY := $(LIGHT),transformers,sentence-transformers,rerankers,mlflow,wandb
 # the tests that passed without torch: the environments with torch run the others
 PASSED     := $(VENV)/passed
-VLLM_TESTS := $(addprefix tests/,engines/test_contract.py engines/test_exactness.py engines/test_vllm.py e2e/test_vllm_runs.py)
+VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test_thinking.py test_vllm.py test_vllm_reasoning.py) \
+  tests/e2e/test_vllm_runs.py
 export GOMP_SPINCOUNT := 0
 export HF_HUB_OFFLINE ?= 1
 

@@ -141,7 +141,7 @@ def parted(reply: Completion, thought: str = "", *, cut: bool = False) -> Comple
     told its tokens, which are then its share of the characters.
     """
     answer, inside, unclosed = _part(reply.text)
-    whole = "\n".join(part for part in (thought.strip(), reply.thought, inside.strip()) if part)
+    whole = "\n".join(part for part in (thought.rstrip(), reply.thought, inside.strip()) if part)
     tokens = reply.usage.reasoning_tokens
     if not (whole or inside or tokens):
         return reply if answer == reply.text else replace(reply, text=answer)

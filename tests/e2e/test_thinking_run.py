@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.engines.misbehaving import Misbehaving, answer
 pytest.importorskip("httpx2", reason="engine openai needs httpx2")
 pytest.importorskip("llguidance", reason="engine openai needs llguidance")
 RUN = ("run", "method=no_context", "limit=1", "model=gpt_4o_mini", "model.thinking=low", "engine=openai")
-COUNTED = {"completion_tokens": 125, "completion_tokens_details": {"reasoning_tokens": 100}}
+COUNTED: dict[str, Any] = {"completion_tokens": 125, "completion_tokens_details": {"reasoning_tokens": 100}}
 
 
 @pytest.fixture

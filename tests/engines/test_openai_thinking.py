@@ -19,9 +19,9 @@ from tests.engines.openai_calls import MODEL, asked, engine
 
 BUDGET = 100
 CALL = Generate(Prompt("test/where", (Message("user", "Where?"),), "Answer:"), 25, stop=("\n",))
-THOUGHT = {"completion_tokens_details": {"reasoning_tokens": 15}}
+THOUGHT: dict[str, Any] = {"completion_tokens_details": {"reasoning_tokens": 15}}
 PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "In France."}]}, {"type": "text", "text": "Lyon"}]
-FORMS = {  # of one and the same reply
+FORMS: dict[str, dict[str, Any]] = {  # of one and the same reply
     "deepseek": {"content": "Lyon", "reasoning_content": "In France."},
     "vllm, ollama": {"content": "Lyon", "reasoning": "In France."},
     "openrouter": {"content": "Lyon", "reasoning": "In France.", "reasoning_details": [{"type": "reasoning.text"}]},
@@ -57,7 +57,7 @@ def test_the_thought_is_cut_kept_and_counted(serving: Serving, form: str, settin
 def test_a_budget_that_ends_within_the_thought_is_said(
     serving: Serving, message: dict[str, Any], setting: int | str
 ) -> None:
-    spent = {"completion_tokens_details": {"reasoning_tokens": 25}}
+    spent: dict[str, Any] = {"completion_tokens_details": {"reasoning_tokens": 25}}
     (got,) = thinking(serving(answer(message, "length", **spent)), [CALL], setting)
     assert (got.text, got.finish) == ("", "length")
     assert "thought_out" in got.flags
@@ -221,8 +221,8 @@ def openrouter(conversation: Any, body: dict[str, Any]) -> None:
     if "reasoning_effort" in body and "max_tokens" in body.get("reasoning", {}):
         refuse(400, "Only one of reasoning.effort and reasoning.max_tokens can be specified")(conversation, body)
         return
-    message = {"content": "Lyon", "refusal": None, "reasoning": "In France.", "reasoning_details": []}
-    details = {"completion_tokens_details": {"reasoning_tokens": 9}, "cost": 0.0001, "total_tokens": 35}
+    message: dict[str, Any] = {"content": "Lyon", "refusal": None, "reasoning": "In France.", "reasoning_details": []}
+    details: dict[str, Any] = {"completion_tokens_details": {"reasoning_tokens": 9}, "cost": 0.0001, "total_tokens": 35}
     answer(message, **details)(conversation, body)
 
 

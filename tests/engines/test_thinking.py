@@ -26,18 +26,18 @@ def where(text: str = "What is the capital of France?", max_tokens: int = 8, **f
 
 
 @pytest.fixture(scope="module", params=REAL)
-def thinking(request: pytest.FixtureRequest, model: Model) -> Iterator[Any]:
-    """Every engine that has a model, told to think."""
-    yield from lend(request, replace(model, thinking=BUDGET))
-
-
-@pytest.fixture(scope="module", params=REAL)
 def pair(request: pytest.FixtureRequest, model: Model) -> Iterator[tuple[Any, Any]]:
-    """The same engine told to think, and not to."""
-    engines = [build(request.param, replace(model, thinking=setting)) for setting in (BUDGET, "off")]
-    yield engines[0], engines[1]
-    for engine in engines:
-        engine.close()
+    """Every engine that has a model, told to think, and the same not told so."""
+    engine = build(request.param, replace(model, thinking=BUDGET))
+    plain = lend(request, model)
+    yield engine, next(plain)
+    engine.close()
+    next(plain, None)
+
+
+@pytest.fixture
+def thinking(pair: tuple[Any, Any]) -> Any:
+    return pair[0]
 
 
 def test_the_answer_keeps_its_whole_length_behind_the_thought(thinking: Any) -> None:

@@ -215,7 +215,7 @@ def thought(choice: Mapping[str, Json]) -> str:
     """What the server tells of it: reasoning_content, reasoning (vLLM, Ollama, OpenRouter), or Mistral's parts."""
     message = choice.get("message") or choice
     told = message.get("reasoning_content") or message.get("reasoning")
-    return told if isinstance(told, str) else _said(message.get("content"), "thinking")
+    return (told if isinstance(told, str) else _said(message.get("content"), "thinking")).strip()
 
 
 def _said(content: Json, kind: str) -> str:
