@@ -15,13 +15,11 @@ from kgqa.calls import Search, gather
 from kgqa.constraints import Count
 from kgqa.methods.steps.fitting import Reading
 from kgqa.methods.steps.reader import passages_text, with_pinned
-from kgqa.methods.steps.replies import Score, bullets, concluded, counted, scored
+from kgqa.methods.steps.replies import MAX_SCORE_TOKENS, Score, bullets, concluded, counted, scored
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples
 from kgqa.types import Answer, Json, Passage, Prompt, Question, Triple
-
-MAX_SCORE_TOKENS = 4  # a number of two digits and what a small model writes before it
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,9 @@ REPLIES: dict[str, dict[str, str]] = {
     "sg_prompt": {"sg_prompt/extract": BY, "sg_prompt/answer": "\nAnswer: Fauskenes"},
     "ge_reasoning": {
         "ge_reasoning/parse": "<The Herring Queen; composer; ?1>",
+        "ge_reasoning/ask": " Who composed The Herring Queen?",
         "ge_reasoning/fill": " Asbjarne Lyngholt",
+        "ge_reasoning/confidence": " 9",
         "ge_reasoning/answer": "\nAnswer: Fauskenes",
     },
     "era_cot": {

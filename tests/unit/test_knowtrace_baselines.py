@@ -198,38 +198,6 @@ def test_sg_prompt_retrieves_once_then_builds_one_graph_of_all_passages() -> Non
     assert "<Ada Holm; born in; Gorm>" in world.prompts[1].prompt.messages[0].content
 
 
-def test_ge_reasoning_parses_the_question_first_and_fills_its_graph_by_retrieval() -> None:
-    world = World(
-        "<Reed Lake; author; ?1>\n<?1; born in; ?2>", " Ada Holm\n", " Gorm.", " The author is from Gorm.\nAnswer: Gorm"
-    )
-    answer = world.answer("ge_reasoning")
-    assert world.calls == ["parse", "search Reed Lake author", "fill", "search Ada Holm born in", "fill", "answer"]
-    assert answer.text == "Gorm"
-    assert answer.notes["filled_graph"] == [("Reed Lake", "author", "Ada Holm"), ("Ada Holm", "born in", "Gorm")]
-    assert not answer.flags
-
-
-def test_ge_reasoning_fills_independent_triples_side_by_side() -> None:
-    widths: list[int] = []
-    world = World("<Reed Lake; author; ?1>\n<Ada Holm; born in; ?2>", "Ada Holm", "Gorm", "\nAnswer: Gorm")
-    drive(method("ge_reasoning").answer(QUESTION), world, widths)
-    assert widths == [2]
-
-
-def test_ge_reasoning_asks_the_next_triple_where_the_first_does_not_tell() -> None:
-    world = World("<?1; wrote; Reed Lake>\n<?1; born in; Gorm>", "unknown", "Ada Holm", "\nAnswer: Gorm")
-    answer = world.answer("ge_reasoning")
-    assert world.calls == ["parse", "search wrote Reed Lake", "fill", "search born in Gorm", "fill", "answer"]
-    assert answer.notes["filled_graph"] == [("Ada Holm", "wrote", "Reed Lake"), ("Ada Holm", "born in", "Gorm")]
-    assert not answer.flags
-
-
-def test_ge_reasoning_answers_with_what_it_could_not_fill() -> None:
-    answer = World("<Reed Lake; author; ?1>", "unknown", "\nAnswer: Gorm").answer("ge_reasoning")
-    assert answer.text == "Gorm"
-    assert answer.flags == {"unfilled": 1}
-
-
 def test_era_cot_goes_through_its_five_stages() -> None:
     world = World(
         " Reed Lake\n- Ada Holm\n- Gorm",  # the prompt ends with the first mark, here
