@@ -14,19 +14,20 @@ from typing import Annotated, ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Bound, Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import bullets, concluded, counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples
-from kgqa.types import Answer, Json, Question
+from kgqa.types import Answer, Question
 
 SCORE = re.compile(r"\s*(10|\d)(?![\d.])")  # a whole number from 0 to 10 at the beginning
 Score = Annotated[int, Bound("must be from 0 to 10", lambda score: 0 <= score <= 10)]
 
 
 @dataclass(frozen=True)
-class ERACoT:
+class ERACoT(Pooled):
     """Fields as in conf/method/era_cot.yaml, which cites the source of each value."""
 
     passages: Count
@@ -35,7 +36,6 @@ class ERACoT:
     max_relations: Count
     max_list_tokens: Count
     max_tokens: Count
-    examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -71,7 +71,7 @@ class ERACoT:
 
     async def write(self, template: str, values: Mapping[str, object], flags: Counter[str]) -> str:
         limit = self.max_tokens if template == "era_cot/answer" else self.max_list_tokens
-        prompt = render(template, examples=self.examples_from, **values)
+        prompt = render(template, examples=self.examples, **values)
         reply = await Generate(prompt, limit, stop=("\nPassages:",))
         flags["cut_reply"] += reply.finish == "length"
         mark, text = prompt.prefill.partition("\n")[2], reply.text.strip()  # a list's first mark was written for it

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import concluded, counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples
-from kgqa.types import Answer, Json, Passage, Question
+from kgqa.types import Answer, Passage, Question
 
 UNKNOWN = re.compile(r"\?\d+")
 Masked = tuple[str, str, str]
@@ -52,7 +52,7 @@ class Filling:
 
 
 @dataclass(frozen=True)
-class GEReasoning:
+class GEReasoning(Pooled):
     """Fields as in conf/method/ge_reasoning.yaml, which cites the source of each value."""
 
     passages: Count
@@ -60,8 +60,6 @@ class GEReasoning:
     max_graph_tokens: Count
     max_fill_tokens: Count
     max_tokens: Count
-    graphs_from: tuple[Mapping[str, Json], ...]
-    fills_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -84,12 +82,12 @@ class GEReasoning:
         filling.flags["unfilled"] += sum(bool(UNKNOWN.search(" ".join(triple))) for triple in filled)
         prompt = render(
             "ge_reasoning/answer",
-            examples=self.graphs_from,
+            examples=self.examples,
             pinned=passages_text(question.pinned),
             question=question.text,
             graph=filled,
         )
-        reply = await Generate(prompt, self.max_tokens, stop=("\nQuestion:",))
+        reply = await Generate(prompt, self.max_tokens, stop=("\nQuestion:", "\nPassages:"))
         text, marked = concluded(reply.text)
         filling.flags.update({"no_answer_marker": not marked, "empty_answer": not text})
         filling.flags["cut_reply"] += reply.finish == "length"
@@ -104,8 +102,9 @@ class GEReasoning:
         )
 
     async def parse(self, question: Question) -> Filling:
-        prompt = render("ge_reasoning/parse", examples=self.graphs_from, question=question.text)
-        reply = await Generate(prompt, self.max_graph_tokens, stop=("\nQuestion:",))
+        pinned = passages_text(question.pinned)
+        prompt = render("ge_reasoning/parse", examples=self.examples, pinned=pinned, question=question.text)
+        reply = await Generate(prompt, self.max_graph_tokens, stop=("\nQuestion:", "\nPassages:"))
         written = read_triples(reply.text)
         filling = Filling(list(dict.fromkeys(written.triples)))
         filling.flags.update({"malformed_triple": written.malformed, "empty_graph": not filling.graph})
@@ -117,7 +116,7 @@ class GEReasoning:
         passages = await Search(" ".join(UNKNOWN.sub(" ", " ".join(triple)).split()), self.passages)
         flags["empty_retrieval"] += not passages
         context = passages_text(with_pinned(question, passages))
-        prompt = render("ge_reasoning/fill", examples=self.fills_from, passages=context, triple=triple)
+        prompt = render("ge_reasoning/fill", examples=self.examples, passages=context, triple=triple)
         reply = await Generate(prompt, self.max_fill_tokens, stop=("\n",))
         value = reply.text.strip().rstrip(".")
         return "" if value.casefold() == "unknown" or UNKNOWN.search(value) else value, passages

@@ -6,27 +6,26 @@ of thought with an answer. The last generation's answer counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
 from kgqa.constraints import Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import concluded, counted, cut
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Completion, Json, Passage, Question
+from kgqa.types import Answer, Completion, Passage, Question
 
 
 @dataclass(frozen=True)
-class IterRetGen:
+class IterRetGen(Pooled):
     """Fields as in conf/method/iter_retgen.yaml, which cites the source of each value."""
 
     iterations: Count
     passages: Count
     max_tokens: Count
-    examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -42,7 +41,7 @@ class IterRetGen:
             passages = await Search(query, self.passages)
             context = passages_text(with_pinned(question, passages))
             tokens += await CountTokens(context) if context else 0
-            prompt = render("iter_retgen/answer", examples=self.examples_from, passages=context, question=question.text)
+            prompt = render("iter_retgen/answer", examples=self.examples, passages=context, question=question.text)
             replies.append(await Generate(prompt, self.max_tokens, stop=("\nPassages:",)))
             rounds.append((query, passages))
             query = f"{replies[-1].text.strip()} {question.text}".strip()  # the generation first: Shao et al., §3.2

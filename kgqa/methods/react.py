@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
 from kgqa.constraints import Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Json, Passage, Question
+from kgqa.types import Answer, Passage, Question
 
 ACTION = re.compile(r"^Action \d+:[^\S\n]*(Search|Finish)\[(.*)\][^\S\n]*$", flags=re.MULTILINE | re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class ReAct:
+class ReAct(Pooled):
     """Fields as in conf/method/react.yaml, which cites the source of each value."""
 
     passages: Count
     max_steps: Count
     max_step_tokens: Count
-    examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -95,12 +94,12 @@ class ReAct:
         """What the model writes next, up to `stop`."""
         prompt = render(
             "react/step",
-            examples=self.examples_from,
+            examples=self.examples,
             pinned=passages_text(question.pinned),
             question=question.text,
             transcript=transcript.strip(),
         )
-        reply = await Generate(prompt, self.max_step_tokens, stop=(stop, "\nQuestion:"))
+        reply = await Generate(prompt, self.max_step_tokens, stop=(stop, "\nQuestion:", "\nPassages:"))
         flags["cut_reply"] += reply.finish == "length"
         return f"{'' if reply.text.startswith(' ') else ' '}{reply.text.rstrip()}"
 

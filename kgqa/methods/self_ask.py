@@ -13,25 +13,25 @@ from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
 from kgqa.constraints import Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import counted, labelled
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Json, Passage, Question
+from kgqa.types import Answer, Passage, Question
 
 ANSWERED = "\nIntermediate answer:"
 CONCLUDED = "\nFinal answer:"
 
 
 @dataclass(frozen=True)
-class SelfAsk:
+class SelfAsk(Pooled):
     """Fields as in conf/method/self_ask.yaml, which cites the source of each value."""
 
     passages: Count
     search_question: bool
     max_follow_ups: Count
     max_tokens: Count
-    examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -83,7 +83,7 @@ class SelfAsk:
         """What the model writes after the transcript, up to where the next intermediate answer would stand."""
         prompt = render(
             "self_ask/ask",
-            examples=self.examples_from,
+            examples=self.examples,
             passages=passages_text(with_pinned(question, by_id.values())),
             question=question.text,
             transcript=transcript,

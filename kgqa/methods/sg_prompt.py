@@ -6,28 +6,27 @@ reason over passages and graph and answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search
 from kgqa.constraints import Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import concluded, counted, cut
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples
-from kgqa.types import Answer, Json, Question
+from kgqa.types import Answer, Question
 
 
 @dataclass(frozen=True)
-class SGPrompt:
+class SGPrompt(Pooled):
     """Fields as in conf/method/sg_prompt.yaml, which cites the source of each value."""
 
     passages: Count
     max_graph_tokens: Count
     max_tokens: Count
-    examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -40,14 +39,14 @@ class SGPrompt:
         passages = await Search(question.text, self.passages)
         context = passages_text(with_pinned(question, passages))
         extracted = await Generate(
-            render("sg_prompt/extract", examples=self.examples_from, passages=context),
+            render("sg_prompt/extract", examples=self.examples, passages=context),
             self.max_graph_tokens,
             stop=("\nPassages:",),
         )
         written = read_triples(extracted.text)
         graph = list(dict.fromkeys(f"<{'; '.join(triple)}>" for triple in written.triples))
         prompt = render(
-            "sg_prompt/answer", examples=self.examples_from, passages=context, graph=graph, question=question.text
+            "sg_prompt/answer", examples=self.examples, passages=context, graph=graph, question=question.text
         )
         reply = await Generate(prompt, self.max_tokens, stop=("\nPassages:",))
         text, marked = concluded(reply.text)
