@@ -44,11 +44,13 @@ FEW_SHOT = FewShot(
 ONLY = RetrieveOnly(scope="corpus", passages=2, strip_question_words=True, reranker=False, candidates=3)
 READ = RetrieveRead(
     scope="corpus", passages=2, strip_question_words=True, reranker=False, candidates=3, titles=3, reader="direct",
-    max_answer_tokens=50, demos_from="here", demonstration_set=1, few_shot=FEW_SHOT,
+    max_answer_tokens=50, demos_from="here", demonstration_set=1, demonstration_count=15,
+    few_shot=FEW_SHOT,
 )  # fmt: skip
 IRCOT = IRCoT(
     scope="corpus", passages_per_step=2, max_passages=15, max_steps=8, titles=3, reader="direct", max_thought_tokens=40,
-    max_answer_tokens=50, demos_from="here", demonstration_set=1, few_shot=FEW_SHOT,
+    max_answer_tokens=50, demos_from="here", demonstration_set=1, demonstration_count=15,
+    few_shot=FEW_SHOT,
 )  # fmt: skip
 
 

@@ -13,17 +13,18 @@ from typing import Any, ClassVar
 
 from kgqa.calls import Search, gather
 from kgqa.constraints import Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.fitting import Reading
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import MAX_SCORE_TOKENS, Score, bullets, concluded, counted, scored
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples
-from kgqa.types import Answer, Json, Passage, Prompt, Question, Triple
+from kgqa.types import Answer, Passage, Prompt, Question, Triple
 
 
 @dataclass(frozen=True)
-class ERACoT:
+class ERACoT(Pooled):
     """Fields as in conf/method/era_cot.yaml, which cites the source of each value."""
 
     passages: Count
@@ -32,7 +33,6 @@ class ERACoT:
     relations_per_pair: Count
     max_list_tokens: Count
     max_tokens: Count
-    examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -83,7 +83,7 @@ class ERACoT:
         limits = {"era_cot/answer": self.max_tokens, "era_cot/score": MAX_SCORE_TOKENS}
 
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
-            return render(template, examples=self.examples_from, **{**values, "passages": passages_text(shown)})
+            return render(template, examples=self.examples, **{**values, "passages": passages_text(shown)})
 
         limit = limits.get(template, self.max_list_tokens)
         reply = await reading.ask(prompt, values["passages"], limit, stop=("\nPassages:",))

@@ -14,13 +14,14 @@ from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.fitting import Reading
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import MAX_SCORE_TOKENS, Score, concluded, counted, scored
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples
-from kgqa.types import Answer, Json, Passage, Prompt, Question
+from kgqa.types import Answer, Passage, Prompt, Question
 
 UNKNOWN = re.compile(r"\?\d+")
 Masked = tuple[str, str, str]
@@ -72,7 +73,7 @@ class Filling:
 
 
 @dataclass(frozen=True)
-class GEReasoning:
+class GEReasoning(Pooled):
     """Fields as in conf/method/ge_reasoning.yaml, which cites the source of each value."""
 
     passages: Count
@@ -83,8 +84,6 @@ class GEReasoning:
     max_question_tokens: Count
     max_fill_tokens: Count
     max_tokens: Count
-    graphs_from: tuple[Mapping[str, Json], ...]
-    fills_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -111,13 +110,14 @@ class GEReasoning:
         graph = [f"<{'; '.join(triple)}>" for triple in filled]
         prompt = render(
             "ge_reasoning/answer",
-            examples=self.graphs_from,
+            examples=self.examples,
             pinned=passages_text(question.pinned),
             question=question.text,
             graph=graph,
+            rewrite=self.rewrite,
             fills=[fill for fill in filling.fills if fill.kept and fill.question],
         )
-        reply = await Generate(prompt, self.max_tokens, stop=("\nQuestion:",))
+        reply = await Generate(prompt, self.max_tokens, stop=("\nQuestion:", "\nPassages:"))
         text, marked = concluded(reply.text)
         flags.update({"no_answer_marker": not marked, "empty_answer": not text})
         flags["cut_reply"] += reply.finish == "length"
@@ -140,8 +140,9 @@ class GEReasoning:
         )
 
     async def parse(self, question: Question) -> Filling:
-        prompt = render("ge_reasoning/parse", examples=self.graphs_from, question=question.text)
-        reply = await Generate(prompt, self.max_graph_tokens, stop=("\nQuestion:",))
+        pinned = passages_text(question.pinned)
+        prompt = render("ge_reasoning/parse", examples=self.examples, pinned=pinned, question=question.text)
+        reply = await Generate(prompt, self.max_graph_tokens, stop=("\nQuestion:", "\nPassages:"))
         written = read_triples(reply.text)
         filling = Filling(list(dict.fromkeys(written.triples)))
         cut = reply.finish == "length"
@@ -154,7 +155,7 @@ class GEReasoning:
         query = asked or " ".join(UNKNOWN.sub(" ", " ".join(triple)).split())
         passages = await Search(query, self.passages)
         reading.flags["empty_retrieval"] += not passages
-        values = {"triple": triple, "asked": asked, "examples": self.fills_from}
+        values = {"triple": triple, "asked": asked, "examples": self.examples}
         shown = with_pinned(question, passages)
         reply = await reading.ask(_showing("ge_reasoning/fill", values), shown, self.max_fill_tokens, stop=("\n",))
         value = reply.text.strip().rstrip(".")
@@ -169,7 +170,7 @@ class GEReasoning:
         return Fill(triple, asked, passages, value, confidence, kept)
 
     async def sub_question(self, question: Question, triple: Masked, reading: Reading) -> str:
-        prompt = render("ge_reasoning/ask", question=question.text, triple=triple)
+        prompt = render("ge_reasoning/ask", examples=self.examples, question=question.text, triple=triple)
         reply = await Generate(prompt, self.max_question_tokens, stop=("\n",))
         reading.flags["cut_reply"] += reply.finish == "length"
         reading.flags["empty_question"] += not reply.text.strip()

@@ -47,7 +47,7 @@ REPLIES: dict[str, dict[str, str]] = {
         "ge_reasoning/answer": "\nAnswer: Fauskenes",
     },
     "era_cot": {
-        "era_cot/entities": "- The Herring Queen\n- Fauskenes",
+        "era_cot/entities": "The Herring Queen (work)\n- Fauskenes (place)",
         "era_cot/explicit": BY,
         "era_cot/implicit": "<The Herring Queen's composer; born in; Fauskenes>",
         "era_cot/score": " 9",
