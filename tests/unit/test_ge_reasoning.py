@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kgqa.testing import drive
-from tests.unit.test_knowtrace_baselines import QUESTION, World, method
+from tests.baselines_world import QUESTION, World, method
 
 PLAIN: dict[str, Any] = {"rewrite": False, "threshold": 0}
 GRAPH = "<Reed Lake; author; ?1>\n<?1; born in; ?2>"
