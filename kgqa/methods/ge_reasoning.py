@@ -126,11 +126,7 @@ class GEReasoning(Pooled):
             tuple(filling.passages),
             context_tokens=await CountTokens("\n".join(graph)) if graph else 0,
             flags=counted(**flags),
-            figures={
-                "triples": len(graph),
-                "filled": len(filling.known),
-                "passage_tokens": filling.reading.tokens,
-            },
+            figures={"triples": len(graph), "filled": len(filling.known), "passage_tokens": filling.reading.tokens},
             notes={
                 "question_graph": filling.graph,
                 "filled_graph": filled,
