@@ -1,7 +1,8 @@
 """Labelled examples for in-context learning: documents with their triples, questions with their chains or thoughts.
 
-Two forms of record are read, ours (`kgqa/demos/*.jsonl`) and those of the papers' authors; opening files is left to
-`kgqa.datasets`. Triples are kept as the text the prompts show: a few of the authors' have two parts.
+Two forms of record are read, ours (`kgqa/demos/*.jsonl`) and those of the papers' authors; opening files, and reading
+pools of questions, is left to `kgqa.datasets`. Triples of documents and chains are kept as the text the prompts show:
+a few of the authors' have two parts.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from kgqa.calls import Rank, labels
 from kgqa.errors import DataError
@@ -56,11 +57,33 @@ class ChainDemonstration:
         return tuple(step.candidates[step.choice] for step in self.selections if step.choice is not None)
 
 
+class Entity(NamedTuple):
+    name: str
+    type: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.type})"
+
+
+@dataclass(frozen=True, slots=True)
+class SubQuestion:
+    """A step of a question's decomposition: the triple of a passage whose tail answers it."""
+
+    question: str
+    triple: Triple
+    passage: Passage
+
+    @property
+    def answer(self) -> str:
+        return self.triple.tail
+
+
 @dataclass(frozen=True, slots=True)
 class ThoughtDemonstration:
-    """A question, the chain of thought that answers it, and passages that support the chain.
+    """A question of a pool, the chain of thought that answers it, passages that support the chain, what they say.
 
-    `contexts[m]` are the passages to show with m distractors among them, in the order to show them.
+    `contexts[m]` are the passages to show with m distractors among them, in the order to show them. Questions of the
+    papers' authors have no `steps`, `triples`, `implied` and `entities`.
     """
 
     question: str
@@ -69,6 +92,10 @@ class ThoughtDemonstration:
     contexts: tuple[tuple[Passage, ...], ...]
     pinned: tuple[Passage, ...] = ()  # IIRC's main passage, which is in the contexts too
     titles: tuple[str, ...] = ()  # of the pages beside the pinned one that support the chain
+    steps: tuple[SubQuestion, ...] = ()  # in an order in which each can be asked
+    triples: tuple[Triple, ...] = ()  # what the passages of `contexts[0]` state, in their order
+    implied: tuple[Triple, ...] = ()  # what follows from these
+    entities: tuple[Entity, ...] = ()  # of these
 
     def context(self, distractors: int) -> tuple[Passage, ...]:
         """With so many distractors, or as many as there are."""
@@ -109,7 +136,7 @@ def demonstration_set(
     labelled: Sequence[ThoughtDemonstration], number: int, count: int
 ) -> tuple[ThoughtDemonstration, ...]:
     """The `number`-th random sample of `count`, or all where there are no more, in the file's order."""
-    drawn = _shuffled(labelled, f"set {number}", lambda demonstration: demonstration.question)[:count]
+    drawn = shuffled(labelled, f"set {number}", lambda demonstration: demonstration.question)[:count]
     return tuple(demonstration for demonstration in labelled if demonstration in drawn)
 
 
@@ -167,42 +194,9 @@ def parse_released_chain(record: Json, where: str) -> ChainDemonstration:
     return _checked(ChainDemonstration(question, tuple(selections)), where)
 
 
-def parse_thoughts(record: Json, where: str) -> ThoughtDemonstration:
-    """A record of ours: question, answer, thoughts, passages, distractors, and pinned if there is a main passage.
-
-    Thoughts are a list of sentences, the three kinds of passages lists of `{"title", "text"}`.
-
-    Raises:
-        DataError: naming `where` (file:line) and what is wrong.
-    """
-    question, answer = (_text(_field(record, key, where), key, where) for key in ("question", "answer"))
-    listed = _list(_field(record, "thoughts", where), "thoughts", where)
-    thoughts = [_text(thought, "thoughts", where) for thought in listed]
-    if not thoughts[-1].endswith(f"the answer is: {answer}."):
-        raise DataError(f"{where}: thoughts must end in 'the answer is: {answer}.', not {thoughts[-1]!r:.80}")
-    pinned, gold, distractors = (
-        tuple(_passage(entry, where) for entry in _list(record[key], key, where)) if key in record else ()
-        for key in ("pinned", "passages", "distractors")
-    )
-    if not gold:
-        raise DataError(f"{where}: 'passages' is missing: the passages that support the thoughts")
-    distractors = tuple(_shuffled(distractors, question, lambda passage: passage.id))
-    contexts = (
-        (*pinned, *_shuffled((*gold, *distractors[:count]), f"{question} {count}", lambda passage: passage.id))
-        for count in range(len(distractors) + 1)
-    )
-    titles = tuple(dict.fromkeys(passage.title for passage in gold))
-    return ThoughtDemonstration(question, answer, " ".join(thoughts), tuple(contexts), pinned, titles)
-
-
-def _shuffled(values: Iterable[T], seed: str, name: Callable[[T], str]) -> list[T]:
+def shuffled(values: Iterable[T], seed: str, name: Callable[[T], str]) -> list[T]:
     """In a random order that is the same everywhere and always."""
     return sorted(values, key=lambda value: hashlib.sha256(f"{seed}\n{name(value)}".encode()).digest())
-
-
-def _passage(record: Json, where: str) -> Passage:
-    title, text = (_text(_field(record, key, where), key, where) for key in ("title", "text"))
-    return Passage.of(title, text)
 
 
 def _checked(demonstration: ChainDemonstration, where: str) -> ChainDemonstration:

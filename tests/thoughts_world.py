@@ -46,12 +46,13 @@ ONLY = RetrieveOnly(
 )
 READ = RetrieveRead(
     scope="corpus", passages=2, strip_question_words=True, max_passage_words=None, reranker=False, candidates=3,
-    titles=3, reader="direct", max_answer_tokens=50, demos_from="here", demonstration_set=1, few_shot=FEW_SHOT,
+    titles=3, reader="direct", max_answer_tokens=50, demos_from="here", demonstration_set=1, demonstration_count=15,
+    few_shot=FEW_SHOT,
 )  # fmt: skip
 IRCOT = IRCoT(
     scope="corpus", passages_per_step=2, max_passages=15, max_steps=8, strip_question_words=True,
     max_passage_words=None, until="answer", titles=3, reader="direct", max_thought_tokens=40, max_answer_tokens=50,
-    demos_from="here", demonstration_set=1, few_shot=FEW_SHOT,
+    demos_from="here", demonstration_set=1, demonstration_count=15, few_shot=FEW_SHOT,
 )  # fmt: skip
 
 

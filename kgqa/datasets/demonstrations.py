@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kgqa.datasets import ircot_prompts
+from kgqa.datasets.pools import question_demonstration
 from kgqa.demonstrations import (
     ChainDemonstration,
     DocumentDemonstration,
@@ -16,7 +17,6 @@ from kgqa.demonstrations import (
     parse_chain,
     parse_document,
     parse_released_chain,
-    parse_thoughts,
 )
 from kgqa.errors import DataError
 from kgqa.storage import package
@@ -47,17 +47,33 @@ def load_chains(path: str) -> tuple[ChainDemonstration, ...]:
     return _load(_lines(_find(path)), parse_chain, path)
 
 
-def load_thoughts(path: str) -> tuple[ThoughtDemonstration, ...]:
-    """Questions with chains of thought: a family's name (hotpotqa, 2wiki, musique, iirc) for ours, or a JSONL file.
+def load_thoughts(path: str, needs: tuple[str, ...] = ()) -> tuple[ThoughtDemonstration, ...]:
+    """A pool of questions: a family's name (hotpotqa, 2wiki, musique, iirc) for ours, or a JSONL file.
 
-    `FILE#hotpotqa` takes them from the file of IRCoT's prompts, which names 2Wiki 2wikimultihopqa.
+    `FILE#hotpotqa` takes them from the file of IRCoT's prompts, which names 2Wiki 2wikimultihopqa. `needs`: what each
+    question must have, such as "steps".
+
+    Raises:
+        DataError: the file is missing or broken, naming file:line, or a question lacks what is needed.
     """
+    pool = _pool(path)
+    for demonstration in pool:
+        for need in needs:
+            if not getattr(demonstration, need):
+                raise DataError(
+                    f"{path}: the demonstration {demonstration.question!r:.60} has no {need!r}, which this method "
+                    "shows; take hotpotqa, 2wiki, musique or iirc, or add them to the file"
+                )
+    return pool
+
+
+def _pool(path: str) -> tuple[ThoughtDemonstration, ...]:
     if "#" in path:
         name, _, section = path.rpartition("#")
         file = _find(name)
         return ircot_prompts.demonstrations(_parsed(_read(file), str(file)), section, str(file))
-    shipped = f"cot_{path}.jsonl"
-    return _load(_lines(_find(shipped if (DEMOS / shipped).is_file() else path)), parse_thoughts, path)
+    shipped = f"pool_{path}.jsonl"
+    return _load(_lines(_find(shipped if (DEMOS / shipped).is_file() else path)), question_demonstration, path)
 
 
 def load_examples(path: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Json], ...]:

@@ -1,28 +1,42 @@
 """GE-Reasoning (Park et al., 2023), as a baseline of KnowTrace (§2 and Appendix A describe it; Appendix C does not).
 
-Stages: parse the question into a graph of triples with unknowns (?1, ?2, …) → round by round, retrieve for every
-triple with one unknown left and fill it from the passages → reason over the filled graph and answer.
+Stages: parse the question into a graph of triples with unknowns (?1, ?2, …) → round by round, write a sub-question for
+every triple with one unknown left, retrieve by it, answer it from the passages and keep the answer if it is sure enough
+→ reason over the filled graph and the sub-questions and answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.fitting import Reading
 from kgqa.methods.steps.reader import passages_text, with_pinned
-from kgqa.methods.steps.replies import concluded, counted
+from kgqa.methods.steps.replies import MAX_SCORE_TOKENS, Score, concluded, counted, scored
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples
-from kgqa.types import Answer, Json, Passage, Prompt, Question
+from kgqa.types import Answer, Passage, Prompt, Question
 
 UNKNOWN = re.compile(r"\?\d+")
 Masked = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """An attempt at the one unknown of a triple."""
+
+    triple: Masked
+    question: str  # the sub-question; "" where none was written
+    passages: tuple[Passage, ...]
+    value: str  # "" where the passages do not tell
+    confidence: float | None  # None: not asked for, or unreadable
+    kept: bool
 
 
 @dataclass(slots=True)
@@ -33,11 +47,18 @@ class Filling:
     known: dict[str, str] = field(default_factory=dict)  # unknown → what fills it
     tried: set[Masked] = field(default_factory=set)  # as they were filled then
     passages: dict[str, Passage] = field(default_factory=dict)
+    fills: list[Fill] = field(default_factory=list)
     reading: Reading = field(default_factory=Reading)
 
     def filled(self, triple: Masked) -> Masked:
         head, relation, tail = (UNKNOWN.sub(lambda m: self.known.get(m[0], m[0]), part) for part in triple)
         return head, relation, tail
+
+    def take(self, fill: Fill) -> None:
+        self.fills.append(fill)
+        self.passages |= {passage.id: passage for passage in fill.passages}
+        if fill.kept:
+            self.known[unknown_of(fill.triple)] = fill.value
 
     def open(self) -> list[Masked]:
         """Triples with exactly one unknown left, filled as far as they are, one for each unknown; none is asked twice,
@@ -52,16 +73,17 @@ class Filling:
 
 
 @dataclass(frozen=True)
-class GEReasoning:
+class GEReasoning(Pooled):
     """Fields as in conf/method/ge_reasoning.yaml, which cites the source of each value."""
 
     passages: Count
+    rewrite: bool
+    threshold: Score
     max_rounds: Count
     max_graph_tokens: Count
+    max_question_tokens: Count
     max_fill_tokens: Count
     max_tokens: Count
-    graphs_from: tuple[Mapping[str, Json], ...]
-    fills_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -70,8 +92,10 @@ class GEReasoning:
         Notes: the graph as parsed and as filled. Figures: triples, filled, passage_tokens (#Tok of KnowTrace's
         Table 2).
 
-        Flags: `malformed_triple`, `empty_graph`, `unfilled` for each triple that still has an unknown at the end,
-        `no_answer_marker` (the last line is taken), `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
+        Flags: `malformed_triple`, `empty_graph`, `unsure_fill` for each answer below the threshold and
+        `unreadable_score` for each whose confidence cannot be read (neither is kept), `unfilled` for each triple that
+        still has an unknown at the end, `empty_question` (the triple's own words are searched), `no_answer_marker`
+        (the last line is taken), `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
         """
         filling = await self.parse(question)
         flags = filling.reading.flags
@@ -79,21 +103,21 @@ class GEReasoning:
             masked = filling.open()
             if not masked:
                 break
-            fills = await gather(*(self.fill(question, triple, filling.reading) for triple in masked))
-            filling.passages |= {passage.id: passage for _, passages in fills for passage in passages}
-            told = zip(map(unknown_of, masked), fills, strict=True)
-            filling.known |= {unknown: value for unknown, (value, _) in told if value}
+            for fill in await gather(*(self.fill(question, triple, filling.reading) for triple in masked)):
+                filling.take(fill)
         filled = [filling.filled(triple) for triple in filling.graph]
         flags["unfilled"] += sum(bool(UNKNOWN.search(" ".join(triple))) for triple in filled)
         graph = [f"<{'; '.join(triple)}>" for triple in filled]
         prompt = render(
             "ge_reasoning/answer",
-            examples=self.graphs_from,
+            examples=self.examples,
             pinned=passages_text(question.pinned),
             question=question.text,
             graph=graph,
+            rewrite=self.rewrite,
+            fills=[fill for fill in filling.fills if fill.kept and fill.question],
         )
-        reply = await Generate(prompt, self.max_tokens, stop=("\nQuestion:",))
+        reply = await Generate(prompt, self.max_tokens, stop=("\nQuestion:", "\nPassages:"))
         text, marked = concluded(reply.text)
         flags.update({"no_answer_marker": not marked, "empty_answer": not text})
         flags["cut_reply"] += reply.finish == "length"
@@ -102,35 +126,55 @@ class GEReasoning:
             tuple(filling.passages),
             context_tokens=await CountTokens("\n".join(graph)) if graph else 0,
             flags=counted(**flags),
-            figures={
-                "triples": len(graph),
-                "filled": len(filling.known),
-                "passage_tokens": filling.reading.tokens,
+            figures={"triples": len(graph), "filled": len(filling.known), "passage_tokens": filling.reading.tokens},
+            notes={
+                "question_graph": filling.graph,
+                "filled_graph": filled,
+                "fills": [(fill.question, fill.value, fill.confidence) for fill in filling.fills],
+                "thought": reply.text,
             },
-            notes={"question_graph": filling.graph, "filled_graph": filled, "thought": reply.text},
         )
 
     async def parse(self, question: Question) -> Filling:
-        prompt = render("ge_reasoning/parse", examples=self.graphs_from, question=question.text)
-        reply = await Generate(prompt, self.max_graph_tokens, stop=("\nQuestion:",))
+        pinned = passages_text(question.pinned)
+        prompt = render("ge_reasoning/parse", examples=self.examples, pinned=pinned, question=question.text)
+        reply = await Generate(prompt, self.max_graph_tokens, stop=("\nQuestion:", "\nPassages:"))
         written = read_triples(reply.text)
         filling = Filling(list(dict.fromkeys(written.triples)))
         cut = reply.finish == "length"
         filling.reading.flags.update(malformed_triple=written.malformed, empty_graph=not filling.graph, cut_reply=cut)
         return filling
 
-    async def fill(self, question: Question, triple: Masked, reading: Reading) -> tuple[str, tuple[Passage, ...]]:
-        """What the passages say the triple's unknown is, "" where they do not, and the passages."""
-        passages = await Search(" ".join(UNKNOWN.sub(" ", " ".join(triple)).split()), self.passages)
+    async def fill(self, question: Question, triple: Masked, reading: Reading) -> Fill:
+        """Retrieve for the triple and say what its unknown is."""
+        asked = await self.sub_question(question, triple, reading) if self.rewrite else ""
+        query = asked or " ".join(UNKNOWN.sub(" ", " ".join(triple)).split())
+        passages = await Search(query, self.passages)
         reading.flags["empty_retrieval"] += not passages
-
-        def prompt(shown: tuple[Passage, ...]) -> Prompt:
-            context = passages_text(shown)
-            return render("ge_reasoning/fill", examples=self.fills_from, passages=context, triple=triple)
-
-        reply = await reading.ask(prompt, with_pinned(question, passages), self.max_fill_tokens, stop=("\n",))
+        values = {"triple": triple, "asked": asked, "examples": self.examples}
+        shown = with_pinned(question, passages)
+        reply = await reading.ask(_showing("ge_reasoning/fill", values), shown, self.max_fill_tokens, stop=("\n",))
         value = reply.text.strip().rstrip(".")
-        return "" if value.casefold() == "unknown" or UNKNOWN.search(value) else value, passages
+        if not value or value.casefold() == "unknown" or UNKNOWN.search(value):
+            return Fill(triple, asked, passages, "", None, kept=False)
+        if not self.threshold:
+            return Fill(triple, asked, passages, value, None, kept=True)
+        judged = _showing("ge_reasoning/confidence", {**values, "value": value})
+        confidence = scored((await reading.ask(judged, shown, MAX_SCORE_TOKENS)).text)
+        kept = confidence is not None and confidence >= self.threshold
+        reading.flags["unreadable_score" if confidence is None else "unsure_fill"] += not kept
+        return Fill(triple, asked, passages, value, confidence, kept)
+
+    async def sub_question(self, question: Question, triple: Masked, reading: Reading) -> str:
+        prompt = render("ge_reasoning/ask", examples=self.examples, question=question.text, triple=triple)
+        reply = await Generate(prompt, self.max_question_tokens, stop=("\n",))
+        reading.flags["cut_reply"] += reply.finish == "length"
+        reading.flags["empty_question"] += not reply.text.strip()
+        return reply.text.strip()
+
+
+def _showing(template: str, values: Mapping[str, object]) -> Callable[[tuple[Passage, ...]], Prompt]:
+    return lambda shown: render(template, passages=passages_text(shown), **values)
 
 
 def unknown_of(triple: Masked) -> str:

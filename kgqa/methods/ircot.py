@@ -17,6 +17,7 @@ from typing import Literal
 
 from kgqa.constraints import Count, Natural
 from kgqa.methods.retrieve_only import Scope, Searched, without_question_words
+from kgqa.methods.steps.examples import Demonstrated
 from kgqa.methods.steps.few_shot import FewShot, Shot, stated_answer
 from kgqa.methods.steps.fitting import Reading
 from kgqa.methods.steps.page_titles import pages_named
@@ -32,7 +33,7 @@ COMPARED = 2_000  # characters of each text
 
 
 @dataclass(frozen=True)
-class IRCoT:
+class IRCoT(Demonstrated):
     """Fields as in conf/method/ircot.yaml, which cites the source of each value."""
 
     scope: Searched
@@ -46,8 +47,6 @@ class IRCoT:
     reader: Reader | Literal["none"]
     max_thought_tokens: Count
     max_answer_tokens: Count
-    demos_from: str
-    demonstration_set: int
     few_shot: FewShot
 
     @property

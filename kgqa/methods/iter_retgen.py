@@ -6,28 +6,27 @@ of thought with an answer. The last generation's answer counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.calls import Search
 from kgqa.constraints import Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.fitting import Reading
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import concluded, counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
+from kgqa.types import Answer, Completion, Passage, Prompt, Question
 
 
 @dataclass(frozen=True)
-class IterRetGen:
+class IterRetGen(Pooled):
     """Fields as in conf/method/iter_retgen.yaml, which cites the source of each value."""
 
     iterations: Count
     passages: Count
     max_tokens: Count
-    examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -43,7 +42,7 @@ class IterRetGen:
 
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
             context = passages_text(shown)
-            return render("iter_retgen/answer", examples=self.examples_from, passages=context, question=question.text)
+            return render("iter_retgen/answer", examples=self.examples, passages=context, question=question.text)
 
         for _ in range(self.iterations):
             passages = await Search(query, self.passages)

@@ -7,18 +7,19 @@ found) or finishes with an answer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from kgqa.calls import Search
 from kgqa.constraints import Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.fitting import Reading, best_first
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Json, Passage, Prompt, Question
+from kgqa.types import Answer, Passage, Prompt, Question
 
 ACTION = re.compile(r"^Action \d+:[^\S\n]*(Search|Finish)\[(.*)\][^\S\n]*$", flags=re.MULTILINE | re.IGNORECASE)
 
@@ -48,14 +49,13 @@ class Course:
 
 
 @dataclass(frozen=True)
-class ReAct:
+class ReAct(Pooled):
     """Fields as in conf/method/react.yaml, which cites the source of each value."""
 
     passages: Count
     max_steps: Count
     at_limit: Literal["empty", "answer"]
     max_step_tokens: Count
-    examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -126,14 +126,15 @@ class ReAct:
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
             return render(
                 "react/step",
-                examples=self.examples_from,
+                examples=self.examples,
                 pinned=passages_text(passage for passage in question.pinned if passage in shown),
                 question=question.text,
                 transcript=course.text(shown),
             )
 
         ranked = with_pinned(question, best_first(course.found))
-        reply = await course.reading.ask(prompt, ranked, self.max_step_tokens, (stop, "\nQuestion:"))
+        stops = (stop, "\nQuestion:", "\nPassages:")
+        reply = await course.reading.ask(prompt, ranked, self.max_step_tokens, stops)
         return f"{'' if reply.text.startswith(' ') else ' '}{reply.text.rstrip()}"
 
 

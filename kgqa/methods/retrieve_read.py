@@ -10,6 +10,7 @@ from typing import Literal
 from kgqa.constraints import Count, Natural
 from kgqa.errors import ConfigError
 from kgqa.methods.retrieve_only import RetrieveOnly, Scope
+from kgqa.methods.steps.examples import Demonstrated
 from kgqa.methods.steps.few_shot import FewShot
 from kgqa.methods.steps.page_titles import pages_named
 from kgqa.methods.steps.reading import Reader, read_passages
@@ -18,7 +19,7 @@ from kgqa.types import Answer, Passage, Question
 
 
 @dataclass(frozen=True)
-class RetrieveRead:
+class RetrieveRead(Demonstrated):
     """Fields as in conf/method/retrieve_read.yaml, which cites the source of each value."""
 
     scope: Literal["corpus", "own", "none"]
@@ -30,8 +31,6 @@ class RetrieveRead:
     titles: Natural
     reader: Reader
     max_answer_tokens: Count
-    demos_from: str
-    demonstration_set: int
     few_shot: FewShot
 
     def __post_init__(self) -> None:

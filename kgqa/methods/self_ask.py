@@ -6,18 +6,18 @@ intermediate answer and asks on, or concludes. All passages stand before the que
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kgqa.calls import Search
 from kgqa.constraints import Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.fitting import Reading, best_first
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import counted, labelled
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Json, Passage, Prompt, Question
+from kgqa.types import Answer, Passage, Prompt, Question
 
 ANSWERED = "\nIntermediate answer:"
 CONCLUDED = "\nFinal answer:"
@@ -38,14 +38,13 @@ class Course:
 
 
 @dataclass(frozen=True)
-class SelfAsk:
+class SelfAsk(Pooled):
     """Fields as in conf/method/self_ask.yaml, which cites the source of each value."""
 
     passages: Count
     search_question: bool
     max_follow_ups: Count
     max_tokens: Count
-    examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -99,7 +98,7 @@ class SelfAsk:
             given = with_pinned(question, course.passages.values())
             return render(
                 "self_ask/ask",
-                examples=self.examples_from,
+                examples=self.examples,
                 passages=passages_text(passage for passage in given if passage.id in ids),
                 question=question.text,
                 transcript=course.transcript,

@@ -6,30 +6,29 @@ reason over passages and graph and answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 from kgqa.calls import Search
 from kgqa.constraints import Count
+from kgqa.methods.steps.examples import Pooled
 from kgqa.methods.steps.fitting import Reading
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.replies import concluded, counted
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.triples import read_triples
-from kgqa.types import Answer, Json, Passage, Prompt, Question
+from kgqa.types import Answer, Passage, Prompt, Question
 
 
 @dataclass(frozen=True)
-class SGPrompt:
+class SGPrompt(Pooled):
     """Fields as in conf/method/sg_prompt.yaml, which cites the source of each value."""
 
     passages: Count
     max_graph_tokens: Count
     max_tokens: Count
-    examples_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
@@ -45,7 +44,7 @@ class SGPrompt:
         given = with_pinned(question, passages)
 
         def prompt(template: str, shown: tuple[Passage, ...], **values: object) -> Prompt:
-            return render(template, examples=self.examples_from, passages=passages_text(shown), **values)
+            return render(template, examples=self.examples, passages=passages_text(shown), **values)
 
         extracted = await reading.ask(
             partial(prompt, "sg_prompt/extract"), given, self.max_graph_tokens, stop=("\nPassages:",)

@@ -188,8 +188,8 @@ def test_a_reranker_is_asked_for_by_name(kgqa: Kgqa) -> None:
         ("ircot", 8 + 1),  # thoughts, and an answer
         ("knowtrace", 5 * (1 + 2) + 2),  # iterations of an exploration and two pairs; a forced thought and answer
         ("self_ask", 5 + 1),  # follow-ups; the forced answer
-        ("react", 7 + 1),  # steps; the forced answer
-        ("ge_reasoning", 1 + 4 + 1),  # the question's graph, its unknowns, the answer
+        ("react", 7),  # steps
+        ("ge_reasoning", 1 + 4 * 3 + 1),  # the graph; sub-question, answer and confidence of each unknown; the answer
         ("era_cot", 3 + 3 + 1),  # three lists, the scores of three relations, the answer
         ("safe", 10 * (1 + 3) * 2 + 1),  # every try of every step with its verdict, the forced answer
     ],

@@ -41,11 +41,13 @@ REPLIES: dict[str, dict[str, str]] = {
     "sg_prompt": {"sg_prompt/extract": BY, "sg_prompt/answer": "\nAnswer: Fauskenes"},
     "ge_reasoning": {
         "ge_reasoning/parse": "<The Herring Queen; composer; ?1>",
+        "ge_reasoning/ask": " Who composed The Herring Queen?",
         "ge_reasoning/fill": " Asbjarne Lyngholt",
+        "ge_reasoning/confidence": " 9",
         "ge_reasoning/answer": "\nAnswer: Fauskenes",
     },
     "era_cot": {
-        "era_cot/entities": "- The Herring Queen\n- Fauskenes",
+        "era_cot/entities": "The Herring Queen (work)\n- Fauskenes (place)",
         "era_cot/explicit": BY,
         "era_cot/implicit": "<The Herring Queen's composer; born in; Fauskenes>",
         "era_cot/score": " 9",

@@ -66,8 +66,8 @@ COUNTS = {
     "collection=kgp": "documents passage_size",
     "dataset=folder": "passage_size",
     "dataset=hotpotqa": "hops.bridge",
-    "method=era_cot": "passages max_entities max_relations max_list_tokens max_tokens",
-    "method=ge_reasoning": "passages max_rounds max_graph_tokens max_fill_tokens max_tokens",
+    "method=era_cot": "passages relations_per_pair max_list_tokens max_tokens",
+    "method=ge_reasoning": "passages max_rounds max_graph_tokens max_question_tokens max_fill_tokens max_tokens",
     "method=ircot": "passages_per_step max_passages max_steps max_thought_tokens max_answer_tokens"
     " few_shot.sample few_shot.context_limit",
     "method=iter_retgen": "iterations passages max_tokens",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -43,7 +43,8 @@ class World:
 
     def __init__(self, explore: list[Any], complete: list[Any] = (), rewrite: str = "a text") -> None:  # type: ignore[assignment]
         self.replies = {"knowtrace/explore": list(explore), "knowtrace/complete": list(complete)}
-        self.rewrite, self.rewritten = rewrite, "stop"
+        self.rewrite = rewrite
+        self.rewritten: Literal["stop", "length"] = "stop"
         self.calls: list[Any] = []
 
     def __call__(self, call: Call[Any]) -> Any:

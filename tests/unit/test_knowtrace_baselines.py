@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
@@ -12,54 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.calls import Call, CountTokens, Generate, Search
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.methods.react import read_action
-from kgqa.methods.steps.replies import bullets, concluded, labelled, scored
+from kgqa.methods.steps.replies import bullets, concluded, labelled
 from kgqa.prompting import imagined_reply
 from kgqa.testing import drive
-from kgqa.types import Answer, Completion, Passage, Question
+from kgqa.types import Completion
+from tests.baselines_world import HOLM, QUESTION, REED, World, method
 
-QUESTION = Question("q", "Where was the author of Reed Lake born?", ("Gorm",))
-REED = Passage.of("Reed Lake", "Reed Lake is a novel by Ada Holm.")
-HOLM = Passage.of("Ada Holm", "Ada Holm was born in Gorm.")
 NAMES = ("iter_retgen", "self_ask", "react", "sg_prompt", "ge_reasoning", "era_cot")
-
-
-@cache
-def configured(name: str) -> Any:
-    return build(compose([f"method={name}"])["method"], "method")
-
-
-def method(name: str, **changes: Any) -> Any:
-    return replace(configured(name), **changes)
-
-
-class World:
-    """Answers searches by title and prompts from one list, and keeps the calls as short words."""
-
-    def __init__(self, *replies: str | Completion, passages: tuple[Passage, ...] = (REED, HOLM)) -> None:
-        self.replies, self.passages = list(replies), passages
-        self.calls: list[str] = []
-        self.prompts: list[Generate] = []
-
-    def __call__(self, call: Call[Any]) -> Any:
-        match call:
-            case Search():
-                self.calls.append(f"search {call.query}")
-                return tuple(p for p in self.passages if p.title in call.query) or self.passages[:1]
-            case CountTokens():
-                return len(call.text.split())
-            case Generate():
-                self.calls.append(call.prompt.name.rpartition("/")[2])
-                self.prompts.append(call)
-                reply = self.replies.pop(0)
-                return reply if isinstance(reply, Completion) else Completion(reply)
-        raise AssertionError(call)
-
-    def answer(self, name: str, **changes: Any) -> Answer:
-        answer: Answer = drive(method(name, **changes).answer(QUESTION), self)
-        return answer
 
 
 def test_iter_retgen_searches_by_the_whole_previous_generation_and_the_question() -> None:
@@ -196,78 +154,6 @@ def test_sg_prompt_retrieves_once_then_builds_one_graph_of_all_passages() -> Non
     assert answer.text == "Gorm"
     assert answer.flags == {"malformed_triple": 1}
     assert "<Ada Holm; born in; Gorm>" in world.prompts[1].prompt.messages[0].content
-
-
-def test_ge_reasoning_parses_the_question_first_and_fills_its_graph_by_retrieval() -> None:
-    world = World(
-        "<Reed Lake; author; ?1>\n<?1; born in; ?2>", " Ada Holm\n", " Gorm.", " The author is from Gorm.\nAnswer: Gorm"
-    )
-    answer = world.answer("ge_reasoning")
-    assert world.calls == ["parse", "search Reed Lake author", "fill", "search Ada Holm born in", "fill", "answer"]
-    assert answer.text == "Gorm"
-    assert answer.notes["filled_graph"] == [("Reed Lake", "author", "Ada Holm"), ("Ada Holm", "born in", "Gorm")]
-    assert not answer.flags
-
-
-def test_ge_reasoning_fills_independent_triples_side_by_side() -> None:
-    widths: list[int] = []
-    world = World("<Reed Lake; author; ?1>\n<Ada Holm; born in; ?2>", "Ada Holm", "Gorm", "\nAnswer: Gorm")
-    drive(method("ge_reasoning").answer(QUESTION), world, widths)
-    assert widths == [2]
-
-
-def test_ge_reasoning_asks_the_next_triple_where_the_first_does_not_tell() -> None:
-    world = World("<?1; wrote; Reed Lake>\n<?1; born in; Gorm>", "unknown", "Ada Holm", "\nAnswer: Gorm")
-    answer = world.answer("ge_reasoning")
-    assert world.calls == ["parse", "search wrote Reed Lake", "fill", "search born in Gorm", "fill", "answer"]
-    assert answer.notes["filled_graph"] == [("Ada Holm", "wrote", "Reed Lake"), ("Ada Holm", "born in", "Gorm")]
-    assert not answer.flags
-
-
-def test_ge_reasoning_answers_with_what_it_could_not_fill() -> None:
-    answer = World("<Reed Lake; author; ?1>", "unknown", "\nAnswer: Gorm").answer("ge_reasoning")
-    assert answer.text == "Gorm"
-    assert answer.flags == {"unfilled": 1}
-
-
-def test_era_cot_goes_through_its_five_stages() -> None:
-    world = World(
-        " Reed Lake\n- Ada Holm\n- Gorm",  # the prompt ends with the first mark, here
-        "Reed Lake; by; Ada Holm>\n<Gorm; twinned with; Reed>",  # and here
-        "<Reed Lake's author; born in; Gorm>\n<Gorm; capital of; Reed>\n<Reed Lake; by; Ada Holm>",
-        " 8",
-        " 2",
-        " It follows.\nAnswer: Gorm",
-    )
-    answer = world.answer("era_cot")
-    assert world.calls == [f"search {QUESTION.text}", "entities", "explicit", "implicit", "score", "score", "answer"]
-    final = world.prompts[-1].prompt.messages[0].content
-    assert "<Reed Lake's author; born in; Gorm>" in final
-    assert "capital of" not in final  # scored below the threshold
-    once = len(f"Title: {REED.title} {REED.text}".split())
-    assert answer.figures == {"entities": 3, "explicit": 2, "implicit": 1, "passage_tokens": 6 * once}
-    assert answer.context_tokens == once
-    assert answer.text == "Gorm"
-
-
-def test_era_cot_drops_a_relation_whose_score_cannot_be_read() -> None:
-    world = World("- A", "", "<A; r; B>", " very", "\nAnswer: Gorm")
-    answer = world.answer("era_cot")
-    assert answer.figures["implicit"] == 0
-    assert answer.flags == {"unreadable_score": 1}
-
-
-@pytest.mark.parametrize(
-    ("text", "score"),
-    [(" 10", 10), ("8.", 8), ("10.", 10), ("7/10", 7), ("**9**", 9), ("Score: 6", 6), ("8.5", 8.5), ("9.0", 9)],
-)
-def test_a_score_is_read_as_models_write_it(text: str, score: float) -> None:
-    assert scored(text) == score
-
-
-@pytest.mark.parametrize("text", ["100", "10.5", "-1", "11/10", "x", "", "The relation is 8"])
-def test_what_is_no_number_from_0_to_10_is_no_score(text: str) -> None:
-    assert scored(text) is None
 
 
 ODD = ("", "\n\n\n", "Die Antwort ist Gorm.", "la " * 200, '{"answer": ', "<a;b;c", "[](); \x00 ?1 <?1; ?1; ?1>")

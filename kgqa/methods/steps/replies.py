@@ -12,6 +12,7 @@ from kgqa.types import Completion
 SCORE = re.compile(r"[\s*_\"'“(\[]*(?:score\W+)?(10(?:\.0*)?|\d(?:\.\d*)?)(?!\d|\.\d)", re.IGNORECASE)
 MARKS = re.compile(r"(?:(?:[-–—•]+|\*(?!\*)|\(?\d{1,2}[.)](?=\s))\s*)+")  # a bullet or a number before a line
 WRAPS = (("<", ">"), ("(", ")"), ("[", "]"), ("**", "**"), ("*", "*"), ("`", "`"), ('"', '"'), ("“", "”"), ("'", "'"))
+MAX_SCORE_TOKENS = 4  # a number of two digits, and what a small model writes before it
 Score = Annotated[int, Bound("must be from 0 to 10", lambda score: 0 <= score <= 10)]
 
 

@@ -1,0 +1,151 @@
+"""One pool a data set: every method shows the same questions, each in its own form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgqa.calls import Call, CountTokens, Generate, Search
+from kgqa.datasets.demonstrations import load_thoughts
+from kgqa.demonstrations import ThoughtDemonstration
+from kgqa.errors import DataError
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.composing import compose
+from kgqa.methods.steps.examples import Example
+from kgqa.prompting import imagined_reply
+from kgqa.testing import drive
+from kgqa.types import Completion, Passage, Question
+
+METHODS = (
+    "retrieve_read", "ircot", "self_ask", "react", "iter_retgen", "sg_prompt", "ge_reasoning", "era_cot",
+)  # fmt: skip
+FAMILIES = ("hotpotqa", "2wiki", "musique", "iirc")
+BIRCH = Passage.of("Birch", "Birch is a book of 1901 by Alder.")
+QUESTION = Question("q", "When did Birch appear?", ("1901",), (BIRCH,), pinned=(Passage.of("Elm", "Elm read Birch."),))
+
+
+def prompts(method: Any) -> list[str]:
+    """All that a method asks for one question."""
+    asked: list[str] = []
+
+    def reply(call: Call[Any]) -> Any:
+        if isinstance(call, Search):
+            return (BIRCH,)
+        if isinstance(call, CountTokens):
+            return len(call.text.split())
+        assert isinstance(call, Generate)
+        asked.append(call.prompt.messages[0].content)
+        return Completion(imagined_reply(call.prompt.name, len(asked)))
+
+    drive(method.answer(QUESTION), reply)
+    return asked
+
+
+def questions_shown(method: str, family: str, *changes: str) -> set[str]:
+    overrides = [f"method={method}", f"method.demos_from={family}", "method.demonstration_count=4", *changes]
+    asked = "\n".join(prompts(build(compose(overrides)["method"], "method")))
+    return {each.question for each in load_thoughts(family) if each.question in asked}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_method_shows_the_same_questions(family: str) -> None:
+    shown = {method: questions_shown(method, family) for method in METHODS}
+    assert len(shown["react"]) == 4
+    assert {frozenset(questions) for questions in shown.values()} == {frozenset(shown["react"])}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_second_set_holds_others(method: str) -> None:
+    again = questions_shown(method, "musique", "method.demonstration_set=2")
+    assert len(again) == 4
+    assert again != questions_shown(method, "musique")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_pool_is_that_of_the_data_set(method: str) -> None:
+    families = {name: compose([f"method={method}", f"dataset={name}"])["method"]["demos_from"] for name in DATASETS}
+    assert families == DATASETS
+
+
+DATASETS = {
+    "hotpotqa": "hotpotqa", "hotpotqa_fullwiki": "hotpotqa", "2wiki": "2wiki", "musique": "musique", "iirc": "iirc",
+    "demo": "musique", "folder": "hotpotqa", "pdf": "hotpotqa",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["self_ask", "react", "sg_prompt", "ge_reasoning", "era_cot"])
+def test_questions_without_what_a_method_shows_are_refused(method: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.jsonl"
+    file.write_text(
+        '{"question": "Who?", "answer": "A", "thoughts": ["So the answer is: A."], '
+        '"passages": [{"title": "T", "text": "A."}]}\n'
+    )
+    node = compose([f"method={method}", f"method.demos_from={file}"])["method"]
+    with pytest.raises(DataError, match=r"own.jsonl: the demonstration 'Who\?' has no '(steps|triples)'"):
+        build(node, "method")
+
+
+@pytest.fixture(scope="module")
+def film() -> Example:
+    return Example(next(each for each in load_thoughts("2wiki") if "The Painted Tollgate" in each.question))
+
+
+def test_the_graph_of_a_question_names_nothing_that_has_to_be_found(film: Example) -> None:
+    assert list(map(str, film.masked)) == [
+        "<The Painted Tollgate; director; ?1>",
+        "<?1; date of birth; ?2>",
+        "<Midnight at Orbury; director; ?3>",
+        "<?3; date of birth; ?4>",
+    ]
+    assert str(film.filled[3]) == "<Patrice Vaucelin; date of birth; 21 July 1926>"
+
+
+def test_a_fill_asks_for_the_last_unknown_and_may_find_nothing(film: Example) -> None:
+    assert (str(film.fill.triple), film.fill.value) == ("<Patrice Vaucelin; date of birth; ?4>", "21 July 1926")
+    assert film.fill.passages.startswith("Title: Patrice Vaucelin\n")
+    assert (film.unfillable.triple, film.unfillable.value) == (film.fill.triple, "unknown")
+    assert "21 July 1926" not in film.unfillable.passages
+
+
+def test_actions_search_for_each_passage_and_finish_with_the_thought(film: Example) -> None:
+    first, second, *_, last = film.actions
+    assert (first.thought, first.action) == (
+        "I need to find out first: Who directed The Painted Tollgate?", "Search[The Painted Tollgate director]",
+    )  # fmt: skip
+    assert first.observation.startswith("Title: The Painted Tollgate\n")
+    assert second.thought == (
+        "The Painted Tollgate was directed by Hedda Lindemoor. Now I need to find out: When was Hedda Lindemoor born?"
+    )
+    assert (last.thought, last.action, last.observation) == (film.thought, "Finish[Midnight at Orbury]", "")
+    assert film.thought.endswith("Thus, the film whose director was born later is Midnight at Orbury.")
+
+
+def test_a_pinned_passage_is_not_searched_for() -> None:
+    soldier = Example(next(each for each in load_thoughts("iirc") if "Averill" in each.question))
+    assert [action.action for action in soldier.actions] == ["Search[9th Marlow Rifles founded in]", "Finish[19]"]
+    assert soldier.passages.startswith(soldier.pinned)
+    assert soldier.fill.passages.startswith(soldier.pinned)
+
+
+def test_an_answer_that_no_thought_states_is_told(film: Example) -> None:
+    silent = replace(film.shown, thoughts="So the answer is: Midnight at Orbury.")
+    assert Example(silent).actions[1].thought.startswith("So it is Hedda Lindemoor. Now I need")
+    assert Example(silent).thought == ""
+
+
+def test_without_distractors_every_fill_tells(film: Example) -> None:
+    bare: ThoughtDemonstration = replace(film.shown, contexts=film.shown.contexts[:1])
+    assert Example(bare).unfillable == film.fill
+
+
+def test_the_documented_record_has_all_that_methods_show(tmp_path: Path) -> None:
+    documented = Path(__file__).parents[2] / "docs" / "OWN_CODE.md"
+    _, _, rest = documented.read_text(encoding="utf-8").partition("## Demonstrations")
+    record = rest.partition("```json\n")[2].partition("```")[0]
+    file = tmp_path / "my_pool.jsonl"
+    file.write_text(record.replace("\n", ""), encoding="utf-8")
+    [shown] = load_thoughts(str(file), needs=("steps", "triples", "implied", "entities"))
+    assert shown.steps[0].answer == "Ida Vos"
