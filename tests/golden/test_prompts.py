@@ -50,6 +50,7 @@ def selection_prompt(steps: int, may_stop: bool = True, chosen: str = COMPOSER) 
     method = Trace(
         context="triples", units="triples", candidates=2, ranker=True, selector=True, top=None, max_length=4,
         beam=5, branch=5, chains=5, min_probability=0.0, adaptive_termination=may_stop, query_order="question_first",
+        query_labels=False, short_demonstrations="last_step", layout="figures",
         demonstrations="fixed", demonstration_count=1, demonstrations_from=(CHAIN,), max_answer_tokens=25,
     )  # fmt: skip
     offered = BIRTHPLACE if chosen == COMPOSER else COMPOSER

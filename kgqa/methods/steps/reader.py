@@ -22,9 +22,9 @@ def passages_text(passages: Iterable[Passage]) -> str:
     return "\n\n".join(f"Title: {passage.title}\n{passage.text}" for passage in passages)
 
 
-def numbered(contexts: Iterable[str]) -> str:
-    """Contexts as KGP's reader sees them, a line or more for each."""
-    return "\n".join(f"{number}: {context}" for number, context in enumerate(contexts, start=1))
+def numbered(contexts: Iterable[str], mark: str = ": ") -> str:
+    """A line or more for each; KGP's reader sees them so, and with the mark ". " TRACE's of the released code."""
+    return "\n".join(f"{number}{mark}{context}" for number, context in enumerate(contexts, start=1))
 
 
 async def read(
