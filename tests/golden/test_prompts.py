@@ -18,7 +18,8 @@ from kgqa.calls import Call, Generate, Program
 from kgqa.demonstrations import ChainDemonstration, DocumentDemonstration, Selection, ThoughtDemonstration
 from kgqa.methods.steps.few_shot import FewShot, Shot, WrittenThoughts
 from kgqa.methods.steps.reader import numbered, passages_text
-from kgqa.methods.trace import Chain, ChainState, Trace, Unit
+from kgqa.methods.steps.trace_chains import Chain, Unit
+from kgqa.methods.trace import ChainState, Trace
 from kgqa.prompting import render
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Prompt

@@ -7,6 +7,7 @@ and read the difference.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -81,7 +82,7 @@ def of_kind(kind: type[Any], context: str = "triples") -> list[Any]:
     return [call for call in asked(context) if isinstance(call, kind)]
 
 
-CASES = {
+CASES: dict[str, Callable[[], Any]] = {
     "extract": extraction,
     "select_first": lambda: of_kind(Choose)[0],
     "select_second": lambda: of_kind(Choose)[1],

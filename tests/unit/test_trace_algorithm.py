@@ -112,9 +112,8 @@ def answered(case: Case, settings: Mapping[str, Any]) -> Answer:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_chains_scores_and_order_are_those_of_algorithm_1(name: str) -> None:
-    lengths, stopped = set[int](), 0
-    for seed in range(40):
-        case, settings = Case(seed), SETTINGS[name]
+    settings, lengths, stopped = SETTINGS[name], set[int](), 0
+    for case in map(Case, range(40)):
         expected = algorithm_1(case, settings)[: settings["chains"]]
         answer = answered(case, settings)
         places = {text: place for place, (text, _) in enumerate(case.graph)}
