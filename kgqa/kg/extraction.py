@@ -17,6 +17,8 @@ from kgqa.triples import read_triples
 from kgqa.types import Passage, Prompt
 
 ROLE = "extractor"
+Layout = Literal["figures", "released"]
+TEMPLATES: dict[Layout, str] = {"figures": "trace/extract", "released": "trace/extract_released"}
 STOP = ("\nTitle:",)  # a model that runs on starts the next document
 
 
@@ -25,6 +27,7 @@ class TripleExtractor:
     """Fields as in conf/kg/trace.yaml. `head=title`: demonstrations show only their triples of that form."""
 
     head: Literal["title", "any"]
+    layout: Layout
     max_tokens: Count
     max_prompt_tokens: Count
     demonstrations: Mode
@@ -40,6 +43,10 @@ class TripleExtractor:
     def uses(self) -> frozenset[Need]:
         ranked: frozenset[Need] = frozenset({"demonstrations_ranker"} if self.demonstrations == "adaptive" else ())
         return ranked | {"model"}
+
+    @property
+    def template(self) -> str:
+        return TEMPLATES[self.layout]
 
     @cached_property
     def _labelled(self) -> tuple[DocumentDemonstration, ...]:
@@ -94,8 +101,8 @@ class TripleExtractor:
         return text
 
     def _prompt(self, title: str, text: str, chosen: tuple[DocumentDemonstration, ...]) -> Prompt:
-        shown = nearest_last(chosen, self.demonstrations)
-        return render("trace/extract", head=self.head, demonstrations=shown, title=title, text=text)
+        shown = chosen if self.layout == "released" else nearest_last(chosen, self.demonstrations)
+        return render(self.template, head=self.head, demonstrations=shown, title=title, text=text)
 
     async def _surplus_tokens(self, prompt: Prompt) -> int:
         """How many are too many; the chat template is not counted."""

@@ -4,8 +4,7 @@
 asked a multiple-choice question, gives a distribution over them and the option to stop.
 
 Part I of the algorithm, a passage's triples (§3.2), is `kgqa.kg.extraction`, made once per passage and model before the
-first question; here they are asked for by `Triples`. Roles: `selector` chooses (template trace/select), `reader`
-answers (reader/answer).
+first question; here they are asked for by `Triples`. Roles: `selector` chooses, `reader` answers.
 """
 
 from __future__ import annotations
@@ -13,49 +12,24 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Annotated, Literal
 
 from kgqa.calls import Choose, Rank, Triples, gather, labels
 from kgqa.constraints import Bound, Count
-from kgqa.demonstrations import ChainDemonstration, Mode, choose_demonstrations, nearest_last
+from kgqa.demonstrations import ChainDemonstration, Mode, Selection, choose_demonstrations, nearest_last
 from kgqa.errors import ConfigError, DataError
-from kgqa.methods.steps.reader import passages_text, read
+from kgqa.methods.steps.reader import numbered, passages_text, read
 from kgqa.methods.steps.sentences import sentences
+from kgqa.methods.steps.trace_chains import Chain, Unit, best_chains, log_softmax
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Json, Passage, Prompt, Question
+from kgqa.types import Answer, Passage, Prompt, Question
 
 MAX_CANDIDATES = 727  # labels there are, less one for the option to stop
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """What chains are made of: a triple, a sentence or a document."""
-
-    text: str  # as prompts show it
-    parts: tuple[str, ...]  # head, relation and tail; one part otherwise
-    passage_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    units: tuple[Unit, ...] = ()
-    score: float = 0.0  # log of the product of its choices' probabilities, the choice to stop included
-    ended: bool = False  # the selector stopped it, or nothing was left to add
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return tuple(unit.text for unit in self.units)
-
-    def then(self, unit: Unit | None, logprob: float) -> Chain:
-        """This chain after one more choice; None is the choice to stop."""
-        if unit is None:
-            return Chain(self.units, self.score + logprob, ended=True)
-        return Chain((*self.units, unit), self.score + logprob)
-
-    def note(self) -> Json:
-        triples = [[*unit.parts, unit.passage_id] for unit in self.units]
-        return {"score": self.score, "ended": self.ended, "triples": triples}
+Layout = Literal["figures", "released"]
+SELECT: dict[Layout, str] = {"figures": "trace/select", "released": "trace/select_released"}
+READ: dict[Layout, str] = {"figures": "reader/answer", "released": "trace/answer_released"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +38,7 @@ class ChainState:
 
     question: str
     pool: tuple[Unit, ...]  # the knowledge graph, in the passages' order
-    demonstrations: tuple[ChainDemonstration, ...] = ()
+    demonstrations: tuple[ChainDemonstration, ...] = ()  # that may be shown, the nearest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +79,12 @@ class Trace:
     min_probability: Probability
     adaptive_termination: bool
     query_order: Literal["question_first", "triples_first"]
+    query_labels: bool
     demonstrations: Mode
     demonstration_count: Count
     demonstrations_from: tuple[ChainDemonstration, ...]
+    short_demonstrations: Literal["last_step", "next"]
+    layout: Layout
     max_answer_tokens: Count
 
     def __post_init__(self) -> None:
@@ -161,10 +138,10 @@ class Trace:
     async def construct(self, state: ChainState) -> list[Chain]:
         """Algorithm 1, Part II, with adaptive termination: the final beam, best first."""
         if self.selector:
-            chosen = await choose_demonstrations(
-                self.demonstrations_from, self.demonstrations, self.demonstration_count, state.question
-            )
-            state = replace(state, demonstrations=nearest_last(chosen, self.demonstrations))
+            labelled = self.demonstrations_from
+            count = len(labelled) if self.short_demonstrations == "next" else self.demonstration_count
+            chosen = await choose_demonstrations(labelled, self.demonstrations, count, state.question)
+            state = replace(state, demonstrations=chosen)
         beam = [Chain()]
         for _ in range(self.max_length):
             if all(chain.ended for chain in beam):
@@ -205,14 +182,21 @@ class Trace:
             if len(state.pool) > MAX_CANDIDATES:
                 raise DataError(f"method.ranker=false: {len(state.pool)} candidates, {MAX_CANDIDATES} can be labelled")
             return [(unit, 0.0) for unit, is_unused in zip(state.pool, unused, strict=True) if is_unused]
-        question_first = self.query_order == "question_first"
-        query = " ".join((state.question, *chain.texts) if question_first else (*chain.texts, state.question))
-        scores = await Rank(query, tuple(unit.text for unit in state.pool))
+        scores = await Rank(self.query(state.question, chain), tuple(unit.text for unit in state.pool))
         scored = [
             pair for pair, is_unused in zip(zip(state.pool, scores, strict=True), unused, strict=True) if is_unused
         ]
         kept = self.candidates if self.top is None else self.top
         return sorted(scored, key=lambda pair: -pair[1])[:kept]
+
+    def query(self, question: str, chain: Chain) -> str:
+        """What candidates are compared with."""
+        asked, found = question, " ".join(chain.texts)
+        if self.query_labels:
+            kind = "knowledge triples" if self.units == "triples" else self.units
+            asked, found = f"question: {asked}", f"{kind}: {found}"
+        parts = (asked, found) if self.query_order == "question_first" else (found, asked)
+        return ("\n" if self.query_labels else " ").join(filter(None, parts))
 
     async def select(self, state: ChainState, chain: Chain, candidates: list[Unit]) -> list[tuple[Unit | None, float]]:
         """Log-probability of each candidate and, where chains may stop, of None, the first option."""
@@ -224,22 +208,30 @@ class Trace:
         """Demonstrations are always of triples, also where chains are of sentences or documents (not in the paper)."""
         step = len(chain.units)
         return render(
-            "trace/select",
+            SELECT[self.layout],
             unit=self.units.removesuffix("s"),
             may_stop=self.adaptive_termination,
-            examples=[self.example(demonstration, step) for demonstration in state.demonstrations],
+            number=step + 1,
+            examples=[self.example(demonstration, step) for demonstration in self.shown(state, step)],
             question=state.question,
             so_far=chain.texts,
             options=self.lettered([unit.text for unit in candidates]),
         )
 
-    def example(self, demonstration: ChainDemonstration, step: int) -> Example:
-        """The demonstration's selection at this step (from 0), or its last one, if its chain is shorter.
+    def shown(self, state: ChainState, step: int) -> tuple[ChainDemonstration, ...]:
+        """The demonstrations of this step, in the order to show them."""
+        repeats = self.short_demonstrations == "last_step"
+        enough = (each for each in state.demonstrations if repeats or len(self.selections(each)) > step)
+        chosen = tuple(islice(enough, self.demonstration_count))
+        return chosen if self.layout == "released" else nearest_last(chosen, self.demonstrations)
 
-        Where chains may not stop, steps that stop are left out.
-        """
-        may_stop = self.adaptive_termination
-        selections = [s for s in demonstration.selections if may_stop or s.choice is not None]
+    def selections(self, demonstration: ChainDemonstration) -> list[Selection]:
+        """Its steps; where chains may not stop, those that stop are left out."""
+        return [each for each in demonstration.selections if self.adaptive_termination or each.choice is not None]
+
+    def example(self, demonstration: ChainDemonstration, step: int) -> Example:
+        """The demonstration's selection at this step (from 0), or its last one, if its chain is shorter."""
+        selections = self.selections(demonstration)
         step = min(step, len(selections) - 1)
         selection = selections[step]
         options = self.lettered(selection.candidates)
@@ -256,28 +248,22 @@ class Trace:
         votes = Counter(unit.passage_id for chain in chains for unit in chain.units)
         evidence = tuple(passage_id for passage_id, _ in votes.most_common())  # ties: first seen first
         if self.context == "triples":
-            context = "\n".join(dict.fromkeys(text for chain in chains for text in chain.texts))
+            context = self.triples_text(chains)
         else:
             passages = {passage.id: passage for passage in question.passages}
-            context = passages_text(passages[passage_id] for passage_id in evidence)
-        answer = await read(question, context, evidence, self.max_answer_tokens)
+            context = self.documents_text([passages[passage_id] for passage_id in evidence])
+        answer = await read(question, context, evidence, self.max_answer_tokens, READ[self.layout])
         flags = answer.flags if evidence else {**answer.flags, "no_chain": 1}
         return replace(answer, flags=flags, notes={"chains": [chain.note() for chain in chains]})
 
+    def triples_text(self, chains: list[Chain]) -> str:
+        """Each text once; the released layout leaves out brackets and semicolons of triples."""
+        units = [unit for chain in chains for unit in chain.units]
+        if self.layout == "released":
+            return numbered(dict.fromkeys(" ".join(unit.parts) for unit in units), ". ")
+        return "\n".join(dict.fromkeys(unit.text for unit in units))
 
-def best_chains(chains: list[Chain], count: int) -> list[Chain]:
-    """The likeliest chains, ties in the given order; of two with the same texts only the likelier stays.
-
-    Two passages may state the same triple, so equal chains can be reached twice.
-    """
-    distinct: dict[tuple[tuple[str, ...], bool], Chain] = {}
-    for chain in sorted(chains, key=lambda chain: -chain.score):
-        distinct.setdefault((chain.texts, chain.ended), chain)
-    return list(distinct.values())[:count]
-
-
-def log_softmax(candidates: list[tuple[Unit, float]]) -> list[tuple[Unit | None, float]]:
-    """The ranker's scores as log-probabilities: chains without the selector need a score (not in the paper)."""
-    highest = max(score for _, score in candidates)
-    log_total = highest + math.log(sum(math.exp(score - highest) for _, score in candidates))
-    return [(unit, score - log_total) for unit, score in candidates]
+    def documents_text(self, passages: list[Passage]) -> str:
+        if self.layout == "released":
+            return numbered((f"title: {passage.title}, text: {passage.text}" for passage in passages), ". ")
+        return passages_text(passages)

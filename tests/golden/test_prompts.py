@@ -18,7 +18,8 @@ from kgqa.calls import Call, Generate, Program
 from kgqa.demonstrations import ChainDemonstration, DocumentDemonstration, Selection, ThoughtDemonstration
 from kgqa.methods.steps.few_shot import FewShot, Shot, WrittenThoughts
 from kgqa.methods.steps.reader import numbered, passages_text
-from kgqa.methods.trace import Chain, ChainState, Trace, Unit
+from kgqa.methods.steps.trace_chains import Chain, Unit
+from kgqa.methods.trace import ChainState, Trace
 from kgqa.prompting import render
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Prompt
@@ -50,6 +51,7 @@ def selection_prompt(steps: int, may_stop: bool = True, chosen: str = COMPOSER) 
     method = Trace(
         context="triples", units="triples", candidates=2, ranker=True, selector=True, top=None, max_length=4,
         beam=5, branch=5, chains=5, min_probability=0.0, adaptive_termination=may_stop, query_order="question_first",
+        query_labels=False, short_demonstrations="last_step", layout="figures",
         demonstrations="fixed", demonstration_count=1, demonstrations_from=(CHAIN,), max_answer_tokens=25,
     )  # fmt: skip
     offered = BIRTHPLACE if chosen == COMPOSER else COMPOSER

@@ -20,8 +20,8 @@ from kgqa.types import Completion, Passage, Usage
 
 DEMONSTRATIONS = tuple(DocumentDemonstration(f"Title {i}", f"text {i}", (f"<Title {i}; is; text>",)) for i in range(4))
 EXTRACTOR = TripleExtractor(
-    head="title", max_tokens=512, max_prompt_tokens=2048, demonstrations="adaptive", demonstration_count=3,
-    demonstrations_from=DEMONSTRATIONS,
+    head="title", layout="figures", max_tokens=512, max_prompt_tokens=2048, demonstrations="adaptive",
+    demonstration_count=3, demonstrations_from=DEMONSTRATIONS,
 )  # fmt: skip
 AUTHORS = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "trace_demonstrations_flashrag.json.gz"
 PASSAGE = Passage.of("Low Tide", "Low Tide is a painting.")

@@ -54,6 +54,16 @@ def test_the_released_query_order_puts_the_chain_first() -> None:
     assert world.of(Rank)[1].query == f"{WROTE} {QUESTION.text}"
 
 
+def test_the_released_query_names_its_parts() -> None:
+    world = World(follow_the_book)
+    world.answer(query_order="triples_first", query_labels=True)
+    queries = [call.query for call in world.of(Rank)[:2]]
+    assert queries == [
+        f"knowledge triples: \nquestion: {QUESTION.text}",
+        f"knowledge triples: {WROTE}\nquestion: {QUESTION.text}",
+    ]
+
+
 def test_without_the_ranker_the_whole_graph_is_offered_in_its_order() -> None:
     world = World(follow_the_book)
     world.answer(ranker=False, candidates=1)

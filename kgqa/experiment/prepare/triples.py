@@ -18,8 +18,6 @@ from kgqa.runtime.display import Display
 from kgqa.storage import outputs, text_digest
 from kgqa.types import Json, Passage, Question
 
-TEMPLATE = "trace/extract"
-
 
 class TripleBuilder:
     """The triples of one dataset under one extractor: addressed by template, demonstrations, model and decoding."""
@@ -36,7 +34,7 @@ class TripleBuilder:
         node, elsewhere = self._session.experiment.config["kg"], ("_target_", "demonstrations_from", "offline")
         ranks = "demonstrations_ranker" in self.extractor.uses
         return {
-            "template": template_hash(TEMPLATE),
+            "template": template_hash(self.extractor.template),
             "demonstrations": text_digest(repr(self.extractor.demonstrations_from), 16),
             "decoding": {key: value for key, value in node.items() if key not in elsewhere},
             "engine": dict(self._session.engines(ROLE).identity()),

@@ -28,9 +28,9 @@ def with_pinned(question: Question, retrieved: Iterable[Passage]) -> tuple[Passa
     return (*question.pinned, *(passage for passage in retrieved if passage.id not in pinned))
 
 
-def numbered(contexts: Iterable[str]) -> str:
-    """Contexts as KGP's reader sees them, a line or more for each."""
-    return "\n".join(f"{number}: {context}" for number, context in enumerate(contexts, start=1))
+def numbered(contexts: Iterable[str], mark: str = ": ") -> str:
+    """A line or more for each; KGP's reader sees them so, and with the mark ". " TRACE's of the released code."""
+    return "\n".join(f"{number}{mark}{context}" for number, context in enumerate(contexts, start=1))
 
 
 async def read(

