@@ -206,6 +206,7 @@ def _what_was_run(manifest: Manifest) -> Section:
         ("machine", f"{manifest.platform}, {manifest.cores} cores, Python {manifest.python}"),
     ]
     rows += [("documents", dataset.documents)] if dataset.documents is not None else []
+    rows += [("demonstrations", manifest.demonstrations)] if manifest.demonstrations is not None else []
     rows += [(f"model of {role}", _said_of(identity)) for role, identity in manifest.models.items()]
     parts = {"ranker": manifest.ranker, "reranker": manifest.reranker, "index": manifest.index}
     rows += [(part, _said_of(identity)) for part, identity in parts.items() if identity]

@@ -18,7 +18,7 @@ from kgqa.experiment.config.files import Config
 from kgqa.experiment.config.own import own_code, own_parts
 from kgqa.experiment.session.session import Session
 from kgqa.prompting import template_hash, template_names
-from kgqa.protocols import Index
+from kgqa.protocols import Demonstrating, Index, Method
 from kgqa.storage import package, text_digest
 
 PACKAGES = (
@@ -53,6 +53,7 @@ def manifest(session: Session, index: Index | None) -> Manifest:
             questions=len(experiment.questions),
             documents=documents,
         ),
+        demonstrations=_shown(experiment.method),
         prompts={name: template_hash(name) for name in template_names()},
         own=own_parts(experiment.config),
         models=session.engines.identities(),
@@ -61,6 +62,10 @@ def manifest(session: Session, index: Index | None) -> Manifest:
         index=index.identity() if index is not None else None,
         width=experiment.settings.width,
     )
+
+
+def _shown(method: Method) -> str | None:
+    return method.shows or None if isinstance(method, Demonstrating) else None
 
 
 def code_hash(config: Config) -> str:
