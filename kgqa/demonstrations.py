@@ -8,15 +8,16 @@ a few of the authors' have two parts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from kgqa.calls import Rank, labels
-from kgqa.errors import DataError
+from kgqa.errors import ConfigError, DataError
 from kgqa.types import Json, Passage, Triple
 
 Mode = Literal["adaptive", "fixed", "none"]
+RELEASED_SET = 15  # questions of each of the three sets of IRCoT's authors: §4.1, and their program's `run.py`
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class ThoughtDemonstration:
     triples: tuple[Triple, ...] = ()  # what the passages of `contexts[0]` state, in their order
     implied: tuple[Triple, ...] = ()  # what follows from these
     entities: tuple[Entity, ...] = ()  # of these
+    places: Mapping[int, int] = field(default_factory=dict, hash=False)  # in the authors' sets, by the set's number
 
     def context(self, distractors: int) -> tuple[Passage, ...]:
         """With so many distractors, or as many as there are."""
@@ -135,9 +137,34 @@ def nearest_last(chosen: Sequence[D], mode: Mode) -> tuple[D, ...]:
 def demonstration_set(
     labelled: Sequence[ThoughtDemonstration], number: int, count: int
 ) -> tuple[ThoughtDemonstration, ...]:
-    """The `number`-th random sample of `count`, or all where there are no more, in the file's order."""
+    """`count` questions, or all there are: the `number`-th random sample, in the pool's order; of the authors'
+    questions their own set, in its order.
+
+    Raises:
+        ConfigError: the authors have no set of this number.
+    """
+    if released := _released_set(labelled, number):
+        return released[:count]
     drawn = shuffled(labelled, f"set {number}", lambda demonstration: demonstration.question)[:count]
     return tuple(demonstration for demonstration in labelled if demonstration in drawn)
+
+
+def set_said(labelled: Sequence[ThoughtDemonstration], number: int, count: int) -> str:
+    """Which questions `demonstration_set` takes, for a report."""
+    shown = len(demonstration_set(labelled, number, count))
+    if not (released := _released_set(labelled, number)):
+        return f"{shown} of {len(labelled)} questions, random sample {number}"
+    said = f"{shown} of the {RELEASED_SET} questions of the authors' set {number}"
+    return said if len(released) == RELEASED_SET else f"{said}, {len(released)} of which the file has"
+
+
+def _released_set(labelled: Sequence[ThoughtDemonstration], number: int) -> tuple[ThoughtDemonstration, ...]:
+    """Empty for questions that are in no set of the authors'."""
+    known = {place for demonstration in labelled for place in demonstration.places}
+    if known and number not in known:
+        raise ConfigError(f"method.demonstration_set={number}: the authors have sets 1 to {max(known)}")
+    placed = (demonstration for demonstration in labelled if number in demonstration.places)
+    return tuple(sorted(placed, key=lambda demonstration: demonstration.places[number]))
 
 
 def parse_document(record: Json, where: str) -> DocumentDemonstration:

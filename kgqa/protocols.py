@@ -53,6 +53,14 @@ class Method(Protocol):
 
 
 @runtime_checkable
+class Demonstrating(Protocol):
+    """A method that shows questions of a pool. `shows`: which, for the report; empty where it shows none after all."""
+
+    @property
+    def shows(self) -> str: ...
+
+
+@runtime_checkable
 class Engine(Protocol):
     """A model ready to answer. Nothing heavy is loaded before the first call needs it."""
 

@@ -50,6 +50,7 @@ class Manifest:
     cores: int | None  # that this process may use
     packages: Mapping[str, str]
     dataset: AskedDataset
+    demonstrations: str | None = field(default=None, metadata=LEFT_OUT)  # which questions of a pool the method shows
     prompts: Mapping[str, str]  # their hashes
     own: Own | None = field(default=None, metadata=LEFT_OUT)
     models: Mapping[str, Identity]  # by role

@@ -2,7 +2,8 @@
 
 A prompt file is a list of demonstrations: a line "# METADATA: {"qid": …}", paragraphs as "Wikipedia Title: …" and a
 line of text, then "Q: …" and "A: …". The same questions are in several files: with 1, 2 and 3 distractors, with the
-chain of thought and with the answer alone.
+chain of thought and with the answer alone. Which of them are in the three sets of the experiments, and in which order,
+is not in these files but in the authors' `run.py`: the ids are in `kgqa/demos/ircot_sets.json`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from dataclasses import dataclass
 
 from kgqa.demonstrations import ThoughtDemonstration
 from kgqa.errors import DataError
+from kgqa.storage import package
 from kgqa.types import Json, Passage
 
 THOUGHTS = "gold_with_{}_distractors_context_cot_qa_codex.txt"
 ANSWERS = "gold_with_1_distractors_context_direct_qa_codex.txt"
 TITLES = "no_context_open_llm_retrieval_codex.txt"  # IIRC's only
+SETS = "ircot_sets.json"
 DISTRACTORS = (1, 2, 3)
 _METADATA = re.compile(r"^# METADATA: (.*)$", re.MULTILINE)
 _TITLE = re.compile(r"^Wikipedia Title: (.*)$", re.MULTILINE)
@@ -41,6 +44,7 @@ def demonstrations(prompts: Json, name: str, where: str) -> tuple[ThoughtDemonst
     thoughts = [_blocks(files, THOUGHTS.format(count), where) for count in DISTRACTORS]
     answers = _blocks(files, ANSWERS, where)
     titles = _blocks(files, TITLES, where) if TITLES in files else {}
+    sets = _json((package() / "demos" / SETS).read_text(encoding="utf-8"), SETS).get(name, [])
     shots = []
     for identity, first in thoughts[0].items():
         if not all(identity in blocks for blocks in (*thoughts, answers)):
@@ -56,6 +60,7 @@ def demonstrations(prompts: Json, name: str, where: str) -> tuple[ThoughtDemonst
                 (gold, *contexts),
                 named.passages if named else (),
                 _listed(named.reply, f"{where}: {TITLES}: {identity}") if named else (),
+                places={number: ids.index(identity) for number, ids in enumerate(sets, start=1) if identity in ids},
             )
         )
     return tuple(shots)

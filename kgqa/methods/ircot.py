@@ -50,6 +50,10 @@ class IRCoT(Demonstrated):
     few_shot: FewShot
 
     @property
+    def shows(self) -> str:
+        return f"{self.demos_from}: {self.few_shot.said}"
+
+    @property
     def uses(self) -> frozenset[Need]:
         return frozenset({"model", "search" if self.scope == "corpus" else "pool"})
 

@@ -38,6 +38,10 @@ class RetrieveRead(Demonstrated):
             raise ConfigError(f"method.scope=none: method.reader={self.reader} then is method=no_context")
         _ = self.retriever
 
+    @property
+    def shows(self) -> str:
+        return "" if self.reader in ("zero_shot", "short") else f"{self.demos_from}: {self.few_shot.said}"
+
     @cached_property
     def retriever(self) -> RetrieveOnly | None:
         """None: the question is read without passages."""

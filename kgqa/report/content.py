@@ -230,6 +230,7 @@ def _what_was_run(manifest: Manifest) -> Section:
         ("machine", f"{manifest.platform}, {manifest.cores} cores, Python {manifest.python}"),
     ]
     rows += [("documents", dataset.documents)] if dataset.documents is not None else []
+    rows += [("demonstrations", manifest.demonstrations)] if manifest.demonstrations is not None else []
     rows += [(f"model of {role}", _said_of(identity)) for role, identity in manifest.models.items()]
     rankers = {
         "ranker": manifest.ranker,

@@ -116,6 +116,13 @@ def test_demonstrations_of_another_family_and_set_are_another_run(kgqa: Kgqa) ->
     ]
     assert [run.code for run in runs] == [0, 0, 0]
     assert len({run.folder for run in runs}) == 3
+    samples = [run.json("manifest.json")["demonstrations"] for run in runs]
+    assert samples == [
+        "musique: 15 of 20 questions, random sample 1",
+        "2wiki: 15 of 20 questions, random sample 1",
+        "musique: 15 of 20 questions, random sample 2",
+    ]
+    assert f"| demonstrations | {samples[1]} |" in (runs[1].folder / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_same_passages_for_many_questions_raise_an_alarm(kgqa: Kgqa, tmp_path: Path) -> None:

@@ -7,14 +7,12 @@ import json
 import os
 import re
 from importlib.resources import files
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kgqa.datasets.demonstrations import load_thoughts
-from kgqa.demonstrations import demonstration_set
 from kgqa.errors import DataError
 from kgqa.methods.steps.few_shot import stated_answer
 from kgqa.methods.steps.sentences import sentences
@@ -133,18 +131,6 @@ def test_types_of_entities_are_few() -> None:
 @pytest.mark.parametrize("name", ["hotpotqa", "2wiki"])
 def test_families_with_closed_questions_have_both_answers(name: str) -> None:
     assert {"yes", "no"} <= {record["answer"] for record in RECORDS[name]}
-
-
-def test_three_sets_of_fifteen_differ_and_keep_the_files_order() -> None:
-    labelled = load_thoughts("musique")
-    sets = [demonstration_set(labelled, number, 15) for number in (1, 2, 3)]
-    for one in sets:
-        assert len(one) == 15
-        assert list(one) == [each for each in labelled if each in one]
-    assert all(set(one) != set(other) for one, other in combinations([{d.question for d in s} for s in sets], 2))
-    assert demonstration_set(labelled, 1, 15) == sets[0]
-    assert demonstration_set(labelled, 1, 99) == labelled
-    assert demonstration_set(labelled, 1, 0) == ()
 
 
 def written(folder: Path, *records: Any) -> str:

@@ -18,7 +18,7 @@ from kgqa.experiment.config.files import Config
 from kgqa.experiment.config.own import own_code, own_parts
 from kgqa.experiment.session.session import Session
 from kgqa.prompting import template_hash, template_names
-from kgqa.protocols import Index
+from kgqa.protocols import Demonstrating, Index, Method
 from kgqa.storage import package, text_digest
 
 PACKAGES = (
@@ -54,6 +54,7 @@ def manifest(session: Session, index: Index | None) -> Manifest:
             documents=documents,
             sampled=tuple(q.id for q in experiment.questions) if experiment.settings.sample is not None else None,
         ),
+        demonstrations=_shown(experiment.method),
         prompts={name: template_hash(name) for name in template_names()},
         own=own_parts(experiment.config),
         models=session.engines.identities(),
@@ -68,6 +69,10 @@ def manifest(session: Session, index: Index | None) -> Manifest:
 def _ranker(session: Session, group: str) -> Identity | None:
     """Of the ranker chosen in a group, where the run makes use of it."""
     return session.ranker(group).identity() if group in session.experiment.choices else None
+
+
+def _shown(method: Method) -> str | None:
+    return method.shows or None if isinstance(method, Demonstrating) else None
 
 
 def code_hash(config: Config) -> str:

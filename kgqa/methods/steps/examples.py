@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from kgqa.constraints import Count, Natural
-from kgqa.demonstrations import Entity, SubQuestion, ThoughtDemonstration, demonstration_set
+from kgqa.demonstrations import Entity, SubQuestion, ThoughtDemonstration, demonstration_set, set_said
 from kgqa.methods.steps.few_shot import stated_answer
 from kgqa.methods.steps.reader import passages_text, with_pinned
 from kgqa.methods.steps.sentences import sentences
@@ -147,6 +147,13 @@ class Pooled(Demonstrated):
     """A method that shows the `demonstration_set`-th sample of `demonstration_count` questions in a form of its own."""
 
     pool: tuple[ThoughtDemonstration, ...]
+
+    def __post_init__(self) -> None:
+        _ = self.examples
+
+    @property
+    def shows(self) -> str:
+        return f"{self.demos_from}: {set_said(self.pool, self.demonstration_set, self.demonstration_count)}"
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from kgqa.calls import CountTokens, Generate
 from kgqa.constraints import Count, Natural
-from kgqa.demonstrations import ThoughtDemonstration, demonstration_set
+from kgqa.demonstrations import ThoughtDemonstration, demonstration_set, set_said
 from kgqa.errors import PromptTooLong
 from kgqa.prompting import render
 from kgqa.types import Passage, Prompt
@@ -45,9 +45,9 @@ class WrittenThoughts:
 class FewShot:
     """What the few-shot prompts of a method have in common.
 
-    The demonstrations are the `sample`-th random sample of `sample_size`. distractors: passages shown beside the gold
-    ones of a demonstration; None: only its pinned ones are. instructed: an instruction stands before each question.
-    context_limit: tokens of prompt and reply together. passage_words: shown of each of the question's passages.
+    The demonstrations are the `sample`-th set of `sample_size` of those labelled. distractors: passages shown beside
+    the gold ones of a demonstration; None: only its pinned ones are. instructed: an instruction stands before each
+    question. context_limit: tokens of prompt and reply together. passage_words: shown of each of the question's passages.
     """
 
     labelled: tuple[ThoughtDemonstration, ...]
@@ -57,6 +57,14 @@ class FewShot:
     instructed: bool
     context_limit: Count
     passage_words: Count | None
+
+    def __post_init__(self) -> None:
+        _ = self.demonstrations
+
+    @property
+    def said(self) -> str:
+        """Which demonstrations these are, for a report."""
+        return set_said(self.labelled, self.sample, self.sample_size)
 
     @cached_property
     def demonstrations(self) -> tuple[ThoughtDemonstration, ...]:
