@@ -87,6 +87,15 @@ def test_the_reader_judges_itself_or_another_model_does(feedback: str, role: str
     assert world.calls[1].schema == SCHEMA
 
 
+def test_verdicts_of_examples_are_shown_as_people_write_them() -> None:
+    said = {"error_type": "Off-topic", "diagnosis": "It's about Gorm & Åland's <lakes>.", "guidance": "Go on."}
+    example = {"passages": "", "question": "?", "steps": [], "step": "Step 1: So.", "verdict": said}
+    world = World(FINAL, RIGHT)
+    world.answer(verdicts_from=(example,))
+    shown = """{"error_type": "Off-topic", "diagnosis": "It's about Gorm & Åland's <lakes>.", "guidance": "Go on."}"""
+    assert f"\nVerdict: {shown}\n" in world.calls[1].prompt.messages[0].content
+
+
 def test_a_rejected_step_is_tried_again_with_diagnosis_and_guidance() -> None:
     world = World(AUTHOR, verdict("Off-topic", "Say where she was born."), BORN, RIGHT, FINAL, RIGHT)
     answer = world.answer()
