@@ -14,7 +14,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate
@@ -24,10 +24,11 @@ from kgqa.methods.steps.replies import counted, first_line
 from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, StepVerdict, read_verdict
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Json, Passage, Question
+from kgqa.types import Answer, Completion, Json, Passage, Question
 
 KINDS = r"\((Attribution|Logical|Final Answer)\)"
 MARKER = re.compile(rf"#+\s*ANSWER:[^\S\n]*(.*?)[^\S\n]*(?:{KINDS}.*)?$", flags=re.IGNORECASE | re.MULTILINE)
+LABEL = re.compile(r"^\W*(?:final\s+)?answer\s*:\s*", flags=re.IGNORECASE)
 TAG = re.compile(rf"{KINDS}\W*$", flags=re.IGNORECASE)
 CITED = re.compile(r"\bPassage\s+(\d+)\b", flags=re.IGNORECASE)
 
@@ -138,9 +139,9 @@ class Safe:
         judged = self.feedback != "none"
         prompt = render("safe/step", examples=self.steps_from, judged=judged, number=number, **values)
         reply = await Generate(prompt, self.max_step_tokens, stop=("\n",))
-        step = read_step(reply.text)
-        flags.update(empty_step=not step.text, untagged_step=bool(step.text) and not step.kind)
-        flags["cut_reply"] += reply.finish == "length"
+        line, cut = first_line(reply)
+        step = read_step(line)
+        flags.update(empty_step=not step.text, untagged_step=bool(step.text) and not step.kind, cut_reply=cut)
         return step
 
     async def judge(
@@ -164,11 +165,11 @@ class Safe:
         return verdict.error_type != CORRECT
 
     async def conclude(self, given: Mapping[str, str], accepted: list[Attempt], flags: Counter[str]) -> str:
-        """Figure 13: the final answer from the steps so far, the first line that says something."""
+        """Figure 13: the final answer from the steps so far."""
         reply = await Generate(render("safe/conclude", **given, steps=_lines(accepted)), self.max_answer_tokens)
-        line, cut = first_line(reply)
+        answer, cut = read_answer(reply)
         flags["cut_reply"] += cut
-        return TAG.sub("", line).strip()
+        return answer
 
     def figures(self, attempts: list[Attempt]) -> dict[str, float]:
         steps = {attempt.number for attempt in attempts}
@@ -182,9 +183,19 @@ class Safe:
         return figures | {f"errors at step {number}": places[number] for number in range(1, self.max_steps + 1)}
 
 
-def read_step(text: str) -> Step:
-    """A step from what was written after its number. Any string is accepted."""
-    line = text.strip().partition("\n")[0].strip()
+def read_answer(reply: Completion) -> tuple[str, bool]:
+    """The answer in the first line that says something, and whether it was cut: without tag and without the marker
+    that the reply is to go on from, which models write once more. Where the engine could not begin the reply with the
+    marker, it is looked for in further lines, too."""
+    if "no_prefill" in reply.flags and (marked := MARKER.search(reply.text)):
+        reply = replace(reply, text=reply.text[marked.start() :])
+    line, cut = first_line(reply)
+    answer = read_step(line).answer
+    return (LABEL.sub("", TAG.sub("", line).strip()) if answer is None else answer), cut
+
+
+def read_step(line: str) -> Step:
+    """A step from the line that was written after its number. Any string is accepted."""
     marked, tag = MARKER.search(line), TAG.search(line)
     if marked:
         return Step(line, "final answer", marked.group(1).strip())

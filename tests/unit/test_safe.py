@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kgqa.calls import Call, CountTokens, Generate
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
-from kgqa.methods.safe import Safe, read_step
+from kgqa.methods.safe import Safe, read_answer, read_step
 from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, read_verdict
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
@@ -43,7 +43,7 @@ def configured() -> Safe:
 class World:
     """Replies from one list; the calls are kept."""
 
-    def __init__(self, *replies: str) -> None:
+    def __init__(self, *replies: str | Completion) -> None:
         self.replies = list(replies)
         self.calls: list[Generate] = []
 
@@ -52,7 +52,8 @@ class World:
             return len(call.text.split())
         assert isinstance(call, Generate)
         self.calls.append(call)
-        return Completion(self.replies.pop(0))
+        reply = self.replies.pop(0)
+        return Completion(reply) if isinstance(reply, str) else reply
 
     def answer(self, question: Question = QUESTION, **changes: Any) -> Answer:
         return drive(replace(configured(), **changes).answer(question), self)
@@ -125,12 +126,29 @@ def test_a_step_that_stays_wrong_is_kept_after_the_last_retry_and_flagged() -> N
     assert [attempt["accepted"] for attempt in answer.notes["attempts"]] == [False, True, True]  # the tries are equal
 
 
-@pytest.mark.parametrize("written", [" Gorm (Final Answer)", "\nGorm\n\nStep 3: According to"])
-def test_at_the_bound_an_answer_is_forced(written: str) -> None:
+@pytest.mark.parametrize(
+    "written",
+    [
+        " Gorm (Final Answer)",
+        "\nGorm\n\nStep 3: According to",  # a small model begins its answer on a line of its own
+        "####ANSWER: Gorm (Final Answer)",  # Figure 13's form, once more behind the prefill
+        " ####ANSWER: Gorm",
+        "\n#### ANSWER: Gorm (Final Answer)\n",
+        "Step 3: ####ANSWER: Gorm (Final Answer)",
+        "####ANSWER: Gorm (Final Answer)\n####ANSWER: Torvane (Final Answer)",
+        "Gorm (Final Answer)\n\n####ANSWER: Torvane",
+        "ANSWER: Gorm",
+        "Final answer: Gorm",
+        Completion("The steps lead to this.\n\n####ANSWER: Gorm (Final Answer)", flags=("no_prefill",)),
+        Completion("####ANSWER: Gorm", flags=("no_prefill",)),
+        Completion("Gorm", flags=("no_prefill",)),
+    ],
+)
+def test_at_the_bound_an_answer_is_forced(written: str | Completion) -> None:
     world = World(AUTHOR, RIGHT, BORN, RIGHT, written)
     answer = world.answer(max_steps=2)
     assert world.stages == ["step", "judge", "step", "judge", "conclude"]
-    assert world.calls[-1].stop == ()  # a small model begins its answer on a line of its own
+    assert world.calls[-1].stop == ()
     assert answer.text == "Gorm"
     assert answer.flags == {"forced_answer": 1}
 
@@ -172,14 +190,14 @@ def test_only_passages_that_attribution_steps_cite_are_evidence() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "answer"),
     [
-        (" A is B. (Attribution)", "attribution", None),
+        ("A is B. (Attribution)", "attribution", None),
         ("So C. (logical).", "logical", None),
         ("####ANSWER: 5 May (Final Answer)", "final answer", "5 May"),
         ("####ANSWER: 5 May. (Logical)", "final answer", "5 May."),  # small models give it another step's tag
         ("## answer: (the) Gorm", "final answer", "(the) Gorm"),
         ("####ANSWER:", "final answer", ""),
         ("I think so.", "", None),
-        ("\n\n", "", None),
+        ("", "", None),
     ],
 )
 def test_steps_say_what_they_are(text: str, kind: str, answer: str | None) -> None:
@@ -212,8 +230,11 @@ def test_the_taxonomy_has_ten_errors_and_the_schema_knows_them_all() -> None:
 @given(st.text() | st.dictionaries(st.text(), st.none() | st.integers() | st.text()).map(json.dumps))
 def test_any_reply_can_be_read_and_nothing_is_made_up(text: str) -> None:
     step = read_step(text)
-    assert step.text in text
+    assert step.text == text
     assert step.answer is None or step.answer in text
+    for flags in ((), ("no_prefill",)):
+        answer, _ = read_answer(Completion(text, flags=flags))
+        assert answer in text
     found = read_verdict(text)
     assert found is None or found.error_type in (*ERRORS, CORRECT)
 
