@@ -72,6 +72,11 @@ class Safe:
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
 
+    @property
+    def separate_roles(self) -> Mapping[str, str]:
+        """Without a model of its own the evaluator would be the reader: that is feedback=self."""
+        return {"feedback": "method.feedback=model"} if self.feedback == "model" else {}
+
     async def answer(self, question: Question) -> Answer:
         """Evidence: passages that accepted attribution steps cite, first cited first. Notes: every attempt with its
         verdict. Figures: steps and retries; with feedback also the errors by type (Figure 3) and by step (Figure 4).

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.calls import Call, CountTokens, Generate
+from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.methods.safe import Safe, read_answer, read_step
 from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, read_verdict
 from kgqa.testing import drive
@@ -86,6 +88,15 @@ def test_the_reader_judges_itself_or_another_model_does(feedback: str, role: str
     world.answer(feedback=feedback)
     assert [call.role for call in world.calls] == ["reader", role] * 2
     assert world.calls[1].schema == SCHEMA
+
+
+def test_another_evaluator_has_to_be_named() -> None:
+    """The reader would judge itself, and nothing would say so."""
+    own = ("method=safe", "method.feedback=model", "dataset=demo")
+    with pytest.raises(ConfigError, match=r"^method.feedback=model wants a model of its own: give roles.feedback=PRESET"):
+        _ = Experiment.of(own).method
+    assert Experiment.of((*own, "roles.feedback=qwen3_4b")).method
+    assert Experiment.of(("method=safe", "dataset=demo")).method
 
 
 def test_verdicts_of_examples_are_shown_as_people_write_them() -> None:
