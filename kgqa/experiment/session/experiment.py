@@ -50,9 +50,7 @@ class Experiment:
         method = parts.method(self.config["method"])
         for role, cause in getattr(method, "separate_roles", {}).items():
             if self.config["roles"].get(role) is None:
-                raise ConfigError(
-                    f"{cause} wants a model of its own: give roles.{role}=PRESET[@ENGINE]"
-                )
+                raise ConfigError(f"{cause} wants a model of its own: give roles.{role}=PRESET[@ENGINE]")
         return method
 
     @cached_property
