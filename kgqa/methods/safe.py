@@ -82,8 +82,9 @@ class Safe:
         verdict. Figures: steps and retries; with feedback also the errors by type (Figure 3) and by step (Figure 4).
 
         Flags: `forced_answer` where `max_steps` were not enough, `unresolved_step` where the last retry was still
-        judged an error and is kept, `unparsable_verdict`, `untagged_step`, `no_passage_cited`, `empty_step`,
-        `cut_reply`, `empty_answer`.
+        judged an error and is kept, `unparsable_verdict`, `cut_verdict` for each such reply that ended at
+        `max_feedback_tokens`, `untagged_step`, `no_passage_cited`, `empty_step`, `cut_reply` of a step or answer,
+        `empty_answer`.
         """
         passages = self.chosen(question)
         given = {"passages": passages_text(_numbered(passages)), "question": question.text}
@@ -133,9 +134,18 @@ class Safe:
         flags: Counter[str],
     ) -> Attempt:
         """One more try at step `number`, judged. The latest verdict guides it, whether it was an error or not; a
-        rejected try is shown beside its verdict and is no part of the chain (not in the paper)."""
-        last = attempts[-1] if attempts else None
-        step = await self.step(number, {**given, "steps": _lines(accepted), "last": last}, flags)
+        rejected try is shown beside its verdict and is no part of the chain (not in the paper). One whose verdict could
+        not be read is shown, too, and the guidance that led to it goes on."""
+        unjudged = [attempt for attempt in attempts if attempt.verdict is None and attempt not in accepted]
+        guiding = [attempt for attempt in attempts if attempt not in unjudged][-1:]
+        tried = [attempt for attempt in unjudged if attempt.number == number][-1:]
+        values = {
+            **given,
+            "steps": _lines(accepted),
+            "last": next(iter(guiding), None),
+            "tried": next(iter(tried), None),
+        }
+        step = await self.step(number, values, flags)
         if self.feedback == "none":
             return Attempt(number, step, None)
         return Attempt(number, step, await self.judge({**given, "steps": _lines(accepted)}, number, step, flags))
@@ -161,6 +171,7 @@ class Safe:
             verdict = read_verdict(reply.text)
             if verdict is not None:
                 return verdict
+            flags["cut_verdict"] += reply.finish == "length"
         flags["unparsable_verdict"] += 1
         return None
 

@@ -173,6 +173,25 @@ def test_a_verdict_that_cannot_be_read_is_asked_for_once_more_and_then_accepted(
     assert answer.flags == {"unparsable_verdict": 1, "no_passage_cited": 1}
 
 
+def test_guidance_outlives_a_verdict_that_cannot_be_read() -> None:
+    """The step that it led to is written once more, and is shown so that a greedy model writes another one."""
+    led = verdict(CORRECT, "Say where she was born.")
+    again = verdict(CORRECT, "Now the answer.")
+    world = World(AUTHOR, led, " So. (Logical)", "fine", "fine", BORN, again, FINAL, RIGHT)
+    world.answer(unparsable="retry")
+    steps = [call.prompt.messages[0].content for call in world.calls if call.prompt.name == "safe/step"]
+    assert [text.count("Guidance: Say where she was born.") for text in steps] == [0, 1, 1, 0]
+    assert [text.count("Attempt at step 2 that could not be judged: So. (Logical)") for text in steps] == [0, 0, 1, 0]
+    assert "Guidance: Now the answer." in steps[3]
+
+
+def test_a_verdict_cut_at_its_limit_is_flagged_as_such() -> None:
+    cut = Completion('{"error_type": "Redundancy", "diagnosis": "It says', "length")
+    answer = World(FINAL, cut, "fine").answer()
+    assert answer.flags == {"unparsable_verdict": 1, "cut_verdict": 1, "no_passage_cited": 1}
+    assert World(FINAL, cut, RIGHT).answer().flags == {"cut_verdict": 1, "no_passage_cited": 1}
+
+
 def test_an_unreadable_verdict_can_count_as_an_error_instead() -> None:
     world = World(FINAL, "fine", "fine", FINAL, RIGHT)
     assert world.answer(unparsable="retry").figures["retries"] == 1
@@ -258,3 +277,4 @@ def test_odd_replies_are_survived_and_flagged(reply: str) -> None:
     answer = drive(configured().answer(replace(QUESTION, passages=())), odd)
     assert answer.flags["forced_answer"] == 1
     assert answer.flags["unparsable_verdict"] == configured().max_steps
+    assert answer.flags["cut_verdict"] == 2 * configured().max_steps
