@@ -21,7 +21,7 @@ from kgqa.calls import CountTokens, Generate
 from kgqa.constraints import Count, not_negative
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import counted, first_line
-from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, StepVerdict, read_verdict
+from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, PROTOCOL, StepVerdict, read_verdict, verdict_schema
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Json, Passage, Question
@@ -66,6 +66,7 @@ class Safe:
     unparsable: Literal["accept", "retry"]
     max_step_tokens: Count
     max_feedback_tokens: Count
+    max_feedback_characters: Count
     max_answer_tokens: Count
     steps_from: tuple[Mapping[str, Json], ...]
     verdicts_from: tuple[Mapping[str, Json], ...]
@@ -163,11 +164,11 @@ class Safe:
         self, values: Mapping[str, object], number: int, step: Step, flags: Counter[str]
     ) -> StepVerdict | None:
         """The evaluator's verdict; one that cannot be read is asked for once more, then it is None."""
-        role = "reader" if self.feedback == "self" else "feedback"
+        role, schema = "reader" if self.feedback == "self" else "feedback", verdict_schema(self.max_feedback_characters)
         for again in (False, True):
-            variables = {**values, "number": number, "step": step, "again": again}
-            prompt = render("safe/judge", examples=self.verdicts_from, errors=ERRORS, **variables)
-            reply = await Generate(prompt, self.max_feedback_tokens, schema=SCHEMA, role=role)
+            variables = {**values, "examples": self.verdicts_from, "number": number, "step": step, "again": again}
+            prompt = render("safe/judge", protocol=PROTOCOL, correct=CORRECT, **variables)
+            reply = await Generate(prompt, self.max_feedback_tokens, schema=schema, role=role)
             verdict = read_verdict(reply.text)
             if verdict is not None:
                 return verdict
@@ -178,7 +179,7 @@ class Safe:
     def rejected(self, verdict: StepVerdict | None) -> bool:
         if verdict is None:
             return self.feedback != "none" and self.unparsable == "retry"
-        return verdict.error_type != CORRECT
+        return verdict.is_error
 
     async def conclude(self, given: Mapping[str, str], accepted: list[Attempt], flags: Counter[str]) -> str:
         """Figure 13: the final answer from the steps so far."""
@@ -192,8 +193,8 @@ class Safe:
         figures: dict[str, float] = {"steps": len(steps), "retries": len(attempts) - len(steps)}
         if self.feedback == "none":
             return figures
-        wrong = [a for a in attempts if a.verdict is not None and a.verdict.error_type != CORRECT]
-        types = Counter(a.verdict.error_type for a in wrong if a.verdict is not None)
+        wrong = [attempt for attempt in attempts if attempt.verdict and attempt.verdict.is_error]
+        types = Counter(attempt.verdict.error_type for attempt in wrong if attempt.verdict)
         places = Counter(attempt.number for attempt in wrong)
         figures |= {f"errors, {name.lower()}": types[name] for name in ERRORS}
         return figures | {f"errors at step {number}": places[number] for number in range(1, self.max_steps + 1)}

@@ -17,7 +17,7 @@ from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.methods.safe import Safe, read_answer, read_step
-from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, read_verdict
+from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, read_verdict, verdict_schema
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
 
@@ -87,7 +87,7 @@ def test_the_reader_judges_itself_or_another_model_does(feedback: str, role: str
     world = World(AUTHOR, RIGHT, FINAL, RIGHT)
     world.answer(feedback=feedback)
     assert [call.role for call in world.calls] == ["reader", role] * 2
-    assert world.calls[1].schema == SCHEMA
+    assert world.calls[1].schema == verdict_schema(400)
 
 
 def test_another_evaluator_has_to_be_named() -> None:
@@ -254,7 +254,7 @@ def test_error_types_are_a_closed_vocabulary(written: str, error_type: str | Non
 
 def test_the_taxonomy_has_ten_errors_and_the_schema_knows_them_all() -> None:
     assert len(ERRORS) == 10
-    assert json.loads(SCHEMA)["properties"]["error_type"]["enum"] == [*ERRORS, CORRECT]
+    assert json.loads(verdict_schema(400))["properties"]["error_type"]["enum"] == [*ERRORS, CORRECT]
 
 
 @given(st.text() | st.dictionaries(st.text(), st.none() | st.integers() | st.text()).map(json.dumps))
