@@ -95,8 +95,8 @@ def test_another_evaluator_has_to_be_named() -> None:
     own = ("method=safe", "method.feedback=model", "dataset=demo")
     with pytest.raises(ConfigError, match=r"^method.feedback=model wants a model of its own: give roles.feedback=P"):
         _ = Experiment.of(own).method
-    assert Experiment.of((*own, "roles.feedback=qwen3_4b")).method
-    assert Experiment.of(("method=safe", "dataset=demo")).method
+    for overrides in ((*own, "roles.feedback=qwen3_4b"), ("method=safe", "dataset=demo")):
+        assert isinstance(Experiment.of(overrides).method, Safe)
 
 
 def test_verdicts_of_examples_are_shown_as_people_write_them() -> None:
