@@ -7,6 +7,7 @@ reply decides how far its method goes also has the block `imagined`, the reply t
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from kgqa.errors import ConfigError, nearest
 from kgqa.places import prompt_folders
 from kgqa.storage import text_digest
-from kgqa.types import Message, Prompt
+from kgqa.types import Json, Message, Prompt
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -72,6 +73,11 @@ def template_names() -> list[str]:
     return sorted(name.removesuffix(".j2") for name in _environment(prompt_folders()).list_templates(["j2"]))
 
 
+def to_json(value: Json, indent: int | None = None) -> str:
+    """The filter `tojson` of templates: as people write it. Jinja's own is for HTML, sorts keys and escapes quotes."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
 def _template(name: str) -> Template:
     from jinja2 import TemplateNotFound, TemplateSyntaxError
 
@@ -94,7 +100,7 @@ def _block(template: Template, block: str, values: dict[str, object]) -> str:
 def _environment(folders: tuple[Path, ...]) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(folders),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -102,3 +108,5 @@ def _environment(folders: tuple[Path, ...]) -> Environment:
         keep_trailing_newline=False,
         autoescape=False,
     )
+    environment.filters["tojson"] = to_json
+    return environment

@@ -44,6 +44,8 @@ class Method(Protocol):
     "model": all but those that only retrieve. "triples": the run extracts them before it starts the method. "search":
     it opens an index, or builds a small one. "pool": it searches pools alone, so that no corpus is needed. "graph": it
     links the passages of its questions before it starts the method.
+
+    One that makes no sense where all its roles are one model has `separate_roles`, too: role → the key that says so.
     """
 
     @property

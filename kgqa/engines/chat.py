@@ -18,6 +18,7 @@ from kgqa.engines.gguf_header import read_header
 from kgqa.engines.thinking import NO_THINKING, Thinking, opening
 from kgqa.engines.weights import is_gguf
 from kgqa.errors import ConfigError, EngineError
+from kgqa.prompting import to_json
 from kgqa.types import Json, Message
 
 if TYPE_CHECKING:
@@ -137,15 +138,10 @@ def _compiled(source: str) -> Template:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    environment.filters["tojson"] = _to_json
+    environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = TODAY.strftime
     return environment.from_string(source)
-
-
-def _to_json(value: Json, indent: int | None = None) -> str:
-    """Jinja's own filter escapes HTML."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -14,20 +14,21 @@ import random
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate
 from kgqa.constraints import Count, not_negative
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import counted, first_line
-from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, StepVerdict, read_verdict
+from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, PROTOCOL, StepVerdict, read_verdict, verdict_schema
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Json, Passage, Question
+from kgqa.types import Answer, Completion, Json, Passage, Question
 
 KINDS = r"\((Attribution|Logical|Final Answer)\)"
 MARKER = re.compile(rf"#+\s*ANSWER:[^\S\n]*(.*?)[^\S\n]*(?:{KINDS}.*)?$", flags=re.IGNORECASE | re.MULTILINE)
+LABEL = re.compile(r"^\W*(?:final\s+)?answer\s*:\s*", flags=re.IGNORECASE)
 TAG = re.compile(rf"{KINDS}\W*$", flags=re.IGNORECASE)
 CITED = re.compile(r"\bPassage\s+(\d+)\b", flags=re.IGNORECASE)
 
@@ -65,19 +66,26 @@ class Safe:
     unparsable: Literal["accept", "retry"]
     max_step_tokens: Count
     max_feedback_tokens: Count
+    max_feedback_characters: Count
     max_answer_tokens: Count
     steps_from: tuple[Mapping[str, Json], ...]
     verdicts_from: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
 
+    @property
+    def separate_roles(self) -> Mapping[str, str]:
+        """Without a model of its own the evaluator would be the reader: that is feedback=self."""
+        return {"feedback": "method.feedback=model"} if self.feedback == "model" else {}
+
     async def answer(self, question: Question) -> Answer:
         """Evidence: passages that accepted attribution steps cite, first cited first. Notes: every attempt with its
         verdict. Figures: steps and retries; with feedback also the errors by type (Figure 3) and by step (Figure 4).
 
         Flags: `forced_answer` where `max_steps` were not enough, `unresolved_step` where the last retry was still
-        judged an error and is kept, `unparsable_verdict`, `untagged_step`, `no_passage_cited`, `empty_step`,
-        `cut_reply`, `empty_answer`.
+        judged an error and is kept, `unparsable_verdict`, `cut_verdict` for each such reply that ended at
+        `max_feedback_tokens`, `untagged_step`, `no_passage_cited`, `empty_step`, `cut_reply` of a step or answer,
+        `empty_answer`.
         """
         passages = self.chosen(question)
         given = {"passages": passages_text(_numbered(passages)), "question": question.text}
@@ -127,9 +135,18 @@ class Safe:
         flags: Counter[str],
     ) -> Attempt:
         """One more try at step `number`, judged. The latest verdict guides it, whether it was an error or not; a
-        rejected try is shown beside its verdict and is no part of the chain (not in the paper)."""
-        last = attempts[-1] if attempts else None
-        step = await self.step(number, {**given, "steps": _lines(accepted), "last": last}, flags)
+        rejected try is shown beside its verdict and is no part of the chain (not in the paper). One whose verdict could
+        not be read is shown, too, and the guidance that led to it goes on."""
+        unjudged = [attempt for attempt in attempts if attempt.verdict is None and attempt not in accepted]
+        guiding = [attempt for attempt in attempts if attempt not in unjudged][-1:]
+        tried = [attempt for attempt in unjudged if attempt.number == number][-1:]
+        values = {
+            **given,
+            "steps": _lines(accepted),
+            "last": next(iter(guiding), None),
+            "tried": next(iter(tried), None),
+        }
+        step = await self.step(number, values, flags)
         if self.feedback == "none":
             return Attempt(number, step, None)
         return Attempt(number, step, await self.judge({**given, "steps": _lines(accepted)}, number, step, flags))
@@ -138,53 +155,64 @@ class Safe:
         judged = self.feedback != "none"
         prompt = render("safe/step", examples=self.steps_from, judged=judged, number=number, **values)
         reply = await Generate(prompt, self.max_step_tokens, stop=("\n",))
-        step = read_step(reply.text)
-        flags.update(empty_step=not step.text, untagged_step=bool(step.text) and not step.kind)
-        flags["cut_reply"] += reply.finish == "length"
+        line, cut = first_line(reply)
+        step = read_step(line)
+        flags.update(empty_step=not step.text, untagged_step=bool(step.text) and not step.kind, cut_reply=cut)
         return step
 
     async def judge(
         self, values: Mapping[str, object], number: int, step: Step, flags: Counter[str]
     ) -> StepVerdict | None:
         """The evaluator's verdict; one that cannot be read is asked for once more, then it is None."""
-        role = "reader" if self.feedback == "self" else "feedback"
+        role, schema = "reader" if self.feedback == "self" else "feedback", verdict_schema(self.max_feedback_characters)
         for again in (False, True):
-            variables = {**values, "number": number, "step": step, "again": again}
-            prompt = render("safe/judge", examples=self.verdicts_from, errors=ERRORS, **variables)
-            reply = await Generate(prompt, self.max_feedback_tokens, schema=SCHEMA, role=role)
+            variables = {**values, "examples": self.verdicts_from, "number": number, "step": step, "again": again}
+            prompt = render("safe/judge", protocol=PROTOCOL, correct=CORRECT, **variables)
+            reply = await Generate(prompt, self.max_feedback_tokens, schema=schema, role=role)
             verdict = read_verdict(reply.text)
             if verdict is not None:
                 return verdict
+            flags["cut_verdict"] += reply.finish == "length"
         flags["unparsable_verdict"] += 1
         return None
 
     def rejected(self, verdict: StepVerdict | None) -> bool:
         if verdict is None:
             return self.feedback != "none" and self.unparsable == "retry"
-        return verdict.error_type != CORRECT
+        return verdict.is_error
 
     async def conclude(self, given: Mapping[str, str], accepted: list[Attempt], flags: Counter[str]) -> str:
-        """Figure 13: the final answer from the steps so far, the first line that says something."""
+        """Figure 13: the final answer from the steps so far."""
         reply = await Generate(render("safe/conclude", **given, steps=_lines(accepted)), self.max_answer_tokens)
-        line, cut = first_line(reply)
+        answer, cut = read_answer(reply)
         flags["cut_reply"] += cut
-        return TAG.sub("", line).strip()
+        return answer
 
     def figures(self, attempts: list[Attempt]) -> dict[str, float]:
         steps = {attempt.number for attempt in attempts}
         figures: dict[str, float] = {"steps": len(steps), "retries": len(attempts) - len(steps)}
         if self.feedback == "none":
             return figures
-        wrong = [a for a in attempts if a.verdict is not None and a.verdict.error_type != CORRECT]
-        types = Counter(a.verdict.error_type for a in wrong if a.verdict is not None)
+        wrong = [attempt for attempt in attempts if attempt.verdict and attempt.verdict.is_error]
+        types = Counter(attempt.verdict.error_type for attempt in wrong if attempt.verdict)
         places = Counter(attempt.number for attempt in wrong)
         figures |= {f"errors, {name.lower()}": types[name] for name in ERRORS}
         return figures | {f"errors at step {number}": places[number] for number in range(1, self.max_steps + 1)}
 
 
-def read_step(text: str) -> Step:
-    """A step from what was written after its number. Any string is accepted."""
-    line = text.strip().partition("\n")[0].strip()
+def read_answer(reply: Completion) -> tuple[str, bool]:
+    """The answer in the first line that says something, and whether it was cut: without tag and without the marker
+    that the reply is to go on from, which models write once more. Where the engine could not begin the reply with the
+    marker, it is looked for in further lines, too."""
+    if "no_prefill" in reply.flags and (marked := MARKER.search(reply.text)):
+        reply = replace(reply, text=reply.text[marked.start() :])
+    line, cut = first_line(reply)
+    answer = read_step(line).answer
+    return (LABEL.sub("", TAG.sub("", line).strip()) if answer is None else answer), cut
+
+
+def read_step(line: str) -> Step:
+    """A step from the line that was written after its number. Any string is accepted."""
     marked, tag = MARKER.search(line), TAG.search(line)
     if marked:
         return Step(line, "final answer", marked.group(1).strip())

@@ -149,9 +149,10 @@ def test_another_paragraph_of_the_gold_page_counts_for_the_page_alone(kgqa: Kgqa
     other = "The author of the book Birch was also a keen gardener, a rower, and where possible a swimmer in the sea."
     (tmp_path / "context_articles.json").write_text(json.dumps({"alder": f"{other}\n{lived}"}), encoding="utf-8")
     context = [{"passage": "Alder", "text": "lived in the town of Cedar"}, {"passage": "main", "text": "by Alder"}]
-    asked = {"qid": "q1", "question": "Where did the author of the book Birch live?", "context": context}
-    record = {"title": "Birch", "text": "Birch is a book by Alder.", "questions": [asked]}
-    asked["answer"] = {"type": "binary", "answer_value": "Cedar"}
+    asked = "Where did the author of the book Birch live?"
+    answer = {"type": "binary", "answer_value": "Cedar"}
+    question = {"qid": "q1", "question": asked, "context": context, "answer": answer}
+    record = {"title": "Birch", "text": "Birch is a book by Alder.", "questions": [question]}
     path = tmp_path / "dev.json"
     path.write_text(json.dumps([record]), encoding="utf-8")
     chosen = (f"dataset.path={path}", f"dataset.corpus={tmp_path / 'context_articles.json'}", "method.passages=1")

@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.calls import Call, CountTokens, Generate
+from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
-from kgqa.methods.safe import Safe, read_step
-from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, SCHEMA, read_verdict
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.methods.safe import Safe, read_answer, read_step
+from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, read_verdict, verdict_schema
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
 
@@ -43,7 +45,7 @@ def configured() -> Safe:
 class World:
     """Replies from one list; the calls are kept."""
 
-    def __init__(self, *replies: str) -> None:
+    def __init__(self, *replies: str | Completion) -> None:
         self.replies = list(replies)
         self.calls: list[Generate] = []
 
@@ -52,7 +54,8 @@ class World:
             return len(call.text.split())
         assert isinstance(call, Generate)
         self.calls.append(call)
-        return Completion(self.replies.pop(0))
+        reply = self.replies.pop(0)
+        return Completion(reply) if isinstance(reply, str) else reply
 
     def answer(self, question: Question = QUESTION, **changes: Any) -> Answer:
         return drive(replace(configured(), **changes).answer(question), self)
@@ -84,7 +87,25 @@ def test_the_reader_judges_itself_or_another_model_does(feedback: str, role: str
     world = World(AUTHOR, RIGHT, FINAL, RIGHT)
     world.answer(feedback=feedback)
     assert [call.role for call in world.calls] == ["reader", role] * 2
-    assert world.calls[1].schema == SCHEMA
+    assert world.calls[1].schema == verdict_schema(400)
+
+
+def test_another_evaluator_has_to_be_named() -> None:
+    """The reader would judge itself, and nothing would say so."""
+    own = ("method=safe", "method.feedback=model", "dataset=demo")
+    with pytest.raises(ConfigError, match=r"^method.feedback=model wants a model of its own: give roles.feedback=P"):
+        _ = Experiment.of(own).method
+    for overrides in ((*own, "roles.feedback=qwen3_4b"), ("method=safe", "dataset=demo")):
+        assert isinstance(Experiment.of(overrides).method, Safe)
+
+
+def test_verdicts_of_examples_are_shown_as_people_write_them() -> None:
+    said = {"error_type": "Off-topic", "diagnosis": "It's about Gorm & Åland's <lakes>.", "guidance": "Go on."}
+    example = {"passages": "", "question": "?", "steps": [], "step": "Step 1: So.", "verdict": said}
+    world = World(FINAL, RIGHT)
+    world.answer(verdicts_from=(example,))
+    shown = """{"error_type": "Off-topic", "diagnosis": "It's about Gorm & Åland's <lakes>.", "guidance": "Go on."}"""
+    assert f"\nVerdict: {shown}\n" in world.calls[1].prompt.messages[0].content
 
 
 def test_a_rejected_step_is_tried_again_with_diagnosis_and_guidance() -> None:
@@ -116,12 +137,29 @@ def test_a_step_that_stays_wrong_is_kept_after_the_last_retry_and_flagged() -> N
     assert [attempt["accepted"] for attempt in answer.notes["attempts"]] == [False, True, True]  # the tries are equal
 
 
-@pytest.mark.parametrize("written", [" Gorm (Final Answer)", "\nGorm\n\nStep 3: According to"])
-def test_at_the_bound_an_answer_is_forced(written: str) -> None:
+@pytest.mark.parametrize(
+    "written",
+    [
+        " Gorm (Final Answer)",
+        "\nGorm\n\nStep 3: According to",  # a small model begins its answer on a line of its own
+        "####ANSWER: Gorm (Final Answer)",  # Figure 13's form, once more behind the prefill
+        " ####ANSWER: Gorm",
+        "\n#### ANSWER: Gorm (Final Answer)\n",
+        "Step 3: ####ANSWER: Gorm (Final Answer)",
+        "####ANSWER: Gorm (Final Answer)\n####ANSWER: Torvane (Final Answer)",
+        "Gorm (Final Answer)\n\n####ANSWER: Torvane",
+        "ANSWER: Gorm",
+        "Final answer: Gorm",
+        Completion("The steps lead to this.\n\n####ANSWER: Gorm (Final Answer)", flags=("no_prefill",)),
+        Completion("####ANSWER: Gorm", flags=("no_prefill",)),
+        Completion("Gorm", flags=("no_prefill",)),
+    ],
+)
+def test_at_the_bound_an_answer_is_forced(written: str | Completion) -> None:
     world = World(AUTHOR, RIGHT, BORN, RIGHT, written)
     answer = world.answer(max_steps=2)
     assert world.stages == ["step", "judge", "step", "judge", "conclude"]
-    assert world.calls[-1].stop == ()  # a small model begins its answer on a line of its own
+    assert world.calls[-1].stop == ()
     assert answer.text == "Gorm"
     assert answer.flags == {"forced_answer": 1}
 
@@ -133,6 +171,25 @@ def test_a_verdict_that_cannot_be_read_is_asked_for_once_more_and_then_accepted(
     assert world.calls[1].prompt != world.calls[2].prompt  # greedy: the same prompt would get the same reply
     assert answer.text == "Gorm"
     assert answer.flags == {"unparsable_verdict": 1, "no_passage_cited": 1}
+
+
+def test_guidance_outlives_a_verdict_that_cannot_be_read() -> None:
+    """The step that it led to is written once more, and is shown so that a greedy model writes another one."""
+    led = verdict(CORRECT, "Say where she was born.")
+    again = verdict(CORRECT, "Now the answer.")
+    world = World(AUTHOR, led, " So. (Logical)", "fine", "fine", BORN, again, FINAL, RIGHT)
+    world.answer(unparsable="retry")
+    steps = [call.prompt.messages[0].content for call in world.calls if call.prompt.name == "safe/step"]
+    assert [text.count("Guidance: Say where she was born.") for text in steps] == [0, 1, 1, 0]
+    assert [text.count("Attempt at step 2 that could not be judged: So. (Logical)") for text in steps] == [0, 0, 1, 0]
+    assert "Guidance: Now the answer." in steps[3]
+
+
+def test_a_verdict_cut_at_its_limit_is_flagged_as_such() -> None:
+    cut = Completion('{"error_type": "Redundancy", "diagnosis": "It says', "length")
+    answer = World(FINAL, cut, "fine").answer()
+    assert answer.flags == {"unparsable_verdict": 1, "cut_verdict": 1, "no_passage_cited": 1}
+    assert World(FINAL, cut, RIGHT).answer().flags == {"cut_verdict": 1, "no_passage_cited": 1}
 
 
 def test_an_unreadable_verdict_can_count_as_an_error_instead() -> None:
@@ -163,14 +220,14 @@ def test_only_passages_that_attribution_steps_cite_are_evidence() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "answer"),
     [
-        (" A is B. (Attribution)", "attribution", None),
+        ("A is B. (Attribution)", "attribution", None),
         ("So C. (logical).", "logical", None),
         ("####ANSWER: 5 May (Final Answer)", "final answer", "5 May"),
         ("####ANSWER: 5 May. (Logical)", "final answer", "5 May."),  # small models give it another step's tag
         ("## answer: (the) Gorm", "final answer", "(the) Gorm"),
         ("####ANSWER:", "final answer", ""),
         ("I think so.", "", None),
-        ("\n\n", "", None),
+        ("", "", None),
     ],
 )
 def test_steps_say_what_they_are(text: str, kind: str, answer: str | None) -> None:
@@ -197,14 +254,17 @@ def test_error_types_are_a_closed_vocabulary(written: str, error_type: str | Non
 
 def test_the_taxonomy_has_ten_errors_and_the_schema_knows_them_all() -> None:
     assert len(ERRORS) == 10
-    assert json.loads(SCHEMA)["properties"]["error_type"]["enum"] == [*ERRORS, CORRECT]
+    assert json.loads(verdict_schema(400))["properties"]["error_type"]["enum"] == [*ERRORS, CORRECT]
 
 
 @given(st.text() | st.dictionaries(st.text(), st.none() | st.integers() | st.text()).map(json.dumps))
 def test_any_reply_can_be_read_and_nothing_is_made_up(text: str) -> None:
     step = read_step(text)
-    assert step.text in text
+    assert step.text == text
     assert step.answer is None or step.answer in text
+    for flags in ((), ("no_prefill",)):
+        answer, _ = read_answer(Completion(text, flags=flags))
+        assert answer in text
     found = read_verdict(text)
     assert found is None or found.error_type in (*ERRORS, CORRECT)
 
@@ -217,3 +277,4 @@ def test_odd_replies_are_survived_and_flagged(reply: str) -> None:
     answer = drive(configured().answer(replace(QUESTION, passages=())), odd)
     assert answer.flags["forced_answer"] == 1
     assert answer.flags["unparsable_verdict"] == configured().max_steps
+    assert answer.flags["cut_verdict"] == 2 * configured().max_steps

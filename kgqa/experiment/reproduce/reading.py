@@ -261,7 +261,7 @@ def _cells(table: _Table) -> Iterator[PublishedCell]:
             )
 
 
-def _last(said: Iterable[T]) -> T | None:
+def _last(said: Iterable[T | None]) -> T | None:
     """The last that says anything."""
     return next(filter(None, reversed(list(said))), None)
 

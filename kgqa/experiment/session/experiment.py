@@ -48,7 +48,12 @@ class Experiment:
 
     @cached_property
     def method(self) -> Method:
-        return parts.method(self.config["method"])
+        """Raises ConfigError naming what is wrong with it, or the role that lacks a model of its own."""
+        method = parts.method(self.config["method"])
+        for role, cause in getattr(method, "separate_roles", {}).items():
+            if self.config["roles"].get(role) is None:
+                raise ConfigError(f"{cause} wants a model of its own: give roles.{role}=PRESET[@ENGINE]")
+        return method
 
     @cached_property
     def extractor(self) -> TripleExtractor:

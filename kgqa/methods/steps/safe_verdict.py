@@ -4,41 +4,49 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
 CORRECT = "Correct (No Error)"
-# Table 1, with what each means in our words, in the order of the evaluation protocol (Figure 12)
-ERRORS = {
-    "Wrong Conclusion": "a final answer that the earlier steps do not lead to",
-    "Overthinking": "a further step although the earlier ones already hold the answer",
-    "Off-topic": "a fact or conclusion that does not help with the question",
-    "Redundancy": "a repetition of what an earlier step found",
-    "Inefficiency": "no extraction and no conclusion: a plan, an announcement, a summary",
-    "Contradictory": "a statement that a passage contradicts",
-    "Unsupported": "a statement that the cited passage does not make",
-    "Information Miss": "a claim that something is not given although a passage gives it",
-    "Premature Attribution": "a fact about an entity before a step has connected that entity with the question",
-    "Logical Fallacy": "a conclusion that does not follow from the earlier steps",
+# Table 1, with what each means in our words, by the phases of the evaluation protocol (Figure 12) and in its order
+PROTOCOL: Mapping[str, Mapping[str, str]] = {
+    "final answer": {"Wrong Conclusion": "a final answer that the earlier steps do not lead to"},
+    "utility": {
+        "Overthinking": "a further step although the earlier ones already hold the answer",
+        "Off-topic": "a fact or conclusion that does not help with the question",
+        "Redundancy": "a repetition of what an earlier step found",
+        "Inefficiency": "no extraction and no conclusion: a plan, an announcement, a summary",
+    },
+    "attribution": {
+        "Contradictory": "a statement that a passage contradicts",
+        "Unsupported": "a statement that the cited passage does not make",
+        "Information Miss": "a claim that something is not given although a passage gives it",
+        "Premature Attribution": "a fact about an entity before a step has connected that entity with the question",
+    },
+    "logical": {"Logical Fallacy": "a conclusion that does not follow from the earlier steps"},
 }
-SCHEMA = json.dumps(
-    {
-        "type": "object",
-        "properties": {
-            "error_type": {"type": "string", "enum": [*ERRORS, CORRECT]},
-            "diagnosis": {"type": "string", "maxLength": 400},
-            "guidance": {"type": "string", "maxLength": 400},
-        },
-        "required": ["error_type", "diagnosis", "guidance"],
-        "additionalProperties": False,
-    }
-)
+ERRORS = tuple(name for phase in PROTOCOL.values() for name in phase)
 OBJECT = re.compile(r"\{.*\}", flags=re.DOTALL)
 
 
 class StepVerdict(NamedTuple):
-    error_type: str  # a key of ERRORS, or CORRECT
+    error_type: str  # one of ERRORS, or CORRECT
     diagnosis: str
     guidance: str
+
+    @property
+    def is_error(self) -> bool:
+        return self.error_type != CORRECT
+
+
+@cache
+def verdict_schema(characters: int) -> str:
+    """What a reply has to be, with at most so many characters of diagnosis and of guidance."""
+    text = {"type": "string", "maxLength": characters}
+    named = {"error_type": {"type": "string", "enum": [*ERRORS, CORRECT]}, "diagnosis": text, "guidance": text}
+    schema = {"type": "object", "properties": named, "required": [*named], "additionalProperties": False}
+    return json.dumps(schema)
 
 
 def _folded(name: str) -> str:
