@@ -157,10 +157,7 @@ class Trace:
     async def construct(self, state: ChainState) -> list[Chain]:
         """Algorithm 1, Part II, with adaptive termination: the final beam, best first."""
         if self.selector:
-            shown = await choose_demonstrations(
-                self.demonstrations_from, self.demonstrations, self.demonstration_count, state.question
-            )
-            state = replace(state, demonstrations=shown)
+            state = replace(state, demonstrations=await self.shown(state.question))
         beam = [Chain()]
         for _ in range(self.max_length):
             if all(chain.ended for chain in beam):
@@ -168,6 +165,12 @@ class Trace:
             extended = await gather(*(self.extend(state, chain) for chain in beam))
             beam = best_chains([chain for chains in extended for chain in chains], self.beam)
         return beam
+
+    async def shown(self, question: str) -> tuple[ChainDemonstration, ...]:
+        """The demonstrations of a question's selections."""
+        return await choose_demonstrations(
+            self.demonstrations_from, self.demonstrations, self.demonstration_count, question
+        )
 
     async def extend(self, state: ChainState, chain: Chain) -> list[Chain]:
         """The chain after each of its `branch` likeliest choices; an ended chain as it is, without a call.
