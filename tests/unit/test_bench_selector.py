@@ -97,7 +97,7 @@ def dump(tmp_path: Path) -> Path:
         {
             "title": p.title,
             "text": p.text,
-            "extracted_triples": [[p.title, "is", "one"], [p.title, "has", "two"], ["x"]],
+            "extracted_triples": [[p.title, "is", "1"], [p.title, "has", "2"], ["x"]],
         }
         for p in passages
     ]
