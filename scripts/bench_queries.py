@@ -3,7 +3,7 @@
     python scripts/bench_queries.py method=knowtrace [--questions 12] [key=value …] \\
         --prompt ours --prompt other template=FILE.j2
     python scripts/bench_queries.py method=ircot [key=value …] \\
-        --prompt ours --prompt other method.demos_from=FILE#musique
+        --prompt ours --prompt other 'method.demos_from="FILE#musique"'
 
 The method's own program runs until it asks the model for the second time. What it searches for after the first reply
 (KnowTrace: the pairs to explore; IRCoT: the thought) is compared with a search for the question, with as many passages

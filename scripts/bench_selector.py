@@ -1,7 +1,7 @@
 """TRACE's selector prompt: how much of its probability goes to triples of gold passages.
 
     python scripts/bench_selector.py gold --triples FILE [--questions 40] [key=value …] \\
-        --prompt ours --prompt other template=FILE.j2 method.demonstrations_from.path=FILE#MUSIQUE
+        --prompt ours --prompt other template=FILE.j2 'method.demonstrations_from.path="FILE#MUSIQUE"'
     python scripts/bench_selector.py letters RUN [RUN …] [--steps 200] [key=value …]
 
 `gold`: the method's own ranking, prompt and choice at the first two steps of a chain, for each `--prompt` on the same
@@ -131,8 +131,8 @@ def gold(options: argparse.Namespace) -> None:
     variants = [Variant.of(words) for words in options.prompt or [["kgqa"]]]
     measured: list[dict[str, dict[str, Scores]]] = [{} for _ in range(STEPS)]
     count = 0
-    for variant in variants:
-        experiment = Experiment.of(["method=trace", *options.keys, *variant.overrides])
+    experiments = [Experiment.of(["method=trace", *options.keys, *variant.overrides]) for variant in variants]
+    for variant, experiment in zip(variants, experiments, strict=True):
         method = experiment.method
         if not isinstance(method, Trace):
             raise ConfigError(f"method={experiment.name('method')}: only method=trace has a selector")
