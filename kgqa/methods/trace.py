@@ -138,10 +138,7 @@ class Trace:
     async def construct(self, state: ChainState) -> list[Chain]:
         """Algorithm 1, Part II, with adaptive termination: the final beam, best first."""
         if self.selector:
-            labelled = self.demonstrations_from
-            count = len(labelled) if self.short_demonstrations == "next" else self.demonstration_count
-            chosen = await choose_demonstrations(labelled, self.demonstrations, count, state.question)
-            state = replace(state, demonstrations=chosen)
+            state = replace(state, demonstrations=await self.nearest_demonstrations(state.question))
         beam = [Chain()]
         for _ in range(self.max_length):
             if all(chain.ended for chain in beam):
@@ -149,6 +146,12 @@ class Trace:
             extended = await gather(*(self.extend(state, chain) for chain in beam))
             beam = best_chains([chain for chains in extended for chain in chains], self.beam)
         return beam
+
+    async def nearest_demonstrations(self, question: str) -> tuple[ChainDemonstration, ...]:
+        """Those that a question's selections may show, the nearest first."""
+        labelled = self.demonstrations_from
+        count = len(labelled) if self.short_demonstrations == "next" else self.demonstration_count
+        return await choose_demonstrations(labelled, self.demonstrations, count, question)
 
     async def extend(self, state: ChainState, chain: Chain) -> list[Chain]:
         """The chain after each of its `branch` likeliest choices; an ended chain as it is, without a call.
