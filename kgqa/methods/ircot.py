@@ -62,6 +62,7 @@ class IRCoT:
             scope = Scope(titles=pages)
         passages, thoughts, queries = tuple[Passage, ...](), tuple[str, ...](), list[str]()
         while not self.ended(thoughts):
+            retrieved = tuple[Passage, ...]()
             if len(passages) < self.max_passages:
                 queries.append(query_of(question, thoughts))
                 retrieved = await self.retrieve(queries[-1], passages, scope)
