@@ -89,7 +89,7 @@ def _here(cell: PlannedCell, setting: Setting, config: Config) -> str:
 
 
 def _planned(table: PublishedTable, cell: PublishedCell, given: Sequence[str]) -> PlannedCell:
-    if cell.column == table.average:
+    if cell.column == table.average or cell.mean_of:
         return PlannedCell(cell, (), "mean", ())
     named = {override_key(override) for override in given}
     own = merged(cell.overrides, () if "model" in named else cell.substitute)

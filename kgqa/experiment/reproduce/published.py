@@ -30,6 +30,7 @@ class PublishedCell:
     availability: Availability
     why: str
     trained: str
+    mean_of: tuple[str, ...]  # the rows whose mean it is; (): it is a value of its own
 
 
 @dataclass(frozen=True, slots=True)
