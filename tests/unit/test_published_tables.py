@@ -102,7 +102,7 @@ def composed(choices: tuple[str, ...]) -> dict[str, Any]:
         ("paper: trace", "paper: safe", "paper, place: safe, Table 1 stands in the file of trace/table1"),
         ("metrics: {EM: scores.em,", "metrics: {EM: {path: null},", "metrics.EM: `why` goes with `path: null`"),
         ("rows:", "rows: [", "not YAML:"),
-        ("  - name: Retired", "  - name: Mean\n    mean_of: [Direkt]\n  - name: Retired", "Direkt: no other row is called"),
+        ("  - name: Retired", "  - name: M\n    mean_of: [Direkt]\n  - name: Retired", "Direkt: no other row is"),
         ("source: text", "source: text\nagainst: Calls", "against: Calls: no such metric"),
     ],
 )  # fmt: skip
