@@ -20,6 +20,7 @@ from kgqa.constraints import Count
 from kgqa.datasets import corpus
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.hotpotqa import MISSING
+from kgqa.datasets.kgp import KgpCollections
 from kgqa.datasets.splitting import Piece, holding, identity, split
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.retrieval import plain
@@ -40,9 +41,11 @@ class Collections:
     seed: int
 
     def over(self, dataset: object) -> Collected:
-        if not isinstance(dataset, FileDataset):
+        if not isinstance(dataset, FileDataset) or isinstance(dataset, KgpCollections):
             name = getattr(dataset, "name", dataset)
-            raise ConfigError(f"collection: dataset={name} is one collection already; leave collection= out")
+            raise ConfigError(
+                f"collection: dataset={name} has collections already; leave collection= out, or set it to null"
+            )
         return Collected(self, dataset)
 
 

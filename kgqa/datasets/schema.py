@@ -15,7 +15,13 @@ from kgqa.types import Json, Question
 
 R = TypeVar("R", bound=BaseModel)
 # Keys that only one format has, told apart in this order: a hint for messages, nothing is decided by it.
-SIGNATURES = {"musique": "paragraphs", "2wiki": "evidences", "hotpotqa": "context", "iirc": "contexts"}
+SIGNATURES = {
+    "kgp": "title_chunks",
+    "musique": "paragraphs",
+    "2wiki": "evidences",
+    "hotpotqa": "context",
+    "iirc": "contexts",
+}
 
 
 class Gold(BaseModel):

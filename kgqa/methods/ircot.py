@@ -70,6 +70,7 @@ class IRCoT(Demonstrated):
             scope = Scope(titles=pages)
         reading, passages, thoughts, queries = Reading(flags), tuple[Passage, ...](), tuple[str, ...](), list[str]()
         while not self.ended(thoughts):
+            retrieved = tuple[Passage, ...]()
             if len(passages) < self.max_passages:
                 queries.append(query_of(question, thoughts, self.strip_question_words))
                 retrieved = await self.retrieve(queries[-1], passages, scope)

@@ -51,7 +51,7 @@ class Course:
 class Kgp:
     """Fields as in conf/method/kgp.yaml, which cites the source of each value."""
 
-    agent: Literal["llm", "t5", "mdr", "tfidf", "random"]
+    agent: Literal["llm", "t5", "llama", "mdr", "tfidf", "random"]
     match: Literal["tfidf", "encoder"]
     scope: Searched
     seeds: Count
@@ -74,7 +74,7 @@ class Kgp:
     @property
     def scorer(self) -> Literal["ranker", "tfidf"]:
         """φ of Equation 1: what is written is compared as text, what MDR encodes by inner products."""
-        encodes = self.agent == "mdr" or (self.agent in ("llm", "t5") and self.match == "encoder")
+        encodes = self.agent == "mdr" or (self.agent in ("llm", "t5", "llama") and self.match == "encoder")
         return "ranker" if encodes else "tfidf"
 
     async def answer(self, question: Question) -> Answer:
@@ -142,7 +142,8 @@ class Kgp:
     async def collect(self, question: Question, course: Course) -> list[Path]:
         """KGP-TF-IDF (supplement 8.2): single passages, in each round the best neighbours of those found last."""
         scope = await self.seeded(question, course)
-        reached, last = {seed.id: (seed,) for seed in course.seeds}, course.seeds
+        reached: dict[str, Path] = {seed.id: (seed,) for seed in course.seeds}
+        last = course.seeds
         found = list(last)
         for count in self.rounds:
             groups = [ordinary(group) for group in await gather(*(Neighbours(passage, scope.pool) for passage in last))]
@@ -188,8 +189,8 @@ class Kgp:
         if self.agent == "mdr":
             return f"{question.text} {so_far}"
         given = {"question": question.text, "evidence": so_far}
-        if self.agent == "t5":
-            prompt = render("kgp/evidence_t5", instruction=self.instruction, **given)
+        if self.agent in ("t5", "llama"):
+            prompt = render(f"kgp/evidence_{self.agent}", instruction=self.instruction, **given)
         else:
             prompt = render("kgp/evidence", examples=self.examples_from, **given)
         reply = await Generate(prompt, self.max_evidence_tokens, ("\n\n", "\nQuestion:"), role="agent")

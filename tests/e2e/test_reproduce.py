@@ -166,6 +166,19 @@ def test_a_mean_column_is_ours_where_all_its_columns_are(kgqa: Kgqa) -> None:
     assert lines["Average", "Accuracy"]["ours"] is None
 
 
+def test_a_mean_row_is_ours_where_all_its_rows_are(kgqa: Kgqa) -> None:
+    given = ("dataset=demo", "model=smollm2_135m", "judge=null", "limit=1")
+    ran = kgqa("reproduce", "safe/table3", *given, "only=No Feedback*", *QUICK)
+    lines = {(line["row"], line["column"], line["metric"]["name"]): line for line in ran.json("table.json")["lines"]}
+    mean, one = "No Feedback, mean of five models", "No Feedback, Qwen 3 4B"
+    for column in ("2Wiki", "Average"):
+        assert lines[mean, column, "F1"]["ours"]["mean"] == lines[one, column, "F1"]["ours"]["mean"]
+    assert lines[mean, "2Wiki", "F1"]["published"]["number"] == 67.6
+    ran = kgqa("reproduce", "safe/table3", *given, f"only={one},{mean}", *QUICK)
+    notes = {(line["row"], line["column"]): line["note"] for line in ran.json("table.json")["lines"]}
+    assert notes[mean, "2Wiki"] == "not all of its rows were run"
+
+
 def test_every_table_is_listed_one_id_a_line(kgqa: Kgqa) -> None:
     ran = kgqa("reproduce", "--list", "safe")
     lines = ran.out.splitlines()

@@ -110,6 +110,9 @@ PROMPTS = {
     "kgp_evidence_t5": render(
         "kgp/evidence_t5", instruction="What is missing?", question=QUESTION, evidence=PASSAGES[0].text
     ),
+    "kgp_evidence_llama": render(
+        "kgp/evidence_llama", instruction="What is missing?", question=QUESTION, evidence=PASSAGES[0].text
+    ),
     "kgp_classify": render("kgp/classify", question="What does table 2 on page 3 say of Fauskenes?"),
     "kgp_answer": render("kgp/answer", question=QUESTION, context=numbered(passage.text for passage in PASSAGES)),
     "kgp_answer_no_context": render("kgp/answer", question=QUESTION, context=""),

@@ -219,7 +219,7 @@ def test_negatives_are_drawn_from_a_bounded_sample_of_the_corpus(
 
 
 def test_what_is_one_collection_already_takes_no_other(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="dataset=documents is one collection already"):
+    with pytest.raises(ConfigError, match="dataset=documents has collections already"):
         KGP.over(Path("documents"))
 
 

@@ -28,7 +28,7 @@ def test_each_seed_grows_by_the_neighbours_that_match_the_evidence() -> None:
 
 
 @pytest.mark.parametrize(("overrides", "scorer"), [((), "tfidf"), (("match=encoder",), "ranker")])
-@pytest.mark.parametrize("agent", ["llm", "t5"])
+@pytest.mark.parametrize("agent", ["llm", "t5", "llama"])
 def test_evidence_is_compared_with_the_texts_of_the_neighbours(
     agent: str, overrides: tuple[str, ...], scorer: Any
 ) -> None:
@@ -96,6 +96,17 @@ def test_t5_is_given_instruction_question_and_evidence_as_plain_text() -> None:
     assert call.prompt.messages[0].content == f"What is missing? {QUESTION.text} {OPERA.text}"
 
 
+def test_llama_is_given_instruction_input_and_output_on_lines_of_their_own() -> None:
+    world = World()
+    walk(world, "agent=llama", 'instruction="What is missing?"')
+    call = world.made(Generate)[0]
+    assert call.role == "agent"
+    assert call.prompt.form == "completion"
+    assert call.prompt.messages[0].content == (
+        f"Instruction: What is missing?\nInput: {QUESTION.text} {OPERA.text}\nOutput:"
+    )
+
+
 def test_mdr_compares_question_and_path_with_the_neighbours_and_writes_nothing() -> None:
     world = World()
     answer = walk(world, "agent=mdr")
@@ -131,9 +142,9 @@ def test_random_draws_the_same_again_for_one_seed_and_question() -> None:
 @pytest.mark.parametrize(
     ("agent", "match", "needed"),
     [
-        *((agent, "tfidf", False) for agent in ("llm", "t5", "tfidf", "random")),
+        *((agent, "tfidf", False) for agent in ("llm", "t5", "llama", "tfidf", "random")),
         *((agent, "encoder", False) for agent in ("tfidf", "random")),
-        *((agent, "encoder", True) for agent in ("llm", "t5")),
+        *((agent, "encoder", True) for agent in ("llm", "t5", "llama")),
         ("mdr", "tfidf", True),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
+from kgqa.experiment.reproduce.reading import load_table, table_ids
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Question
 
@@ -66,3 +67,17 @@ def test_one_step_retrieval_and_ircot_read_at_most_thirty_passages_and_kgp_thirt
 def test_golden_reads_the_supporting_passages_and_none_reads_nothing() -> None:
     assert "1: text 1\n2: text 2\n" in last_prompt("kgp_golden")
     assert "text" not in last_prompt("kgp_none")
+
+
+@pytest.mark.parametrize("table_id", [each for each in table_ids() if each.startswith("kgp/")])
+def test_the_cells_of_a_row_are_run_by_the_rows_experiment(table_id: str) -> None:
+    """So a table cannot leave the setting that docs/KGP.md names; Figures 5 and 9 ask no model."""
+    for cell in load_table(table_id).cells:
+        assert any(each.startswith(("experiment=kgp_", "method=neighbourhood")) for each in cell.overrides), cell
+
+
+def test_structural_questions_of_pdfs_stand_in_for_comp() -> None:
+    (comp,) = [cell for cell in load_table("kgp/table1").cells if (cell.row, cell.column) == ("Golden", "Comp")]
+    assert {"dataset=pdf", "collection=null", "experiment=kgp_golden"} <= set(comp.overrides)
+    assert compose(comp.overrides)["choices"]["collection"] is None
+    assert "struct_em" in str(load_table("kgp/table1").metrics[-1].path)

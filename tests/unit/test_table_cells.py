@@ -127,7 +127,8 @@ def test_a_table_whose_cells_ask_a_model_names_model_questions_and_prompts_as_se
 
 
 def _asks(override: str) -> bool:
-    return override.startswith("method=") and override != "method=retrieve_only"
+    nobody = ("method=retrieve_only", "method=neighbourhood")
+    return override.startswith(("method=", "experiment=")) and override not in nobody
 
 
 def test_another_data_set_takes_split_and_sample_of_the_papers_along(tmp_path: Path) -> None:

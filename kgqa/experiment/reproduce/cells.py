@@ -98,7 +98,7 @@ def _here(cell: PlannedCell, setting: Setting, config: Config) -> str:
 
 
 def _planned(table: PublishedTable, cell: PublishedCell, given: Sequence[str]) -> PlannedCell:
-    if cell.column == table.average:
+    if cell.column == table.average or cell.mean_of:
         return PlannedCell(cell, (), "mean", ())
     given, artefacts = parted(given)
     given = (*given, *in_place(cell.trained, artefacts))

@@ -20,7 +20,9 @@ Results = Mapping[tuple[str, ...], CellResult]  # by the overrides of a cell
 def compared(request: ReproduceRequest, planned: Sequence[PlannedCell], results: Results) -> Reproduction:
     table = request.table
     lines = [line for cell in planned if cell.state != "mean" for line in _lines(table, cell, results)]
-    lines += [line for cell in planned if cell.state == "mean" for line in _means(table, cell, lines)]
+    means = sorted((cell for cell in planned if cell.state == "mean"), key=lambda cell: len(cell.published.mean_of))
+    for cell in means:  # of columns first: a mean of rows may be of their means
+        lines += _means(table, cell, lines)
     chosen = [cell for cell in planned if cell.state != "mean"]
     columns = [cell.published.column for cell in planned]
     return Reproduction(
@@ -51,16 +53,17 @@ def _lines(table: PublishedTable, cell: PlannedCell, results: Results) -> list[L
 
 
 def _means(table: PublishedTable, cell: PlannedCell, lines: Sequence[Line]) -> list[Line]:
-    """Of a row's other columns, where all of them are known."""
-    others = [name for name in table.columns if name != table.average]
+    """Of a row's other columns, or of the same column in other rows, where all of them are known."""
+    row, column, rows = cell.published.row, cell.published.column, cell.published.mean_of
+    places = {(other, column) for other in rows} or {(row, name) for name in table.columns if name != table.average}
     means = []
     for metric, published in zip(table.metrics, cell.published.values, strict=True):
-        of_row = [line.ours for line in lines if line.row == cell.published.row and line.metric == metric]
-        known = [ours for ours in of_row if ours is not None]
-        ours = _mean(known) if len(known) == len(others) else None
+        values = [line.ours for line in lines if (line.row, line.column) in places and line.metric == metric]
+        known = [ours for ours in values if ours is not None]
+        ours = _mean(known) if len(known) == len(places) else None
         verdict = closeness(published, ours) if published and ours else ""
-        note = "" if ours else "not all of its columns were run"
-        means.append(Line(cell.published.row, cell.published.column, metric, published, ours, verdict, note))
+        note = "" if ours else f"not all of its {'rows' if rows else 'columns'} were run"
+        means.append(Line(row, column, metric, published, ours, verdict, note))
     return means
 
 

@@ -30,6 +30,7 @@ class PublishedCell:
     availability: Availability
     why: str
     trained: tuple[tuple[str, str], ...]  # keys, and what must be trained for each
+    mean_of: tuple[str, ...]  # the rows whose mean it is; (): it is a value of its own
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ class _Row(_Fate):
     published: dict[str, tuple[float | str | None, ...] | None] | None = None  # None: every column, nothing given
     spread: dict[str, tuple[float | None, ...]] = {}  # standard deviations of the published values
     cells: dict[str, _Fate] = {}
+    mean_of: tuple[str, ...] = ()  # rows: it shows their means and runs nothing itself
 
 
 class _Table(_Strict):
@@ -189,6 +190,9 @@ def _complaints(table: _Table, table_id: str) -> Iterator[str]:
     for number, row in enumerate(table.rows):
         if names.index(row.name) != number:
             yield f"rows.{number}.name: {row.name}: given twice"
+        for other in row.mean_of:
+            if other not in names or other == row.name:
+                yield f"rows.{number}.mean_of: {other}: no other row is called so; {nearest(other, names)}"
         yield from _odd_fate(f"rows.{number}", row, table.kinds)
         yield from _odd_columns(f"rows.{number}", row, table)
         yield from _odd_values(f"rows.{number}", row, table)
@@ -258,6 +262,7 @@ def _cells(table: _Table) -> Iterator[PublishedCell]:
                 availability,
                 _last(fate.why for fate in said) or "",
                 tuple((key, name.format(column=column)) for key, name in trained.items()),
+                row.mean_of,
             )
 
 
