@@ -31,7 +31,7 @@ def run(given: Namespace) -> int:
     from kgqa.experiment.reproduce.running import Plan, run_table, table_lines
     from kgqa.terminal.console import Terminal
     from kgqa.terminal.estimates import show_estimates
-    from kgqa.terminal.reproduction import show_reproduction
+    from kgqa.terminal.reproduction import show_differing, show_reproduction
 
     terminal = Terminal()
     if given.list:
@@ -47,5 +47,6 @@ def run(given: Namespace) -> int:
     for line in plan.lines(request.table.id):
         terminal.line(line)
     if request.dry_run:
+        show_differing(plan.differing(request), terminal)
         return show_estimates(plan.cells, terminal, request.budget) if plan.cells else 0
     return show_reproduction(run_table(plan, request, terminal), terminal)

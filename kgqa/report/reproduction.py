@@ -72,7 +72,7 @@ class Reproduction:
 
 def sections(table: Reproduction) -> list[Section]:
     """The verdicts, the values by column (of a figure by row), what differs, the cost, the cells."""
-    listed = [_verdicts(table), *_compared(table), _differing(table), _costs(table), *_cells(table)]
+    listed = [_verdicts(table), *_compared(table), differing_section(table.differing), _costs(table), *_cells(table)]
     return [section for section in listed if section.rows]
 
 
@@ -145,9 +145,10 @@ def _signed(difference: float, unit: str) -> str:
     return f"{'+' if difference >= 0 else '−'}{_number(abs(difference), unit)}"
 
 
-def _differing(table: Reproduction) -> Section:
+def differing_section(rows: Sequence[tuple[str, str, str]]) -> Section:
+    """What is not as in the paper."""
     text = ("What is not as in the paper, as far as it is known; a number is only comparable as far as these allow.",)
-    return Section("Settings that differ", ("setting", "paper", "here"), table.differing, text)
+    return Section("Settings that differ", ("setting", "paper", "here"), rows, text)
 
 
 def _costs(table: Reproduction) -> Section:

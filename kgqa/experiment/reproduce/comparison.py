@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from math import fsum
 
 from kgqa.artefacts.metrics import Cost
-from kgqa.experiment.reproduce.cells import PlannedCell, differing
+from kgqa.experiment.reproduce.cells import PlannedCell
+from kgqa.experiment.reproduce.differences import Experiments, Row, differing
 from kgqa.experiment.reproduce.published import PublishedTable
 from kgqa.experiment.reproduce.request import ReproduceRequest
 from kgqa.experiment.sweep.cells import CellResult
@@ -17,7 +18,9 @@ from kgqa.scoring.closeness import Ours, closeness, measured_value
 Results = Mapping[tuple[str, ...], CellResult]  # by the overrides of a cell
 
 
-def compared(request: ReproduceRequest, planned: Sequence[PlannedCell], results: Results) -> Reproduction:
+def compared(
+    request: ReproduceRequest, planned: Sequence[PlannedCell], results: Results, experiments: Experiments
+) -> Reproduction:
     table = request.table
     lines = [line for cell in planned if cell.state != "mean" for line in _lines(table, cell, results)]
     lines += [line for cell in planned if cell.state == "mean" for line in _means(table, cell, lines)]
@@ -34,7 +37,7 @@ def compared(request: ReproduceRequest, planned: Sequence[PlannedCell], results:
         tuple(dict.fromkeys(cell.published.row for cell in planned)),
         lines,
         [_cell_line(cell, results.get(cell.overrides)) for cell in chosen],
-        _differing(request, planned, results),
+        _differing(request, planned, results, experiments),
         _cost(planned, results),
     )
 
@@ -87,11 +90,10 @@ def _cell_line(cell: PlannedCell, result: CellResult | None) -> CellLine:
 
 
 def _differing(
-    request: ReproduceRequest, planned: Sequence[PlannedCell], results: Results
-) -> list[tuple[str, str, str]]:
+    request: ReproduceRequest, planned: Sequence[PlannedCell], results: Results, experiments: Experiments
+) -> list[Row]:
     """Settings, and how many questions were really asked."""
-    configs = {overrides: result.cell.experiment.config for overrides, result in results.items()}
-    rows = differing(request.table, planned, request.overrides, configs)
+    rows = differing(request.table, planned, request.overrides, experiments)
     running = [cell.overrides for cell in planned if cell.state == "run"]
     if len(distinct := set(running)) < len(running):
         rows.append(("experiments", f"{len(running)} cells", f"{len(distinct)}: cells with equal settings share a run"))

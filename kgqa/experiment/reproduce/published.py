@@ -30,6 +30,7 @@ class PublishedCell:
     availability: Availability
     why: str
     trained: tuple[tuple[str, str], ...]  # keys, and what must be trained for each
+    differs: tuple[tuple[str, str, str], ...]  # setting, the paper's value, ours
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.reproduce.cells import PlannedCell, counted, parted, planned_cells
 from kgqa.experiment.reproduce.comparison import compared
+from kgqa.experiment.reproduce.differences import Experiments, Row, differing
 from kgqa.experiment.reproduce.reading import load_table, table_ids
 from kgqa.experiment.reproduce.request import ReproduceRequest
 from kgqa.experiment.sweep.cells import Cell, CellResult, frozen_cells, listed_cell
@@ -45,6 +46,14 @@ class Plan:
         if not distinct:
             compose(next((cell.overrides for cell in published if cell.overrides), parted(request.overrides)[0]))
         return cls(published, frozen_cells([(name, overrides) for overrides, name in distinct.items()]))
+
+    @property
+    def experiments(self) -> Experiments:
+        return {cell.experiment.overrides: cell.experiment for cell in self.cells}
+
+    def differing(self, request: ReproduceRequest) -> list[Row]:
+        """Settings that are not the paper's."""
+        return differing(request.table, self.published, request.overrides, self.experiments)
 
     def lines(self, table_id: str) -> list[str]:
         """How many cells there are of each kind, and what cannot run, by reason."""
@@ -88,13 +97,13 @@ def run_table(plan: Plan, request: ReproduceRequest, display: Display) -> Reprod
 
     def ended(result: CellResult) -> None:
         results[result.cell.experiment.overrides] = result
-        write_reproduction(compared(request, plan.published, results), path)
+        write_reproduction(compared(request, plan.published, results, plan.experiments), path)
 
     with _claimed(path, plan_of_cells, frozen) as folder:
         with display.cells(path):
             left = run_all(cells, folder, request.hydra, ended=ended, budget=request.budget)
         results |= {result.cell.experiment.overrides: result for result in left}
-        reproduction = compared(request, plan.published, results)
+        reproduction = compared(request, plan.published, results, plan.experiments)
         report = write_reproduction(reproduction, path)
     return Reproduced(path, report, reproduction, left)
 
