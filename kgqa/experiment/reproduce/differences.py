@@ -29,7 +29,7 @@ CHOSEN = (
     "reranker",
 )  # groups that decide answers, if a method uses them
 VALUED = ("method", "kg", "graph", "collection", "experiment")  # groups whose values are compared with their comments
-NOT_GIVEN = re.compile(r"not in (?:the|a) paper|ours\b", re.IGNORECASE)
+NOT_GIVEN = re.compile(r"not in (?:the|a) paper|\bours\b", re.IGNORECASE)
 STANDS_IN = re.compile(r"Stands in for ([^.;:]+)")
 
 
@@ -71,7 +71,7 @@ def of_no_paper(place: str, name: str) -> str:
     weights = next((key.source for key in keys(group, name) if key.name == "model"), "")
     if stands := STANDS_IN.search(text):
         return stands[1]
-    return "not in the paper" if "ot in the paper" in text or weights.startswith("not in the paper") else ""
+    return "not in the paper" if NOT_GIVEN.search(text) or NOT_GIVEN.match(weights) else ""
 
 
 def _within(group: str, place: str, name: str, named: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
