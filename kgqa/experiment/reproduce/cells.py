@@ -64,11 +64,11 @@ def _planned(table: PublishedTable, cell: PublishedCell, given: Sequence[str]) -
     if "model" in named and "engine" not in named:
         own = tuple(override for override in own if override_group(override) != "engine")
     overrides = with_engines(replaced(own, given))
-    lacking = [(key, name) for key, name in cell.trained if key not in named]
-    runs = cell.availability in ("run", "model retired") or bool(cell.trained and not lacking)
+    untrained = [name for key, name in cell.trained if key not in named]
+    runs = cell.availability in ("run", "model retired") or bool(cell.trained and not untrained)
     if not runs:
         hints = (
-            f" {TRAINED}{name}=PATH runs it with yours; made by: {artefact(name).made_by()}." for _, name in lacking
+            f" {TRAINED}{name}=PATH runs it with yours; made by: {artefact(name).made_by()}." for name in untrained
         )
         return PlannedCell(cell, overrides, cell.availability, (f"{cell.why}{''.join(hints)}",))
     if lacking := missing(overrides):
