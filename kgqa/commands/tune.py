@@ -9,12 +9,13 @@ from kgqa.commands.parsing import Parser
 NAME = "tune"
 SUMMARY = "choose values on dev questions, measure the choice on others"
 OWN = (
-    *(f"tune.{key}" for key in ("metric", "dev", "test", "dev_ids", "dev_path", "seed", "sets", "name")),
+    *(f"tune.{key}" for key in ("metric", "dev", "test", "dev_ids", "dev_path", "dev_split", "seed", "sets", "name")),
     "budget",
 )
 NOTES = """Keys of its own (docs/SWEEPS.md):
   tune.metric=    em, f1, support_recall, support_precision, support_f1, judge or recall@K
-  tune.dev=N      dev questions, chosen by tune.seed=0; or which: tune.dev_ids=FILE, tune.dev_path=FILE
+  tune.dev=N      dev questions, chosen by tune.seed=0; or which: tune.dev_ids=FILE, tune.dev_path=FILE,
+                  tune.dev_split=train
   tune.test=N     other questions that the choice is measured on; without it all others
   tune.sets=1,2   demonstration sets, a test run with each
   tune.name=      its folder in outputs/sweeps; else a hash of its cells

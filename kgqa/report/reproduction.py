@@ -60,6 +60,7 @@ class Reproduction:
     cells: Sequence[CellLine]
     differing: Sequence[tuple[str, str, str]]
     cost: Sequence[tuple[str, str]]
+    chosen: Sequence[tuple[str, str, str]] = ()  # cell, values chosen on dev, among how many
 
     @property
     def is_figure(self) -> bool:
@@ -72,7 +73,15 @@ class Reproduction:
 
 def sections(table: Reproduction) -> list[Section]:
     """The verdicts, the values by column (of a figure by row), what differs, the cost, the cells."""
-    listed = [_verdicts(table), *_compared(table), _differing(table), _costs(table), *_cells(table)]
+    chosen = Section("Chosen on development questions", ("cell", "values", "among"), table.chosen)
+    listed = [
+        _verdicts(table),
+        *_compared(table),
+        chosen,
+        differing_section(table.differing),
+        _costs(table),
+        *_cells(table),
+    ]
     return [section for section in listed if section.rows]
 
 
@@ -125,10 +134,11 @@ def _line_texts(line: Line) -> tuple[str, str, str, str, str]:
         return value_text(line.published, unit), "–", "", "", line.note
     interval = "" if ours.low is None or ours.high is None else f"{ours.low:.1f} to {ours.high:.1f}"
     published = value_text(line.published, unit)
+    mean = f"{_number(ours.mean, unit)}{'' if ours.spread is None else f' ± {ours.spread:.1f}'}"
     if line.published is None:
-        return published, _number(ours.mean, unit), interval, "", ""
+        return published, mean, interval, "", ""
     difference = ours.mean - line.published.number
-    return published, _number(ours.mean, unit), interval, _signed(difference, unit), line.verdict
+    return published, mean, interval, _signed(difference, unit), line.verdict
 
 
 def _metric_text(metric: Metric) -> str:
@@ -145,9 +155,10 @@ def _signed(difference: float, unit: str) -> str:
     return f"{'+' if difference >= 0 else '−'}{_number(abs(difference), unit)}"
 
 
-def _differing(table: Reproduction) -> Section:
+def differing_section(rows: Sequence[tuple[str, str, str]]) -> Section:
+    """What is not as in the paper."""
     text = ("What is not as in the paper, as far as it is known; a number is only comparable as far as these allow.",)
-    return Section("Settings that differ", ("setting", "paper", "here"), table.differing, text)
+    return Section("Settings that differ", ("setting", "paper", "here"), rows, text)
 
 
 def _costs(table: Reproduction) -> Section:

@@ -45,12 +45,16 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """A measured value; `low` and `high` are the ends of its 95 % interval, None where it has none."""
+    """A measured value; `low` and `high` are the ends of its 95 % interval, None where it has none.
+
+    spread: the standard deviation, of a mean over several runs.
+    """
 
     mean: float
     low: float | None
     high: float | None
     questions: int
+    spread: float | None = None
 
 
 def measured_value(metrics: Mapping[str, Json], metric: Metric) -> Ours | None:

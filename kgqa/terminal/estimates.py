@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rich.markup import escape
 from rich.table import Table
@@ -10,8 +11,10 @@ from rich.table import Table
 from kgqa.experiment.run.estimating import Estimated, duration
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell
-from kgqa.experiment.sweep.estimates import FINISHED, estimated_cells, in_all
+from kgqa.experiment.sweep.estimates import FINISHED, estimated_cells, in_all, roughly_estimated
 from kgqa.terminal.console import Terminal
+
+PLANNED = 5  # questions of each run that a plan looks at
 
 
 def show_estimates(cells: Sequence[Cell], terminal: Terminal, budget: SweepBudget | None = None) -> int:
@@ -28,6 +31,29 @@ def show_estimates(cells: Sequence[Cell], terminal: Terminal, budget: SweepBudge
     if budget:
         terminal.line(f"budget={budget} {_covered(budget, whole)}")
     return 2 if len(runnable) < len(cells) else 0
+
+
+def show_plan(stages: Mapping[str, Sequence[Cell]], terminal: Terminal) -> int:
+    """Runs, calls, tokens, hours and money of each stage, and of all. Gives 2 if a run cannot be."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for header in ("stage", "runs", "questions", "calls", "to be asked", "tokens to be asked", "time", "USD"):
+        table.add_column(header, justify="left" if header == "stage" else "right", overflow="fold")
+    whole, wrong, count, asked = list[Estimated](), list[str](), 0, 0
+    for stage, cells in stages.items():
+        found = roughly_estimated(cells, PLANNED)
+        known = [estimate for estimate in found if isinstance(estimate, Estimated)]
+        questions = sum(len(replace(cell.experiment).questions) for cell in cells)
+        table.add_row(stage, f"{len(cells):,}", f"{questions:,}", *_figures(in_all(known)))
+        whole, count, asked = [*whole, *known], count + len(cells), asked + questions
+        wrong += [estimate for estimate in found if isinstance(estimate, str)]
+    table.add_row("all", f"{count:,}", f"{asked:,}", *_figures(in_all(whole)))
+    terminal.show(table)
+    for line in in_all(whole).lines():
+        terminal.line(line)
+    for reason in dict.fromkeys(wrong):
+        terminal.line(f"{wrong.count(reason):,} runs cannot be: {reason}", alarm=True)
+    terminal.line(f"planned with made-up replies to the first {PLANNED} questions of each run, times their number")
+    return 2 if wrong else 0
 
 
 def _table(cells: Sequence[Cell], estimates: Mapping[int, Estimated | str], whole: Estimated, runnable: int) -> Table:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kgqa.experiment.reproduce.running import Reproduced
-from kgqa.report.reproduction import compared_sections
+from kgqa.report.reproduction import compared_sections, differing_section
 from kgqa.terminal.console import Terminal
 from kgqa.terminal.sections import show_sections
 
@@ -16,9 +17,17 @@ def show_reproduction(reproduced: Reproduced, terminal: Terminal) -> int:
     if reproduced.results:
         ours = replace(reproduction, lines=[line for line in reproduction.lines if line.ours])
         show_sections(reproduction.heading, compared_sections(ours), terminal)
+    show_differing(reproduction.differing, terminal)
     for result in reproduced.results:
         if result.error:
             terminal.line(f"{result.status}: {result.cell.name}: {result.error}", alarm=True)
     terminal.line(f"report: {reproduced.report}")
     terminal.result(reproduced.folder)
     return 0 if reproduced.whole else 2
+
+
+def show_differing(rows: Sequence[tuple[str, str, str]], terminal: Terminal) -> None:
+    """What is not as in the paper, as far as it is known."""
+    if rows:
+        section = differing_section(rows)
+        show_sections("", [section], terminal)

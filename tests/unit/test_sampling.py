@@ -13,6 +13,7 @@ from kgqa.experiment.run.manifest import manifest
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
+from kgqa.experiment.sweep.parts import Tuning, parts
 from tests.unit.question_files import lines, musique_record
 
 
@@ -90,3 +91,18 @@ def test_a_split_that_is_not_there_is_told_with_what_brings_it(monkeypatch: pyte
             ids(f"dataset={dataset}", "dataset.split=train")
     with pytest.raises(DataError, match="run: kgqa data prepare dataset=iirc,"):
         ids("dataset=iirc", "dataset.split=train")
+
+
+def test_dev_may_be_of_another_split_than_test(tmp_path: Path) -> None:
+    for split in ("dev", "train"):
+        records = [musique_record(id=f"2hop__{split}{n}", question=f"{split} {n}?") for n in range(9)]
+        lines(tmp_path, *records).rename(tmp_path / f"musique_ans_v1.0_{split}.jsonl")
+    experiment = Experiment.of(["method=no_context", "dataset=musique", f"dataset.path={tmp_path}"])
+    given = {"metric": "f1", "dev": "4", "dev_split": "train", "test": "5"}
+    dev, test = parts(experiment, Tuning.of(given))
+    assert (len(dev.ids), len(test.ids)) == (4, 5)
+    assert dev.path == str(tmp_path / "musique_ans_v1.0_train.jsonl")
+    assert all("train" in id_ for id_ in dev.ids)
+    assert all("dev" in id_ for id_ in test.ids)
+    with pytest.raises(ConfigError, match=r"tune\.dev_path and tune\.dev_split: give one of them"):
+        Tuning.of({**given, "dev_path": "x"})

@@ -8,7 +8,8 @@ import pytest
 
 from kgqa.errors import ConfigError
 from kgqa.experiment.machine.availability import missing, with_engines
-from kgqa.experiment.reproduce.cells import differing, planned_cells, replaced
+from kgqa.experiment.reproduce.cells import planned_cells, replaced
+from kgqa.experiment.reproduce.differences import differing
 from kgqa.experiment.reproduce.reading import load_table, table_ids
 from tests.unit.small_table import SMALL, cells_of, table_of
 

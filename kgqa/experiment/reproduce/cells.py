@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.files import Config, flatten, groups
+from kgqa.experiment.config.files import groups
 from kgqa.experiment.config.overrides import merged, override_group, override_key, override_values
 from kgqa.experiment.machine.availability import missing, with_engines
 from kgqa.experiment.reproduce.artefacts import TRAINED, artefact, in_place
-from kgqa.experiment.reproduce.published import PublishedCell, PublishedTable, Setting
+from kgqa.experiment.reproduce.published import PublishedCell, PublishedTable
 from kgqa.types import Json
 
 
@@ -54,49 +54,6 @@ def replaced(own: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
     return merged((override for override in own if override not in stale), given)
 
 
-def differing(
-    table: PublishedTable, cells: Sequence[PlannedCell], given: Sequence[str], configs: Mapping[tuple[str, ...], Config]
-) -> list[tuple[str, str, str]]:
-    """Setting, the paper's value and what stands here in its place, of the cells that can run.
-
-    What the paper's overrides do not name stands here at its default, which may be the paper's or not: the reader of
-    the table can tell. configs: by the overrides of a cell.
-    """
-    running = [cell for cell in cells if cell.state == "run"]
-    rows, named = [], {"limit"}  # how many questions were asked is told by itself
-    for setting in table.settings:
-        named.add(setting.key)
-        here = dict.fromkeys(_here(cell, setting, configs.get(cell.overrides, {})) for cell in running)
-        if shown := [text for text in here if text]:
-            rows.append((setting.name, setting.theirs, "; ".join(shown)))
-    for override in given:
-        key = override_key(override)
-        if key.startswith(TRAINED):
-            rows.append((key, artefact(key.removeprefix(TRAINED)).what, override.partition("=")[2]))
-        elif key not in named:
-            theirs = dict.fromkeys(
-                override_values(cell.published.overrides).get(key, "not named") for cell in running or cells
-            )
-            rows.append((key, "; ".join(theirs), override))
-    return rows
-
-
-def _here(cell: PlannedCell, setting: Setting, config: Config) -> str:
-    """Ours, where it is not the paper's; "" where it is."""
-    now, theirs = (
-        override_values(cell.overrides).get(setting.key),
-        override_values(cell.published.overrides).get(setting.key),
-    )
-    if now is not None and now != theirs:
-        return f"{setting.key}={now}"
-    if setting.ours or now is not None or setting.key in ("", "limit"):
-        return setting.ours
-    known = {**flatten(config), **config.get("choices", {})}
-    return (
-        f"{setting.key}={'null' if known[setting.key] is None else known[setting.key]}" if setting.key in known else ""
-    )
-
-
 def _planned(table: PublishedTable, cell: PublishedCell, given: Sequence[str]) -> PlannedCell:
     if cell.column == table.average or cell.mean_of:
         return PlannedCell(cell, (), "mean", ())
@@ -107,11 +64,11 @@ def _planned(table: PublishedTable, cell: PublishedCell, given: Sequence[str]) -
     if "model" in named and "engine" not in named:
         own = tuple(override for override in own if override_group(override) != "engine")
     overrides = with_engines(replaced(own, given))
-    lacking = [(key, name) for key, name in cell.trained if key not in named]
-    runs = cell.availability in ("run", "model retired") or bool(cell.trained and not lacking)
+    untrained = [name for key, name in cell.trained if key not in named]
+    runs = cell.availability in ("run", "model retired") or bool(cell.trained and not untrained)
     if not runs:
         hints = (
-            f" {TRAINED}{name}=PATH runs it with yours; made by: {artefact(name).made_by()}." for _, name in lacking
+            f" {TRAINED}{name}=PATH runs it with yours; made by: {artefact(name).made_by()}." for name in untrained
         )
         return PlannedCell(cell, overrides, cell.availability, (f"{cell.why}{''.join(hints)}",))
     if lacking := missing(overrides):

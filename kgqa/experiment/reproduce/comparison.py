@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
+from statistics import fmean, stdev
 
 from kgqa.artefacts.metrics import Cost
-from kgqa.experiment.reproduce.cells import PlannedCell, differing
+from kgqa.experiment.reproduce.cells import PlannedCell
+from kgqa.experiment.reproduce.differences import Experiments, Row, differing
+from kgqa.experiment.reproduce.protocol import protocol_of
 from kgqa.experiment.reproduce.published import PublishedTable
 from kgqa.experiment.reproduce.request import ReproduceRequest
+from kgqa.experiment.reproduce.stages import Ran
 from kgqa.experiment.sweep.cells import CellResult
 from kgqa.report.reproduction import CellLine, Line, Reproduction
-from kgqa.scoring.closeness import Ours, closeness, measured_value
+from kgqa.scoring.closeness import Metric, Ours, closeness, measured_value
 
-Results = Mapping[tuple[str, ...], CellResult]  # by the overrides of a cell
+Results = Mapping[tuple[str, ...], Ran]  # by the overrides of a cell
 
 
-def compared(request: ReproduceRequest, planned: Sequence[PlannedCell], results: Results) -> Reproduction:
+def compared(
+    request: ReproduceRequest, planned: Sequence[PlannedCell], results: Results, experiments: Experiments
+) -> Reproduction:
     table = request.table
     lines = [line for cell in planned if cell.state != "mean" for line in _lines(table, cell, results)]
     means = sorted((cell for cell in planned if cell.state == "mean"), key=lambda cell: len(cell.published.mean_of))
@@ -36,20 +42,36 @@ def compared(request: ReproduceRequest, planned: Sequence[PlannedCell], results:
         tuple(dict.fromkeys(cell.published.row for cell in planned)),
         lines,
         [_cell_line(cell, results.get(cell.overrides)) for cell in chosen],
-        _differing(request, planned, results),
+        differences(request, planned, results, experiments),
         _cost(planned, results),
+        _chosen(chosen, results),
     )
 
 
 def _lines(table: PublishedTable, cell: PlannedCell, results: Results) -> list[Line]:
-    result = results.get(cell.overrides) if cell.state == "run" else None
+    ran = results.get(cell.overrides) if cell.state == "run" else None
     lines = []
     for metric, published in zip(table.metrics, cell.published.values, strict=True):
-        ours = measured_value(result.metrics.json(), metric) if result and result.metrics else None
+        ours = _measured(ran, metric) if ran else None
         verdict = closeness(published, ours) if published and ours else ""
-        note = "" if ours else metric.why or _state(cell, result)
+        note = "" if ours else metric.why or _state(cell, ran)
         lines.append(Line(cell.published.row, cell.published.column, metric, published, ours, verdict, note))
     return lines
+
+
+def _measured(ran: Ran, metric: Metric) -> Ours | None:
+    """The mean over the runs, once all have ended, with their standard deviation; so of the ends of the interval."""
+    found = [measured_value(run.metrics.json(), metric) if run.metrics else None for run in ran.tests]
+    known = [ours for ours in found if ours is not None]
+    if not known or len(known) < len(found):
+        return None
+    if len(known) == 1:
+        return known[0]
+    low = [ours.low for ours in known if ours.low is not None]
+    high = [ours.high for ours in known if ours.high is not None]
+    whole = len(low) == len(high) == len(known)
+    means, questions = [ours.mean for ours in known], min(ours.questions for ours in known)
+    return Ours(fmean(means), fmean(low) if whole else None, fmean(high) if whole else None, questions, stdev(means))
 
 
 def _means(table: PublishedTable, cell: PlannedCell, lines: Sequence[Line]) -> list[Line]:
@@ -71,34 +93,48 @@ def _mean(known: Sequence[Ours]) -> Ours:
     return Ours(fsum(ours.mean for ours in known) / len(known), None, None, min(ours.questions for ours in known))
 
 
-def _state(cell: PlannedCell, result: CellResult | None) -> str:
+def _state(cell: PlannedCell, ran: Ran | None) -> str:
     if cell.state != "run":
         return cell.state
-    if result is None:
+    if ran is None:
         return "not run yet"
-    return f"{result.status}: {result.error}" if result.error else "not measured by this run"
+    worst = _worst(ran)
+    return f"{worst.status}: {worst.error}" if worst.error else "not measured by this run"
 
 
-def _cell_line(cell: PlannedCell, result: CellResult | None) -> CellLine:
-    command = shlex.join(["kgqa", "run", *cell.overrides]) if cell.overrides else ""
+def _worst(ran: Ran) -> CellResult:
+    """The first of its runs that did not end well, else the first."""
+    return next((result for result in ran.tests if result.error), ran.tests[0])
+
+
+def _cell_line(cell: PlannedCell, ran: Ran | None) -> CellLine:
+    result = _worst(ran) if ran else None
+    words = ran.command if ran and ran.command else ("kgqa", "run", *cell.overrides) if cell.overrides else ()
     status = "not run yet" if result is None else "done" if result.status == "skipped" else result.status
     state = status if cell.state == "run" else cell.state
     why = cell.why or (result.error if result and result.error else "")
-    return CellLine(
-        cell.published.row, cell.published.column, state, why, command, str(result.run) if result and result.run else ""
-    )
+    runs = " ".join(str(test.run) for test in ran.tests if test.run) if ran else ""
+    return CellLine(cell.published.row, cell.published.column, state, why, shlex.join(words), runs)
 
 
-def _differing(
-    request: ReproduceRequest, planned: Sequence[PlannedCell], results: Results
-) -> list[tuple[str, str, str]]:
+def _chosen(cells: Sequence[PlannedCell], results: Results) -> list[tuple[str, str, str]]:
+    """What was chosen on dev for each cell, among how many."""
+    found = [(cell.name, results[cell.overrides]) for cell in cells if cell.overrides in results]
+    return [(name, ran.chosen, f"{len(ran.tried)}") for name, ran in found if ran.chosen]
+
+
+def differences(
+    request: ReproduceRequest, planned: Sequence[PlannedCell], results: Results, experiments: Experiments
+) -> list[Row]:
     """Settings, and how many questions were really asked."""
-    configs = {overrides: result.cell.experiment.config for overrides, result in results.items()}
-    rows = differing(request.table, planned, request.overrides, configs)
+    rows = [*_protocol(request), *differing(request.table, planned, request.overrides, experiments)]
+    if request.protocol:
+        decided = {setting.name for setting in request.table.settings if setting.key in request.protocol.decides()}
+        rows = [row for row in rows if row[0] not in decided]
     running = [cell.overrides for cell in planned if cell.state == "run"]
     if len(distinct := set(running)) < len(running):
         rows.append(("experiments", f"{len(running)} cells", f"{len(distinct)}: cells with equal settings share a run"))
-    counts = sorted({r.metrics.questions for r in results.values() if r.metrics})
+    counts = sorted({run.metrics.questions for ran in results.values() for run in ran.tests if run.metrics})
     if counts:
         span = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
         theirs = next((setting.theirs for setting in request.table.settings if setting.key == "limit"), "not said")
@@ -106,21 +142,35 @@ def _differing(
     return rows
 
 
+def _protocol(request: ReproduceRequest) -> Iterator[Row]:
+    """What the paper did beyond a cell's settings, and what is done here."""
+    theirs = protocol_of(request.table.id)
+    if theirs and request.protocol:
+        yield "protocol", theirs.words(), f"{request.protocol.words()}; which questions is drawn by us"
+    elif theirs:
+        yield "protocol", theirs.words(), f"short: {theirs.short()}; protocol=paper does as the paper"
+
+
 def _cost(planned: Sequence[PlannedCell], results: Results) -> list[tuple[str, str]]:
     """So far, and for the cells that could still run at the mean of those that did."""
-    ended = {key: r.metrics for key, r in results.items() if r.metrics}
+    of_cells = {key: [run for run in (*ran.tried, *ran.tests) if run.metrics] for key, ran in results.items()}
+    ended = {key: runs for key, runs in of_cells.items() if runs}
     if not ended:
         return []
-    costs = [metrics.cost.method for metrics in ended.values()]
-    costs += [metrics.judge.cost.method for metrics in ended.values() if metrics.judge]
+    measured = [run.metrics for runs in ended.values() for run in runs if run.metrics]
+    costs = [metrics.cost.method for metrics in measured]
+    costs += [metrics.judge.cost.method for metrics in measured if metrics.judge]
     spent = [(cost.calls, cost.prompt_tokens, cost.output_tokens, cost.seconds) for cost in costs]
     totals = [fsum(column) for column in zip(*spent, strict=True)]
-    rows = [("so far", _cost_text(len(ended), totals, costs))]
-    rows += [("this command", f"{fsum(r.seconds for r in results.values()):,.1f} s for its cells")]
+    rows = [("so far", _cost_text(len(measured), totals, costs))]
+    rows += [
+        ("this command", f"{fsum(run.seconds for runs in of_cells.values() for run in runs):,.1f} s for its cells")
+    ]
     left = {cell.overrides for cell in planned if cell.state in ("run", "needs weights", "needs data")} - ended.keys()
     if left:
         share = len(left) / len(ended)
-        rows.append(("for the others, at the mean of these", _cost_text(len(left), [share * t for t in totals], ())))
+        runs = round(share * len(measured))
+        rows.append(("for the others, at the mean of these", _cost_text(runs, [share * t for t in totals], ())))
     return rows
 
 

@@ -31,6 +31,7 @@ class PublishedCell:
     why: str
     trained: tuple[tuple[str, str], ...]  # keys, and what must be trained for each
     mean_of: tuple[str, ...]  # the rows whose mean it is; (): it is a value of its own
+    differs: tuple[tuple[str, str, str], ...]  # setting, the paper's value, ours
 
 
 @dataclass(frozen=True, slots=True)

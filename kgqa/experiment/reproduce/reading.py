@@ -43,6 +43,7 @@ class _Fate(_Strict):
     overrides: tuple[str, ...] = ()
     substitute: str | tuple[str, ...] = ()
     trained: dict[str, str] = {}  # with "needs training": keys, and the artefact each needs; given, the cell runs
+    differs: dict[str, tuple[str, str]] = {}  # settings that are never the paper's here: its value, and ours
 
 
 class _Row(_Fate):
@@ -263,6 +264,7 @@ def _cells(table: _Table) -> Iterator[PublishedCell]:
                 _last(fate.why for fate in said) or "",
                 tuple((key, name.format(column=column)) for key, name in trained.items()),
                 row.mean_of,
+                tuple((name, *texts) for name, texts in {**row.differs, **own.differs}.items()),
             )
 
 

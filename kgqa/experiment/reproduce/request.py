@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.overrides import override_key, override_values
 from kgqa.experiment.reproduce.artefacts import TRAINED
+from kgqa.experiment.reproduce.protocol import Protocol, asked_protocol
 from kgqa.experiment.reproduce.published import PublishedTable
 from kgqa.experiment.reproduce.reading import load_table
 from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.launching import check_launcher
 
-OWN = ("only", "budget", "name", "dry_run")
+OWN = ("only", "budget", "name", "dry_run", "protocol", "protocol.dev", "protocol.test")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class ReproduceRequest:
     name: str | None
     budget: SweepBudget | None
     dry_run: bool
+    protocol: Protocol | None  # None: short
     command: tuple[str, ...]
 
     @classmethod
@@ -52,8 +54,26 @@ class ReproduceRequest:
                 )
         check_launcher(hydra, budget)
         dry_run = own.get("dry_run", "false").lower() == "true"
+        protocol = _protocol(table_id, own, (*overrides, *hydra))
         command = ("kgqa", "reproduce", table_id, *given)
-        return cls(table, overrides, hydra, own.get("only"), own.get("name"), budget, dry_run, command)
+        return cls(table, overrides, hydra, own.get("only"), own.get("name"), budget, dry_run, protocol, command)
+
+
+def _protocol(table_id: str, own: Mapping[str, str], others: Sequence[str]) -> Protocol | None:
+    """Raises ConfigError: an unknown one, or a key that it decides itself."""
+    changed = {key.removeprefix("protocol."): value for key, value in own.items() if key.startswith("protocol.")}
+    for key, value in changed.items():
+        if not value.isdecimal() or int(value) < 1:
+            raise ConfigError(f"protocol.{key}={value}: must be a number from 1")
+    numbers = {key: int(value) for key, value in changed.items()}
+    protocol = asked_protocol(table_id, own.get("protocol", "short"), numbers)
+    for override in others if protocol else ():
+        if override_key(override) in ("limit", "sample", "ids") or override.startswith(("hydra/", "hydra.")):
+            remedy = "give protocol.dev= and protocol.test=" if not override.startswith("hydra") else "leave it out"
+            raise ConfigError(
+                f"{override}: protocol=paper says itself what is asked, one run after the other; {remedy}"
+            )
+    return protocol
 
 
 def _refuse_unneeded(table: PublishedTable, overrides: Sequence[str]) -> None:

@@ -10,9 +10,11 @@ from kgqa.artefacts.sweep import SweepPlan, sweep_name
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.reproduce.cells import PlannedCell, counted, parted, planned_cells
-from kgqa.experiment.reproduce.comparison import compared
+from kgqa.experiment.reproduce.comparison import compared, differences
+from kgqa.experiment.reproduce.differences import Experiments, Row
 from kgqa.experiment.reproduce.reading import load_table, table_ids
 from kgqa.experiment.reproduce.request import ReproduceRequest
+from kgqa.experiment.reproduce.stages import Ran, Stages
 from kgqa.experiment.sweep.cells import Cell, CellResult, frozen_cells, listed_cell
 from kgqa.experiment.sweep.launching import run_all
 from kgqa.experiment.sweep.running import frozen_texts
@@ -45,6 +47,26 @@ class Plan:
         if not distinct:
             compose(next((cell.overrides for cell in published if cell.overrides), parted(request.overrides)[0]))
         return cls(published, frozen_cells([(name, overrides) for overrides, name in distinct.items()]))
+
+    @property
+    def experiments(self) -> Experiments:
+        return {cell.experiment.overrides: cell.experiment for cell in self.cells}
+
+    def differing(self, request: ReproduceRequest) -> list[Row]:
+        """Settings that are not the paper's."""
+        return differences(request, self.published, {}, self.experiments)
+
+    def planned(self, request: ReproduceRequest) -> dict[str, list[Cell]]:
+        """The runs of each stage."""
+        if not request.protocol:
+            return {"runs": self.cells}
+        stages = self.stages(request)
+        tried = [cell for each in stages for cell in each.tried()]
+        return {"on dev, to choose": tried, "on test": [cell for each in stages for cell in each.tests()]}
+
+    def stages(self, request: ReproduceRequest) -> list[Stages]:
+        """The paper's protocol for each experiment."""
+        return [Stages(cell, request.protocol, request.table.id) for cell in self.cells] if request.protocol else []
 
     def lines(self, table_id: str) -> list[str]:
         """How many cells there are of each kind, and what cannot run, by reason."""
@@ -81,22 +103,37 @@ def run_table(plan: Plan, request: ReproduceRequest, display: Display) -> Reprod
         ConfigError: the folder holds the report of other cells, or is in use.
     """
     cells, frozen = plan.cells, frozen_texts(plan.cells)
-    name = request.name or sweep_name([*frozen, request.only or ""])
+    protocol = [request.protocol.model_dump_json()] if request.protocol else []
+    name = request.name or sweep_name([*frozen, request.only or "", *protocol])
     path = outputs() / "reproduce" / request.table.id / name
     plan_of_cells = SweepPlan(command=request.command, axes={}, cells=tuple(listed_cell(cell, None) for cell in cells))
-    results: dict[tuple[str, ...], CellResult] = {}
+    results: dict[tuple[str, ...], Ran] = {}
 
-    def ended(result: CellResult) -> None:
-        results[result.cell.experiment.overrides] = result
-        write_reproduction(compared(request, plan.published, results), path)
+    def ended(overrides: tuple[str, ...], ran: Ran) -> None:
+        results[overrides] = ran
+        write_reproduction(compared(request, plan.published, results, plan.experiments), path)
 
     with _claimed(path, plan_of_cells, frozen) as folder:
-        with display.cells(path):
-            left = run_all(cells, folder, request.hydra, ended=ended, budget=request.budget)
-        results |= {result.cell.experiment.overrides: result for result in left}
-        reproduction = compared(request, plan.published, results)
+        if request.protocol:
+            for stages in plan.stages(request):
+                ended(stages.cell.experiment.overrides, stages.run(display, request.budget))
+        else:
+            with display.cells(path):
+                left = run_all(
+                    cells,
+                    folder,
+                    request.hydra,
+                    ended=lambda result: ended(_key(result), Ran([result])),
+                    budget=request.budget,
+                )
+            results |= {_key(result): Ran([result]) for result in left}
+        reproduction = compared(request, plan.published, results, plan.experiments)
         report = write_reproduction(reproduction, path)
-    return Reproduced(path, report, reproduction, left)
+    return Reproduced(path, report, reproduction, [run for ran in results.values() for run in (*ran.tried, *ran.tests)])
+
+
+def _key(result: CellResult) -> tuple[str, ...]:
+    return result.cell.experiment.overrides
 
 
 def _claimed(path: Path, plan: SweepPlan, frozen: Sequence[str]) -> SweepFolder:

@@ -12,6 +12,7 @@ from kgqa.experiment.run.estimating import Estimated, Rate, estimate_roles, meas
 from kgqa.experiment.run.finished import finished
 from kgqa.experiment.run.planning import Shared, planned
 from kgqa.experiment.session.engines import Pool
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.experiment.sweep.cells import Cell, adjacent
 
@@ -38,6 +39,45 @@ def _estimated(cell: Cell, pool: Pool, shared: Shared, rates: Mapping[str, Rate]
             return estimate_roles(planned(session, shared).values(), rates)
     except KgqaError as error:
         return " ".join(str(error).split())
+
+
+def roughly_estimated(cells: Sequence[Cell], questions: int) -> list[Estimated | str]:
+    """The same from the first questions of each alone, times as many as there are: seconds where all take hours."""
+    numbered = [replace(cell, number=number) for number, cell in enumerate(cells)]
+    sizes = {cell.number: len(replace(cell.experiment).questions) for cell in numbered}
+    done = {cell.number for cell in numbered if _ended(cell)}
+    firsts = [_first(cell, questions) for cell in numbered if cell.number not in done]
+    found: dict[int, Estimated | str] = {**dict.fromkeys(done, FINISHED), **estimated_cells(firsts)}
+    return [_times(found[cell.number], max(1.0, sizes[cell.number] / questions)) for cell in numbered]
+
+
+def _ended(cell: Cell) -> bool:
+    try:
+        with Session(replace(cell.experiment)) as session:
+            return finished(session) is not None
+    except KgqaError:
+        return False
+
+
+def _first(cell: Cell, questions: int) -> Cell:
+    """A run of no other's name, so that none seems to have ended."""
+    experiment = cell.experiment
+    ids = [question.id for question in replace(experiment).questions[:questions]]
+    config = {**experiment.config, "ids": ids, "limit": None, "sample": None, "name": None}
+    return replace(cell, experiment=Experiment.of(experiment.overrides, config))
+
+
+def _times(estimated: Estimated | str, share: float) -> Estimated | str:
+    if isinstance(estimated, str):
+        return estimated
+    return replace(
+        estimated,
+        calls=round(share * estimated.calls),
+        new_calls=round(share * estimated.new_calls),
+        tokens=round(share * estimated.tokens),
+        seconds=None if estimated.seconds is None else share * estimated.seconds,
+        usd=None if estimated.usd is None else share * estimated.usd,
+    )
 
 
 def in_all(estimates: Sequence[Estimated]) -> Estimated:

@@ -13,7 +13,7 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.sweep.metric import refuse_unknown_metric
 from kgqa.types import Question
 
-KEYS = ("metric", "dev", "test", "dev_ids", "dev_path", "seed", "sets", "name")
+KEYS = ("metric", "dev", "test", "dev_ids", "dev_path", "dev_split", "seed", "sets", "name")
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Tuning:
     test: int | None
     dev_ids: Path | None  # a file with an id a line, in place of a random choice
     dev_path: Path | None  # the data file of dev, where it has one of its own
+    dev_split: str | None  # or of the data set
     seed: int  # of the random choice
     sets: tuple[str, ...]  # of demonstrations, one test run each
     name: str | None
@@ -37,14 +38,16 @@ class Tuning:
                 raise ConfigError(f"tune.{key}={value}: unknown key; {nearest(key, KEYS)}")
         metric = given.get("metric", "")
         refuse_unknown_metric("tune.metric", metric)
-        if "dev_ids" in given and "dev_path" in given:
-            raise ConfigError("tune.dev_ids and tune.dev_path: give one of them, both say which questions dev has")
+        where = [f"tune.{key}" for key in ("dev_ids", "dev_path", "dev_split") if key in given]
+        if len(where) > 1:
+            raise ConfigError(f"{' and '.join(where)}: give one of them, each says which questions dev has")
         return cls(
             metric,
             _count(given, "dev"),
             _count(given, "test"),
             Path(given["dev_ids"]) if "dev_ids" in given else None,
             Path(given["dev_path"]) if "dev_path" in given else None,
+            given.get("dev_split"),
             _count(given, "seed") or 0,
             tuple(name for name in given.get("sets", "").split(",") if name),
             given.get("name"),
@@ -75,6 +78,8 @@ def parts(experiment: Experiment, tuning: Tuning) -> tuple[Part, Part]:
         DataError: `dev_ids` names an unknown question, or dev and test overlap.
     """
     own, dev_path, seed = list(experiment.dataset.questions()), tuning.dev_path, tuning.seed
+    if tuning.dev_split is not None:
+        dev_path = Experiment.of([*experiment.overrides, f"dataset.split={tuning.dev_split}"]).source.file
     if dev_path is not None:
         other = Experiment.of([*experiment.overrides, f"dataset.path='{dev_path}'"]).dataset
         questions = list(other.questions())
