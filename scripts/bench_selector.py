@@ -28,7 +28,8 @@ from kgqa.errors import ConfigError, DataError, KgqaError
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import Prepared, Runner
 from kgqa.experiment.session.session import Session
-from kgqa.methods.trace import Chain, ChainState, Trace, Unit
+from kgqa.methods.steps.trace_chains import Chain, Unit
+from kgqa.methods.trace import ChainState, Trace
 from kgqa.records import members
 from kgqa.types import Passage, Question, Triple
 from scripts import selector_letters

@@ -12,7 +12,7 @@ import pytest
 from kgqa.calls import Choose
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.methods.trace import Chain
+from kgqa.methods.steps.trace_chains import Chain
 from kgqa.prompting import render
 from kgqa.testing import drive
 from scripts.bench_selector import LIKELIEST, MASS, NEW, OFFERED, STOP, Dump, Selected, next_chain, scores, select

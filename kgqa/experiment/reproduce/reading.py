@@ -191,12 +191,16 @@ def _complaints(table: _Table, table_id: str) -> Iterator[str]:
     for number, row in enumerate(table.rows):
         if names.index(row.name) != number:
             yield f"rows.{number}.name: {row.name}: given twice"
-        for other in row.mean_of:
-            if other not in names or other == row.name:
-                yield f"rows.{number}.mean_of: {other}: no other row is called so; {nearest(other, names)}"
+        yield from _odd_means(f"rows.{number}", row, names)
         yield from _odd_fate(f"rows.{number}", row, table.kinds)
         yield from _odd_columns(f"rows.{number}", row, table)
         yield from _odd_values(f"rows.{number}", row, table)
+
+
+def _odd_means(key: str, row: _Row, names: Collection[str]) -> Iterator[str]:
+    for other in row.mean_of:
+        if other not in names or other == row.name:
+            yield f"{key}.mean_of: {other}: no other row is called so; {nearest(other, names)}"
 
 
 def _odd_fate(key: str, fate: _Fate, kinds: Collection[str]) -> Iterator[str]:
@@ -249,7 +253,7 @@ def _cells(table: _Table) -> Iterator[PublishedCell]:
             own = row.cells.get(column, _Fate())
             said = [fate for each in (row, own) for fate in (table.kinds.get(each.kind, _Fate()), each)]
             overrides = merged(table.given, table.columns.get(column, ()), *(fate.overrides for fate in said))
-            availability = _last(fate.availability for fate in said) or "run"
+            availability: Availability = _last(fate.availability for fate in said) or "run"
             needed = _last(fate.trained for fate in said) or {}
             trained = needed if availability == "needs training" else {}
             listed = values or (None,) * len(table.metrics)

@@ -47,7 +47,7 @@ class FewShot:
 
     The demonstrations are the `sample`-th set of `sample_size` of those labelled. distractors: passages shown beside
     the gold ones of a demonstration; None: only its pinned ones are. instructed: an instruction stands before each
-    question. context_limit: tokens of prompt and reply together. passage_words: shown of each of the question's passages.
+    question. context_limit: tokens of prompt and reply together. passage_words: shown of each of its passages.
     """
 
     labelled: tuple[ThoughtDemonstration, ...]
