@@ -147,7 +147,8 @@ def test_a_plain_prompt_leaves_no_room_to_think(serving: Serving) -> None:
 def test_sglang_is_told_by_its_template_and_chooses_without_thinking(serving: Serving) -> None:
     server = serving(answer(FORMS["deepseek"]))
     told, chosen = thinking(server, [CALL, Choose(CALL.prompt, ("A", "B"))], "low", server="sglang", concurrency=1)
-    (_, first), (_, second) = server.asked[:2]
+    bodies = [body for _, body in server.asked[:2]]  # sent side by side
+    first, second = sorted(bodies, key=lambda body: not body["chat_template_kwargs"]["enable_thinking"])
     assert first["chat_template_kwargs"] == {"enable_thinking": True, "thinking": True, "reasoning_effort": "low"}
     assert [message["role"] for message in first["messages"]] == ["user"]  # behind a prefill it would not think
     assert "no_prefill" in told.flags

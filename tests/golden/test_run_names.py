@@ -19,7 +19,7 @@ NAMES = {
     "method=no_context dataset=demo": "7705879a",
     "method=no_context dataset=demo model=gpt_4o_mini engine=openai": "bfb002e6",
     "method=golden dataset=demo roles.reader=gpt_4o_mini@openai": "fde0797b",
-    "method=kgp dataset=demo model=qwen2_5_coder_1_5b graph=tfidf": "206149a1",
+    "method=kgp dataset=demo model=qwen2_5_coder_1_5b graph=tfidf": "6851f1a6",
 }
 
 

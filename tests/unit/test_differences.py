@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -94,9 +93,9 @@ def test_every_choice_that_a_cell_makes_cites_a_source_or_says_it_has_none() -> 
         ), f"conf/{group}/{name}.yaml: name the paper's place, or say: Not in the paper"
 
 
-@pytest.mark.parametrize("file", sorted((shipped_conf() / "reproduce").glob("*/*.yaml")), ids=lambda file: file.stem)
-def test_an_override_that_is_called_ours_is_a_setting_that_differs(file: Path) -> None:
-    table = load_table(f"{file.parent.name}/{file.stem}")
+@pytest.mark.parametrize("id_", table_ids())
+def test_an_override_that_is_called_ours_is_a_setting_that_differs(id_: str) -> None:
+    table, file = load_table(id_), shipped_conf() / "reproduce" / f"{id_}.yaml"
     ours = {setting.key for setting in table.settings if setting.ours}
     for line in file.read_text(encoding="utf-8").splitlines():
         overrides, _, comment = line.partition(" # ")

@@ -26,6 +26,7 @@ QUESTION = Question(
     "q", "When did the book appear?", ("1901",), (ALDER, BIRCH), frozenset({BIRCH.id}), pinned=(MAIN,)
 )  # fmt: skip
 OTHERS: Mapping[str, str] = {
+    "neighbourhood": "asks no model",
     "no_context": "shows the question alone",
     "retrieve_only": "asks no model",
     "safe": "reads passages of the question's own",
