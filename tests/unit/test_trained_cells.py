@@ -64,7 +64,7 @@ def test_a_role_takes_a_preset() -> None:
 
 def test_an_encoder_of_ones_own_is_looked_for_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    planned = cell("kgp/table1", "DPR,MuSiQue", f"trained.dpr={tmp_path}", "engine=scripted")
+    planned = cell("kgp/table1", "DPR,MuSiQue", f"trained.dpr={tmp_path}", "engine=scripted", "dataset=demo")
     assert f"retriever.encoder={tmp_path}" in planned.overrides
     assert planned.state == "run"
     assert missing(("retriever=dpr",))
@@ -77,7 +77,8 @@ def test_of_two_that_are_needed_both_are_asked_for(tmp_path: Path) -> None:
     assert one.state == "needs training"
     assert "trained.kgp_t5=PATH" in one.why
     assert "trained.mdr=PATH" not in one.why
-    both = cell("kgp/figure6", "KNN-MDR,3", f"trained.mdr={tmp_path}", "trained.kgp_t5=flan_t5_base", "engine=scripted")
+    trained = f"trained.mdr={tmp_path}", "trained.kgp_t5=flan_t5_base"
+    both = cell("kgp/figure6", "KNN-MDR,3", *trained, "engine=scripted", "dataset=demo")
     assert both.state == "run"
 
 
