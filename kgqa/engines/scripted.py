@@ -92,7 +92,7 @@ class Scripted:
 def _read(file: Path) -> list[tuple[re.Pattern[str], str]]:
     """Raises DataError naming file:line."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # U+2028 and the like end no line
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"engine.rules={file}: {error}; name a JSONL file of match and reply") from error
     return [_rule(line, f"{file}:{number}") for number, line in enumerate(lines, start=1)]

@@ -114,7 +114,7 @@ def _chosen(questions: Sequence[Question], count: int | None, seed: int, key: st
 
 def _listed(file: Path, questions: Sequence[Question]) -> set[str]:
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"tune.dev_ids={file}: {error}; give a file with a question's id a line") from error
     known = {question.id for question in questions}

@@ -1,0 +1,30 @@
+"""Characters that Python's splitlines takes for the end of a line are part of ids, titles, texts and replies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Kgqa
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\u0085", "\u000b", "\u001c"], ids=ascii)
+def test_a_run_ends_and_is_read_again_whatever_its_texts_hold(kgqa: Kgqa, end: str) -> None:
+    passage = {"idx": 0, "title": f"Elm{end}Road", "paragraph_text": f"In Pellery{end}town.", "is_supporting": True}
+    asked = {
+        "id": f"2hop__{end}1", "question": f"Where{end}is it?", "answer": f"Pellery{end}town", "answer_aliases": [],
+        "paragraphs": [passage], "question_decomposition": [], "answerable": True,
+    }  # fmt: skip
+    Path("own.jsonl").write_text(json.dumps(asked, ensure_ascii=False) + "\n", encoding="utf-8")
+    rule = {"match": "", "reply": f"Pellery{end}town"}
+    Path("rules.jsonl").write_text(json.dumps(rule, ensure_ascii=False) + "\n", encoding="utf-8")
+    words = ("dataset=musique", "dataset.path=own.jsonl", "engine=scripted", "engine.rules=rules.jsonl")
+    ran = kgqa("run", "method=all_documents", *words, "name=odd")
+    assert ran.code == 0, ran.err
+    for command in ("show", "report", "evaluate", "export"):
+        more = ("--out", "exported") if command == "export" else ()
+        again = kgqa(command, str(ran.folder), *more)
+        assert again.code == 0, (command, again.err)
+    assert json.loads((ran.folder / "metrics.json").read_text(encoding="utf-8"))["scores"]["em"]["mean"] == 100
