@@ -17,10 +17,13 @@ from kgqa.types import Json
 
 # of the one command that ended a run: how long it took, and what it asked that no earlier one had been told
 OF_ONE_COMMAND = {
-    *("seconds", "call_seconds", "queue_seconds", "throughput"),
+    *("seconds", "call_seconds", "queue_seconds", "question_seconds", "throughput"),
     *("paid", "extraction_paid", "cache_hits"),
 }
-ROWS_OF_ONE_COMMAND = ("model seconds", "tokens per second", "engines", "triple extraction", "this run took")
+ROWS_OF_ONE_COMMAND = (
+    *("model seconds", "model seconds of a question", "tokens per second", "engines", "triple extraction"),
+    "this run took",
+)
 
 KILLED_AT_FILE = """
 import os, signal, sys
