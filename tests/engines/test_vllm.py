@@ -87,7 +87,8 @@ def test_bfloat16_stays_near_the_hand_computation(model: Model, reference: Any) 
     rounded.close()
     for call, reply in zip(calls, replies, strict=True):
         logprobs, _ = by_hand(call, reference)
-        assert list(reply.logprobs) == pytest.approx(logprobs, abs=0.3)
+        # the furthest of 155 was 0.31 off on a CPU without bfloat16 instructions, below 0.3 on one with them
+        assert list(reply.logprobs) == pytest.approx(logprobs, abs=0.5)
 
 
 def test_an_adapter_changes_replies_as_its_matrices_say(tmp_path: Path, small: Model) -> None:
