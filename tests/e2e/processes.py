@@ -18,6 +18,7 @@ from kgqa.types import Json
 # of the one command that ended a run: how long it took, and what it asked that no earlier one had been told
 OF_ONE_COMMAND = {
     *("seconds", "call_seconds", "queue_seconds", "question_seconds", "throughput"),
+    "cached_tokens",  # a prefix cache is its process's
     *("paid", "extraction_paid", "cache_hits"),
 }
 ROWS_OF_ONE_COMMAND = (
@@ -98,12 +99,12 @@ def _lasting(value: Json) -> Json:
 
 
 def _without_seconds(lines: Sequence[str]) -> Iterator[str]:
-    """Tables without their column of seconds."""
-    column = None
+    """Tables without their columns of seconds and of tokens that a process's prefix cache held."""
+    columns: list[int] = []
     for line in lines:
         cells = line.split(" | ")
         if "seconds" in cells:
-            column = cells.index("seconds")
-        if not line:
-            column = None
-        yield line if column is None else " | ".join([*cells[:column], *cells[column + 1 :]])
+            columns = [number for number, cell in enumerate(cells) if cell in ("seconds", "cached tokens")]
+        elif not line.startswith("|"):
+            columns = []
+        yield " | ".join(cell for number, cell in enumerate(cells) if number not in columns)
