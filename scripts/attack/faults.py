@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 from urllib.parse import quote
 
@@ -68,7 +69,13 @@ def blanks(exchange: Exchange) -> None:
 
 
 def bomb(_: bytes) -> bytes:
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return packed_blanks()
+
+
+@cache
+def packed_blanks() -> bytes:
+    """Takes some seconds."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     return b"".join([*(packer.compress(MEBIBYTE) for _ in range(BLANKS)), packer.flush()])
 
 
