@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from kgqa.commands import tree
 from kgqa.commands.parsing import HelpWanted, parse
 from kgqa.errors import EngineError, UsageError
+from kgqa.redaction import without_secrets
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,7 +60,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _one_line(message: str) -> str:
-    return " ".join(message.split())
+    return " ".join(without_secrets(message).split())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TextIO
 
+from kgqa.redaction import without_secrets
 from kgqa.runtime.costs import Ledger, total
 from kgqa.runtime.sweep_board import SweepBoard
 
@@ -183,4 +184,4 @@ class _Lines(logging.Handler):
         self._display = display
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._display.line(record.getMessage())
+        self._display.line(without_secrets(record.getMessage()))

@@ -23,6 +23,7 @@ from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
 from kgqa.experiment.sweep.budget import SweepBudget, limited
 from kgqa.experiment.sweep.cells import Cell, CellResult, Status, adjacent, listed_plan
+from kgqa.redaction import without_secrets
 from kgqa.report.sweep_writing import write_sweep_report
 from kgqa.runtime.costs import NOTHING
 from kgqa.runtime.display import PlainLines, log_lines
@@ -131,7 +132,7 @@ def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: SweepBudget | None 
         status, error = "failed", _one_line(failure)
     except Exception as failure:  # noqa: BLE001 - a defect, ours or of code that was added, stops no other cell
         with _opened(log) as stream:
-            traceback.print_exc(file=stream)
+            stream.write(without_secrets(traceback.format_exc()))
         status, error = "failed", f"{type(failure).__name__}: {_one_line(failure)}; its traceback is in {log}"
     paid = begun.spent() if begun else NOTHING
     result = CellResult(cell, status, run, metrics, round(time.monotonic() - started, 1), error, paid)
@@ -181,7 +182,7 @@ def _keep(sweep: Path, result: CellResult) -> None:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return " ".join(without_secrets(error).split())
 
 
 @contextmanager
