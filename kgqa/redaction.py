@@ -19,7 +19,7 @@ from kgqa.types import Json
 
 MARK = "[key]"
 LEAST = 8  # characters: a variable's value, or a piece of a key, that is shorter is found everywhere and tells nothing
-STEP = 4  # between the pieces that are looked for in replies: one of 11 characters holds at least one of them
+STEP = 4  # between the pieces of a short key that replies are searched for: 11 characters of it hold one of them
 NESTED = 3  # spellings inside each other
 NAMES = re.compile(r"(?:^|_)(?:API_?)?(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_ID)?(?:_|$)")
 PLACES = re.compile(r"_(?:FILE|PATH|DIR|HOME|ENV|URL)$")  # where a key lies is none
@@ -34,9 +34,10 @@ class Key:
     def __init__(self, key: str) -> None:
         self._key = key
         self._windows = {key[start : start + LEAST] for start in range(len(key) - LEAST + 1)} or {key}
-        first = STEP if len(key) > 5 * LEAST else 0  # long keys begin with a word that all keys of that server have
+        is_long = len(key) > 5 * LEAST  # and begins with a word that all keys of that server have
+        first, step = (LEAST, LEAST) if is_long else (0, STEP)
         self._looked_for = (
-            *(key[start : start + LEAST] for start in range(first, len(key) - LEAST + 1, STEP)),
+            *(key[start : start + LEAST] for start in range(first, len(key) - LEAST + 1, step)),
             *self._coded,
         )
 
