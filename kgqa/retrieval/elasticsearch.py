@@ -17,7 +17,7 @@ from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, Storage
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.biencoder import clean
 from kgqa.retrieval.elasticsearch_server import Server
-from kgqa.storage import storing
+from kgqa.storage import AGAIN, replace_file
 from kgqa.types import Json, Passage
 
 FOLDER_FILE = "elasticsearch.json"  # which index on the server belongs to the folder
@@ -78,8 +78,7 @@ class Elasticsearch:
         finally:
             server.close()
         named = json.dumps({"index": index.name, "passages": len(passages)})
-        with storing(folder / FOLDER_FILE):
-            (folder / FOLDER_FILE).write_text(f"{named}\n", encoding="utf-8")
+        replace_file(folder / FOLDER_FILE, f"{named}\n", AGAIN)
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
         named = json.loads((folder / FOLDER_FILE).read_text(encoding="utf-8"))

@@ -21,7 +21,7 @@ from kgqa.protocols import Retriever
 from kgqa.retrieval.content import changed, described
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, Corpus, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
-from kgqa.storage import AGAIN, digest, json_text, locked, replace_file, sha256, storing
+from kgqa.storage import AGAIN, digest, filled, json_text, locked, replace_file, sha256, storing
 from kgqa.types import Json, Passage
 
 FORMAT = 2  # 2: ids of passages have 16 digits
@@ -44,7 +44,7 @@ class IndexFolder:
 
     def finished(self) -> bool:
         """Whether there is an index, which `open` may still refuse."""
-        return (self.path / MANIFEST).is_file()
+        return filled(self.path / MANIFEST)
 
     def build(self, passages: Iterable[Passage], advance: Advance) -> Mapping[str, Json]:
         """Make the index unless it is there and whole; gives its manifest.
@@ -135,7 +135,7 @@ class IndexFolder:
     def _stored(self, passages: Iterable[Passage], advance: Advance) -> Corpus:
         """The corpus: as an earlier build left it complete, else written now."""
         purpose = _plain({"format": FORMAT, "made_from": self.made_from, "retriever": self.retriever.identity()})
-        if (self.path / CORPUS).is_file():
+        if filled(self.path / CORPUS):
             corpus_file = self._read(CORPUS)
             if corpus_file.get("for") == purpose:
                 with suppress(KeyError, TypeError):  # damaged: the passages are stored again
