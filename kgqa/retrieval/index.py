@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.errors import DataError
-from kgqa.protocols import Retriever
+from kgqa.protocols import KeptElsewhere, Retriever
 from kgqa.retrieval.content import changed, described
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, Corpus, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
@@ -49,7 +49,8 @@ class IndexFolder:
     def build(self, passages: Iterable[Passage], advance: Advance) -> Mapping[str, Json]:
         """Make the index unless it is there and whole; gives its manifest.
 
-        One that is there is read as a whole, and built anew where a bit of it has changed. A build that was killed
+        One that is there is read as a whole, and built anew where a bit of it has changed; what a server should have of
+        it and has not is loaded there. A build that was killed
         goes on from the stored passages, and as far as the retriever can from its own part.
         Where another process is building it, this one waits, and takes what that one made.
 
@@ -61,9 +62,12 @@ class IndexFolder:
         with locked(self.path / ".lock", lambda: advance(waiting, 0, None)):
             if self.finished():
                 try:
-                    return self.verify()
+                    manifest = self.verify()
                 except DataError:  # damaged: what it consists of cannot be trusted either
                     self._remove(MANIFEST, CORPUS)
+                else:
+                    self._restore(advance)
+                    return manifest
             corpus = self._stored(passages, advance)
             with storing(self.path):
                 (self.path / FINDER).mkdir(exist_ok=True)
@@ -131,6 +135,11 @@ class IndexFolder:
             if sha256(self.path / name) != written["sha256"]:
                 raise self._refused(f"damaged index: {name} changed since it was written")
         return manifest
+
+    def _restore(self, advance: Advance) -> None:
+        if isinstance(self.retriever, KeptElsewhere):
+            with closing(StoredPassages(self.path)) as stored:
+                self.retriever.restore(stored, self.path / FINDER, lambda n: advance("indexing", n, len(stored)))
 
     def _stored(self, passages: Iterable[Passage], advance: Advance) -> Corpus:
         """The corpus: as an earlier build left it complete, else written now."""
