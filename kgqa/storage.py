@@ -142,6 +142,14 @@ def replace_file(path: Path, text: str, remedy: str = OUT_ELSEWHERE) -> Path:
     return path
 
 
+def filled(file: Path) -> bool:
+    """Whether there is a file that holds something: a disk that is full at the first byte leaves an empty one."""
+    try:
+        return file.is_file() and file.stat().st_size > 0
+    except FileNotFoundError:  # gone in between
+        return False
+
+
 @contextmanager
 def locked(file: Path, taken: Callable[[], None] = lambda: None, remedy: str = AGAIN) -> Iterator[None]:
     """Nobody else holds `file` meanwhile, which is made with its folder; the system lets go of a killed process's.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kgqa.errors import DataError, StorageError
 from kgqa.kg.parsing import Extraction, ParsedTriples, parse_triples
-from kgqa.storage import digest, json_text, locked, replace_file, replacing, storing
+from kgqa.storage import digest, filled, json_text, locked, replace_file, replacing, storing
 from kgqa.types import Json, Passage, Triple
 
 ELSEWHERE = "make room or choose another folder"  # where the disk refuses
@@ -165,7 +165,7 @@ class TripleStore:
 
     def _check_manifest(self) -> None:
         path = self.folder / "manifest.json"
-        if self._manifest_checked or not path.exists():
+        if self._manifest_checked or not filled(path):
             return
         try:
             with storing(path, ELSEWHERE):

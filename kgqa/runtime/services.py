@@ -17,8 +17,9 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, Protocol
 
 from kgqa.calls import Generate, ModelCall
-from kgqa.errors import EngineDied, EngineError, KgqaError
+from kgqa.errors import KgqaError
 from kgqa.protocols import BatchEngine, StreamingEngine
+from kgqa.runtime.bisecting import Bisecting
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.codec import call_key, reply_from_json, reply_json
 from kgqa.runtime.occupancy import Occupancy
@@ -115,7 +116,7 @@ class _Asked:
             self._cache.put(
                 (self._keys[request.ticket], reply_json(reply))
                 for request, reply in answered
-                if not isinstance(reply, Exception)
+                if not isinstance(reply, BaseException)
             )
         except (KgqaError, TypeError, ValueError) as error:  # a reply that cannot be kept must not vanish
             answered = [(request, error) for request, _ in answered]
@@ -138,7 +139,7 @@ class Waves:
         self._asked = _Asked(done, cache, engine.identity())
         self._wave: list[Request] = []
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-waves")
-        self._answer = _Bisecting(engine.answer)
+        self._answer = Bisecting(engine.answer)
         self._stopped = False
 
     def submit(self, request: Request) -> None:
@@ -166,30 +167,6 @@ class Waves:
             self.occupancy.change(-len(batch))
             self.busy -= len(batch)
             self._asked.finish(list(zip(batch, replies, strict=True)), started)
-
-
-class _Bisecting:
-    """Answers a batch; one that fails as a whole is halved until the bad call stands alone."""
-
-    def __init__(self, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
-        self._answer = answer
-        self._failures = 0  # calls in a row that failed without an error of their own
-
-    def __call__(self, calls: Sequence[Any]) -> list[Any]:
-        try:
-            replies = list(self._answer(calls))
-        except KgqaError as error:
-            return [error] * len(calls)
-        except Exception as error:  # noqa: BLE001 - whatever third-party code throws becomes an error of ours
-            if len(calls) == 1:
-                self._failures += 1
-                died = self._failures >= 3  # alone, three times running: it is the engine
-                reason = f"{type(error).__name__}: {error}"
-                return [EngineDied(f"the engine died: {reason}") if died else EngineError(reason)]
-            middle = len(calls) // 2
-            return [*self(calls[:middle]), *self(calls[middle:])]
-        self._failures = 0
-        return replies
 
 
 def batches(requests: Sequence[Request], size: int) -> list[Sequence[Request]]:
@@ -269,7 +246,7 @@ class Worker:
         answer: Callable[[Sequence[Any]], Sequence[Any]],
     ) -> None:
         self.busy = 0
-        self._answer = _Bisecting(answer)
+        self._answer = Bisecting(answer)
         self._asked = _Asked(done, cache, identity)
         self._lock = threading.Lock()
         self._waiting: list[Request] = []

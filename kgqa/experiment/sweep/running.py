@@ -17,7 +17,7 @@ from kgqa.errors import BudgetSpent, ConfigError, KgqaError
 from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.executing import execute
-from kgqa.experiment.run.finished import finished, too_many_questions_failed
+from kgqa.experiment.run.finished import finished
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
@@ -123,9 +123,8 @@ def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: SweepBudget | None 
                 check(session)
                 executed = execute(session, display)
                 metrics = executed.metrics
-                if too_many_questions_failed(metrics):
-                    status = "failed"
-                    error = f"{metrics.failed} of {metrics.questions} questions: {executed.errors[0]}"
+                if executed.failure is not None:
+                    status, error = "failed", " ".join(executed.failure.split())
     except BudgetSpent as spent:
         status, error = "not run", _one_line(spent)
     except KgqaError as failure:
