@@ -17,6 +17,7 @@ from typing import IO
 from kgqa.datasets.contexts import of_sentences
 from kgqa.datasets.files import TO_ELSEWHERE
 from kgqa.errors import DataError
+from kgqa.json_values import decoded
 from kgqa.storage import replacing
 from kgqa.types import Passage
 
@@ -78,7 +79,7 @@ def _abstracts(archive: Path) -> Iterator[list[Passage]]:
 
 def _shard(compressed: bytes, where: str) -> list[Passage]:
     try:
-        records = [json.loads(line) for line in bz2.decompress(compressed).split(b"\n") if line.strip()]
+        records = [decoded(line) for line in bz2.decompress(compressed).split(b"\n") if line.strip()]
         return [of_sentences(record["title"], record["text"]) for record in records]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # bz2 reports broken files as OSError
         raise DataError(f"{where}: not a file of abstracts ({error!r}); fetch the archive again") from None
