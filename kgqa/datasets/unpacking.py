@@ -89,7 +89,7 @@ def _shard(compressed: bytes, where: str) -> list[Passage]:
     try:
         unpacked = bz2.BZ2File(io.BytesIO(compressed)).read(LARGEST_SHARD + 1)
         if len(unpacked) > LARGEST_SHARD:
-            raise ValueError(f"it unpacks to more than {LARGEST_SHARD:,} bytes")
+            raise DataError(f"{where}: unpacks to more than {LARGEST_SHARD:,} bytes; it is not HotpotQA's")
         records = [decoded(line) for line in unpacked.split(b"\n") if line.strip()]
         return [of_sentences(record["title"], record["text"]) for record in records]
     except (
