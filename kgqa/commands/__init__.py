@@ -13,8 +13,8 @@ Here and nowhere else an argument is named, explained and refused. A file has
     def run(given: Namespace) -> int          does it, gives the exit code; raises a UsageError for a person's mistake
 
 A new one is that file and its name below, imported and in COMMANDS. Help, the refusal of what is unknown or missing,
-completion and the architecture tests follow. At its top it imports nothing of kgqa but `errors` and `parsing`, so that
-help is there at once; what it calls is imported inside `run`.
+completion and the architecture tests follow. At its top it imports nothing of kgqa but `errors`, `inert` and `parsing`,
+so that help is there at once; what it calls is imported inside `run`.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.errors import DataError
+from kgqa.json_values import decoded
 from kgqa.protocols import KeptElsewhere, Retriever
 from kgqa.retrieval.content import changed, described
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, Corpus, StoredPassages, store
@@ -171,7 +172,7 @@ class IndexFolder:
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
-            value = json.loads((self.path / name).read_bytes())
+            value = decoded((self.path / name).read_bytes())
         except (OSError, ValueError) as error:
             raise self._refused(f"{name} cannot be read ({error})") from error
         return value if isinstance(value, dict) else {}

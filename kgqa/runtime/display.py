@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from kgqa.redaction import without_secrets
+from kgqa.inert import inert
 from kgqa.runtime.costs import Ledger, total
 from kgqa.runtime.sweep_board import SweepBoard
 
@@ -88,7 +89,7 @@ class PlainLines:
         self._stream = stream
 
     def line(self, text: str, *, alarm: bool = False) -> None:
-        self._stream.write(f"{text}\n")
+        self._stream.write(f"{inert(text)}\n")
         self._stream.flush()
 
     @contextmanager
