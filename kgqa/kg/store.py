@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kgqa.errors import DataError, StorageError
 from kgqa.kg.parsing import Extraction, ParsedTriples, parse_triples
-from kgqa.storage import digest, json_text, locked, replace_file, replacing, storing
+from kgqa.storage import begun, digest, json_text, locked, replace_file, replacing, storing
 from kgqa.types import Json, Passage, Triple
 
 ELSEWHERE = "make room or choose another folder"  # where the disk refuses
@@ -95,7 +95,7 @@ class TripleStore:
         """
         with storing(self.file, ELSEWHERE):
             self._write_manifest()
-            with self._locked(), self.file.open("ab", buffering=0) as file:
+            with self._locked(), begun(self.file).open("ab", buffering=0) as file:
                 _cut_unfinished_line(self.file)
                 for extraction in extractions:
                     _write(file.fileno(), extraction_line(extraction), self.file)

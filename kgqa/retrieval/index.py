@@ -20,7 +20,7 @@ from kgqa.errors import DataError
 from kgqa.protocols import Retriever
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, Corpus, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
-from kgqa.storage import AGAIN, json_text, locked, replace_file, sha256, storing
+from kgqa.storage import AGAIN, as_open_as_folder, json_text, locked, made, replace_file, sha256, storing
 from kgqa.types import Json, Passage
 
 FORMAT = 2  # 2: ids of passages have 16 digits
@@ -63,7 +63,7 @@ class IndexFolder:
                     self._remove(MANIFEST, CORPUS)
             corpus = self._stored(passages, advance)
             with storing(self.path):
-                (self.path / FINDER).mkdir(exist_ok=True)
+                made(self.path / FINDER)
             with closing(StoredPassages(self.path)) as stored:
                 self.retriever.build(stored, self.path / FINDER, lambda n: advance("indexing", n, corpus.count))
             return self._finish(corpus)
@@ -127,6 +127,8 @@ class IndexFolder:
     def _finish(self, corpus: Corpus) -> Mapping[str, Any]:
         with storing(self.path):
             own = sorted(file for file in (self.path / FINDER).rglob("*") if file.is_file())
+            for file in own:  # made by libraries
+                as_open_as_folder(file)
             files = [*(self.path / name for name in (LINES, OFFSETS, TITLES)), *own]
             written = {
                 str(file.relative_to(self.path)): {"bytes": file.stat().st_size, "sha256": sha256(file)}
