@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kgqa.commands import tree
 from kgqa.commands.parsing import HelpWanted, parse
-from kgqa.errors import EngineError, UsageError
+from kgqa.errors import EngineError, UsageError, notes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,13 +20,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _run(arguments)
     except UsageError as error:
         print(f"kgqa: {_one_line(str(error))}", file=sys.stderr)
+        _print_notes(error)
         return 2
     except EngineError as error:
         print(f"kgqa: {_one_line(str(error))}", file=sys.stderr)
         print("kgqa: everything answered so far is saved; the same command goes on from there", file=sys.stderr)
+        _print_notes(error)
         return 3
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("\nkgqa: interrupted; the same command goes on from here", file=sys.stderr)
+        _print_notes(error)
         sys.stdout.flush()
         # worker threads of an engine may still hold native code; everything is on disk, so leave at once
         os._exit(130)
@@ -56,6 +59,12 @@ def _run(arguments: Sequence[str]) -> int:
         return wanted.code
     code: int = given.run(given)
     return code
+
+
+def _print_notes(error: BaseException) -> None:
+    """What long work that ended so has kept, and the command that goes on with it."""
+    for line in notes(error):
+        print(f"kgqa: {_one_line(line)}", file=sys.stderr)
 
 
 def _one_line(message: str) -> str:

@@ -170,6 +170,7 @@ def log_lines(display: Display) -> Iterator[None]:
     """Show what kgqa logs as lines: what takes long and is no call, such as the conversion of weights."""
     logger, lines = logging.getLogger("kgqa"), _Lines(display)
     logger.setLevel(logging.INFO)
+    logging.getLogger("kgqa.events").propagate = False  # many lines, for logs alone: see `kgqa.runtime.work_log`
     logger.addHandler(lines)
     try:
         yield

@@ -15,6 +15,7 @@ from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.display import Display
+from kgqa.runtime.watch import watched
 from kgqa.storage import digest, outputs
 from kgqa.types import Json
 
@@ -36,8 +37,9 @@ def index_folder(session: Session) -> IndexFolder:
 
 def build_index(session: Session, display: Display) -> Mapping[str, Json]:
     """The manifest of the index, which is there already or built now."""
-    with display.counting("passages") as advance:
-        return index_folder(session).build(session.experiment.dataset.passages(), advance)
+    folder = index_folder(session)
+    with watched(display, "index build", folder.path) as told, told.counting("passages") as advance:
+        return folder.build(session.experiment.dataset.passages(), advance)
 
 
 @contextmanager
