@@ -45,13 +45,9 @@ def watched(display: Display, what: str, folder: Path, **identity: Json) -> Iter
         open_.enter_context(work_log(folder, waits))
         tell("start", f"{what} in {folder}", **_start(claim), **identity)
         watch = Watch(display, open_.enter_context(claiming(claim)), claim, waits)
-        try:
-            with watch.beating():
-                yield watch
-        except BaseException as error:
-            watch.end(error, time.monotonic() - started)
-            raise
-        watch.end(None, time.monotonic() - started)
+        open_.push(lambda kind, error, at: watch.end(error, time.monotonic() - started))
+        open_.enter_context(watch.beating())
+        yield watch
 
 
 class Watch:

@@ -36,22 +36,22 @@ def work_log(folder: Path, *listeners: logging.Handler) -> Iterator[None]:
     """Everything told while the block runs is kept in the folder and told to the listeners, too."""
     with suppress(OSError):  # what keeps answers there refuses by itself
         made(folder)
-    handlers = [WorkLog(folder / LOG), *listeners]
+    everyone = [WorkLog(folder / LOG), *listeners]
     loggers, before = (logging.getLogger("kgqa"), EVENTS), EVENTS.level
     EVENTS.propagate = False  # to nobody but logs: many lines, and none for people
     EVENTS.setLevel(logging.DEBUG)
     for logger in loggers:
-        for handler in handlers:
-            logger.addHandler(handler)
+        for each in everyone:
+            logger.addHandler(each)
     try:
         yield
     finally:
         EVENTS.setLevel(before)
         for logger in loggers:
-            for handler in handlers:
-                logger.removeHandler(handler)
-        for handler in handlers:
-            handler.close()
+            for each in everyone:
+                logger.removeHandler(each)
+        for each in everyone:
+            each.close()
 
 
 def tell(event: str, message: str, *, level: int = logging.INFO, **fields: Json) -> None:
