@@ -13,11 +13,11 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
 
-import tomllib
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -56,7 +56,7 @@ LISTED: Mapping[str, tuple[str, str]] = {
     "tqdm": ("MPL-2.0 AND MIT", "comes with the hub's client, used as it is"),
     "pypdfium2": (
         "BSD-3-Clause AND Apache-2.0",
-        "said in words of its own; those of what is in PDFium come with its wheel",
+        "in words of its own; PDFium brings those of its parts",
     ),
     "setuptools": ("MIT", "said in its file LICENSE"),
 }
@@ -111,21 +111,24 @@ def licence(found: Distribution) -> str:
 
 def licensed(sites: Sequence[str]) -> list[Licensed]:
     """What is installed there and wanted by kgqa, directly or not."""
-    installed = {canonicalize_name(found.metadata["Name"]): found for found in distributions(path=list(sites))}
+    installed: dict[str, Distribution] = {}
+    for found in distributions(path=list(sites)):
+        installed.setdefault(canonicalize_name(found.metadata["Name"]), found)  # the first environment's
     wanted: dict[str, set[str]] = {}
     for group, requirements in roots().items():
         for name in closure(requirements, installed):
             wanted.setdefault(name, set()).add(group)
-    found = []
+    packages = []
     for name, groups in wanted.items():
         shown = ("core",) if "core" in groups else tuple(sorted(groups))
         text, reason = LISTED.get(name, (licence(installed[name]), ""))
-        found.append(Licensed(name, text, shown, reason))
-    return sorted(found)
+        packages.append(Licensed(name, text, shown, reason))
+    return sorted(packages)
 
 
 def roots() -> dict[str, list[str]]:
     """Requirements of kgqa: core, by extra, by group."""
+    tomllib: Any = import_module("tomllib")  # of Python 3.11 on
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     groups = {
         name: [line for line in lines if isinstance(line, str)] for name, lines in project["dependency-groups"].items()

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 
 from kgqa.artefacts.claim import Claim
 from kgqa.errors import KgqaError, note
@@ -40,18 +41,15 @@ def watched(display: Display, what: str, folder: Path, **identity: Json) -> Iter
         what=what, folder=str(folder), command=command,
         host=socket.gethostname(), pid=os.getpid(), started=now, updated=now,
     )  # fmt: skip
-    waits, started = _Waits(), time.monotonic()
+    waits = _Waits()
     with ExitStack() as open_:
         open_.enter_context(work_log(folder, waits))
         tell("start", f"{what} in {folder}", **_start(claim), **identity)
-        watch = Watch(display, open_.enter_context(claiming(claim)), claim, waits)
-        open_.push(lambda kind, error, at: watch.end(error, time.monotonic() - started))
-        open_.enter_context(watch.beating())
-        yield watch
+        yield open_.enter_context(Watch(display, open_.enter_context(claiming(claim)), claim, waits))
 
 
 class Watch:
-    """A display that hands everything on."""
+    """A display that hands everything on; while it is open there are signs of life, whether or not anything goes on."""
 
     def __init__(self, display: Display, file: Path, claim: Claim, waits: _Waits) -> None:
         self._display, self._file, self._claim, self._waits = display, file, claim, waits
@@ -60,7 +58,17 @@ class Watch:
         self._tallies: list[Tally] = []
         self._board: SweepBoard | None = None
         self._samples: deque[tuple[float, int, int]] = deque()  # when, how many had ended, tokens paid
-        self._stop, self._said = threading.Event(), time.monotonic()
+        self._stop, self._started, self._said = threading.Event(), time.monotonic(), time.monotonic()
+        self._heart = threading.Thread(target=self._beat, name="status", daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._heart.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop.set()
+        self._heart.join()
+        self._end(error)
 
     def line(self, text: str, *, alarm: bool = False) -> None:
         tell("line", text, level=logging.WARNING if alarm else logging.INFO)
@@ -95,21 +103,10 @@ class Watch:
         self._board = SweepBoard(sweep)
         return self._display.cells(sweep)
 
-    @contextmanager
-    def beating(self) -> Iterator[None]:
-        """Signs of life while the block runs, whether or not anything goes on in it."""
-        heart = threading.Thread(target=self._beat, name="status", daemon=True)
-        heart.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            heart.join()
-
-    def end(self, error: BaseException | None, seconds: float) -> None:
+    def _end(self, error: BaseException | None) -> None:
         """The last line of the log; what is kept is noted on the error."""
         claim = self._now()
-        fields = {"seconds": round(seconds, 1), **_figures(claim), "flags": self._flags()}
+        fields = {"seconds": round(time.monotonic() - self._started, 1), **_figures(claim), "flags": self._flags()}
         if error is None:
             tell("end", "done", outcome="done", **fields)
             return
