@@ -19,7 +19,7 @@ from kgqa.artefacts.form import checked
 from kgqa.errors import DataError, StorageError
 from kgqa.json_values import NotJson, decoded, read_value
 from kgqa.kg.parsing import Extraction, ParsedTriples, parse_triples
-from kgqa.storage import digest, filled, json_text, locked, replace_file, replacing, storing
+from kgqa.storage import begun, digest, filled, json_text, locked, replace_file, replacing, storing
 from kgqa.types import Json, Passage, Triple
 
 REMOVE = "remove the line and build again"
@@ -98,7 +98,7 @@ class TripleStore:
         """
         with storing(self.file, ELSEWHERE):
             self._write_manifest()
-            with self._locked(), self.file.open("ab", buffering=0) as file:
+            with self._locked(), begun(self.file).open("ab", buffering=0) as file:
                 _cut_unfinished_line(self.file)
                 for extraction in extractions:
                     _write(file.fileno(), extraction_line(extraction), self.file)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgqa.errors import DataError, StorageError
+from kgqa.storage import begun, made
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -35,11 +36,13 @@ class CallCache:
         self.path = folder / "calls.sqlite"
         self._lock = threading.Lock()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            made(folder)
         except OSError as error:
             raise StorageError(f"{folder}: cannot create the call cache ({error}); set KGQA_CACHE") from error
         with self._translated():
-            self._connection = sqlite3.connect(self.path, timeout=60, check_same_thread=False, isolation_level=None)
+            self._connection = sqlite3.connect(
+                begun(self.path), timeout=60, check_same_thread=False, isolation_level=None
+            )
             self._connection.execute("PRAGMA journal_mode=WAL")
             # NORMAL: a commit survives the process, not necessarily a power cut; it never corrupts the file
             self._connection.execute("PRAGMA synchronous=NORMAL")

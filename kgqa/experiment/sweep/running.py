@@ -28,7 +28,8 @@ from kgqa.report.sweep_writing import write_sweep_report
 from kgqa.runtime.costs import NOTHING
 from kgqa.runtime.display import PlainLines, log_lines
 from kgqa.runtime.sweep_folder import SweepFolder, keep_state
-from kgqa.storage import OUT_ELSEWHERE, outputs, storing
+from kgqa.runtime.work_log import tell
+from kgqa.storage import OUT_ELSEWHERE, begun, outputs, storing
 from kgqa.types import Json
 
 Ended = Callable[[CellResult], None]
@@ -97,6 +98,7 @@ def run_cells(
                 result = results[cell.number] = run_cell(cell, folder.path, pool, allowance)
                 if budget:
                     budget.pay(result.paid)
+                    tell("budget", budget.so_far())
                 if budget and result.status == "not run":
                     budget.exhausted = True
                 if ended:
@@ -193,4 +195,4 @@ def _display(log: Path) -> Iterator[PlainLines]:
 
 def _opened(log: Path) -> TextIO:
     with storing(log, OUT_ELSEWHERE):
-        return log.open("a", encoding="utf-8", errors="backslashreplace")
+        return begun(log).open("a", encoding="utf-8", errors="backslashreplace")
