@@ -22,7 +22,6 @@ from kgqa.errors import KgqaError, StorageError
 from kgqa.runtime.cache_schema import BAD, checksum, prepare, reply_of
 from kgqa.runtime.claims import Claims
 from kgqa.runtime.database import Database
-from kgqa.storage import call_cache
 from kgqa.types import Json
 
 FILE = "calls.sqlite"
@@ -216,8 +215,3 @@ class CallCache:
             found = connection.execute(find, row).fetchone()
         number: int = found[0]
         return number
-
-
-def here() -> Path:
-    """The file of the call cache that a command in this folder uses."""
-    return call_cache() / FILE

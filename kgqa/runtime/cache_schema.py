@@ -103,9 +103,7 @@ def _upgrade(database: Database, connection: sqlite3.Connection) -> None:
 
 def backup(database: Database, why: str) -> Path:
     """A copy of the file as it was last committed, beside it, under a name that is free; on the disk when this ends."""
-    numbers = ("", *(f"-{number}" for number in range(2, 10_000)))
-    places = (database.path.with_name(f"calls.{why}{number}.sqlite") for number in numbers)
-    target = next(path for path in places if not path.exists())
+    target = free_name(database.path, why)
     with (
         database.translated(),
         replacing(target) as fresh,
@@ -115,3 +113,12 @@ def backup(database: Database, why: str) -> Path:
         source.backup(copy)
         copy.execute("PRAGMA journal_mode=delete")
     return target
+
+
+def free_name(path: Path, why: str) -> Path:
+    """For a copy beside it: calls.WHY.sqlite, calls.WHY-2.sqlite, …"""
+    place, number = path.with_name(f"calls.{why}.sqlite"), 1
+    while place.exists():
+        number += 1
+        place = path.with_name(f"calls.{why}-{number}.sqlite")
+    return place

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -11,11 +12,11 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.errors import DataError, KgqaError
+from kgqa.errors import DataError
 from kgqa.runtime.cache import DAY, FILE
-from kgqa.runtime.cache_schema import BAD, COLUMNS, backup, prepare, reply_of
+from kgqa.runtime.cache_schema import BAD, COLUMNS, backup, free_name, prepare, reply_of
 from kgqa.runtime.database import Database
-from kgqa.storage import replacing
+from kgqa.storage import replacing, storing
 
 _SHOWN = 20  # of the rows that are damaged
 # by how a reply begins, see `kgqa.runtime.codec.reply_json`
@@ -126,35 +127,43 @@ def check(folder: Path) -> Checked:
     return Checked(path, rows, tuple(bad), structure)
 
 
-def repair(folder: Path) -> tuple[Path, int]:
-    """Keep the rows that are whole, and give where the damaged file went and how many were saved."""
-    path = folder / FILE
-    try:
-        with existing(folder) as database:
-            kept = backup(database, "damaged")
-    except KgqaError:
-        kept = _free(folder)
-        kept.write_bytes(path.read_bytes())
-    saved = 0
+def repair(found: Checked) -> tuple[Path, int]:
+    """Drop what is damaged. Gives where a copy of the file as it was lies, and how many calls there are now.
+
+    Raises:
+        StorageError: the file itself is damaged and another program has it open: it must be written anew.
+    """
+    folder = found.path.parent
+    if found.structure:
+        return _written_anew(found.path)
+    with existing(folder) as database:
+        kept = backup(database, "damaged")
+        database.connection.create_function("is_bad", 3, lambda *row: reply_of(*row) is BAD)
+        with database.writing() as connection:
+            connection.execute("DELETE FROM calls WHERE is_bad(CAST(key AS BLOB), CAST(value AS BLOB), checksum)")
+        return kept, int(database.rows("SELECT count(*) FROM calls")[0][0])
+
+
+def _written_anew(path: Path) -> tuple[Path, int]:
+    # what is in the log goes into the file; refused while another program has it open
+    with suppress(DataError), closing(Database(path)) as database, database.translated():
+        database.connection.execute("PRAGMA journal_mode=delete")
+    kept, saved = free_name(path, "damaged"), 0
+    with storing(kept):
+        shutil.copyfile(path, kept)
     with replacing(path) as fresh:
         new = Database(fresh)
-        with closing(new):
+        with closing(new), closing(sqlite3.connect(f"file:{kept}?mode=ro", uri=True)) as old:
             prepare(new)
-            with closing(sqlite3.connect(f"file:{kept}?mode=ro", uri=True)) as old, new.writing() as connection:
-                old.text_factory = bytes
+            old.text_factory = bytes
+            with new.writing() as connection:
                 connection.executemany("INSERT OR IGNORE INTO origins VALUES (?, ?, ?)", _origins(old))
                 for row in _whole_rows(old):
                     saved += connection.execute("INSERT OR IGNORE INTO calls VALUES (?, ?, ?, ?, ?, ?)", row).rowcount
             new.connection.execute("PRAGMA journal_mode=delete")
         for rest in ("-wal", "-shm"):
-            with suppress(OSError):
-                path.with_name(f"{path.name}{rest}").unlink()
+            path.with_name(f"{path.name}{rest}").unlink(missing_ok=True)
     return kept, saved
-
-
-def _free(folder: Path) -> Path:
-    places = (folder / f"calls.damaged{number}.sqlite" for number in ("", *(f"-{n}" for n in range(2, 10_000))))
-    return next(place for place in places if not place.exists())
 
 
 def _origins(old: sqlite3.Connection) -> list[tuple[object, ...]]:
