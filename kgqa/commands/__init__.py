@@ -23,6 +23,7 @@ from argparse import Namespace
 from typing import Protocol
 
 from kgqa.commands import (
+    cache,
     compare,
     completion,
     data,
@@ -60,7 +61,7 @@ class Command(Protocol):
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
     run, tune, runs, status, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp, reproduce,
-    index, data, models, doctor, new, completion,
+    index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 
 

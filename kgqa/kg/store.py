@@ -93,6 +93,8 @@ class TripleStore:
     def add_all(self, extractions: Iterable[Extraction]) -> None:
         """Keep extractions, each at once and for good; other processes that add wait meanwhile.
 
+        A passage that has one already keeps it, whoever added that.
+
         Raises:
             StorageError: the disk is full or refuses.
         """
@@ -101,7 +103,9 @@ class TripleStore:
             with self._locked(), begun(self.file).open("ab", buffering=0) as file:
                 _cut_unfinished_line(self.file)
                 for extraction in extractions:
-                    _write(file.fileno(), extraction_line(extraction), self.file)
+                    self._read_new_lines()
+                    if extraction.passage_id not in self._places:
+                        _write(file.fileno(), extraction_line(extraction), self.file)
 
     def arrange(self) -> None:
         """Put the file in its final order, by passage id, each passage once: equal contents are then equal bytes.
