@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import httpx2
 
 log = logging.getLogger(__name__)
+events = logging.getLogger("kgqa.events")  # see kgqa.runtime.work_log
 
 LONGEST_BACKOFF = 30.0  # seconds between two attempts, unless the server asks for more
 LOOK_AGAIN = 5.0  # seconds between two looks at a server that is gone
@@ -201,7 +202,9 @@ class Endpoint:
             log.info("no server at %s; looking again for %g s", self.url, patience)
         if now - self._gone_since >= patience:
             raise EngineDied(f"no server at {self.url} for {patience:g} s ({gone}); start it, or set engine.base_url")
-        return min(LOOK_AGAIN, self._persistence.backoff * _jitter())
+        wait = min(LOOK_AGAIN, self._persistence.backoff * _jitter())
+        _tell("wait", f"no server at {self.url}", wait + LOOK_AGAIN)
+        return wait
 
     def _until_next_attempt(self, trouble: _Trouble, failures: int) -> float:
         limits = self._persistence
@@ -213,7 +216,15 @@ class Endpoint:
             ) from trouble
         if trouble.after:
             self._resume_at = max(self._resume_at, time.monotonic() + trouble.after)
-        return float(max(trouble.after, min(LONGEST_BACKOFF, limits.backoff * 2 ** (failures - 1))) * _jitter())
+        wait: float = max(trouble.after, min(LONGEST_BACKOFF, limits.backoff * 2 ** (failures - 1))) * _jitter()
+        _tell("wait" if trouble.after else "retry", str(trouble), wait)
+        return wait
+
+
+def _tell(event: str, cause: str, seconds: float) -> None:
+    """For logs and `kgqa status`, which count equal causes."""
+    told = {"event": event, "cause": cause, "seconds": round(seconds, 2)}
+    events.info("again in %.1f s: %s", seconds, cause, extra={"told": told})
 
 
 def _refusal(status: int, error: Mapping[str, Json], headers: Mapping[str, str]) -> Exception:

@@ -17,7 +17,7 @@ from kgqa.errors import BudgetSpent, ConfigError, KgqaError
 from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.executing import execute
-from kgqa.experiment.run.finished import finished, too_many_questions_failed
+from kgqa.experiment.run.finished import finished
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
@@ -28,7 +28,8 @@ from kgqa.report.sweep_writing import write_sweep_report
 from kgqa.runtime.costs import NOTHING
 from kgqa.runtime.display import PlainLines, log_lines
 from kgqa.runtime.sweep_folder import SweepFolder, keep_state
-from kgqa.storage import OUT_ELSEWHERE, outputs, storing
+from kgqa.runtime.work_log import tell
+from kgqa.storage import OUT_ELSEWHERE, begun, outputs, storing
 from kgqa.types import Json
 
 Ended = Callable[[CellResult], None]
@@ -97,6 +98,7 @@ def run_cells(
                 result = results[cell.number] = run_cell(cell, folder.path, pool, allowance)
                 if budget:
                     budget.pay(result.paid)
+                    tell("budget", budget.so_far())
                 if budget and result.status == "not run":
                     budget.exhausted = True
                 if ended:
@@ -123,9 +125,8 @@ def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: SweepBudget | None 
                 check(session)
                 executed = execute(session, display)
                 metrics = executed.metrics
-                if too_many_questions_failed(metrics):
-                    status = "failed"
-                    error = f"{metrics.failed} of {metrics.questions} questions: {executed.errors[0]}"
+                if executed.failure is not None:
+                    status, error = "failed", " ".join(executed.failure.split())
     except BudgetSpent as spent:
         status, error = "not run", _one_line(spent)
     except KgqaError as failure:
@@ -194,4 +195,4 @@ def _display(log: Path) -> Iterator[PlainLines]:
 
 def _opened(log: Path) -> TextIO:
     with storing(log, OUT_ELSEWHERE):
-        return log.open("a", encoding="utf-8", errors="backslashreplace")
+        return begun(log).open("a", encoding="utf-8", errors="backslashreplace")
