@@ -132,6 +132,11 @@ def has_credentials(text: str) -> bool:
     return bool(CREDENTIALS.search(text) or QUERY.search(text))
 
 
+def without_credentials(text: str) -> str:
+    """Addresses in it without a name, a password or a key."""
+    return QUERY.sub(lambda match: f"{match[1]}={MARK}", CREDENTIALS.sub(f"{MARK}@", text))
+
+
 def told(error: BaseException) -> str:
     """An error's kind and words as a file may have them."""
     return f"{type(error).__name__}: {without_secrets(error)}"
@@ -139,7 +144,7 @@ def told(error: BaseException) -> str:
 
 def without_secrets(message: Any) -> str:
     """For whatever leaves the program as a line or an error: no key of the environment, no password of an address."""
-    text = QUERY.sub(lambda match: f"{match[1]}={MARK}", CREDENTIALS.sub(f"{MARK}@", str(message)))
+    text = without_credentials(str(message))
     for value in secrets().values():
         if value.strip() in text:
             text = text.replace(value.strip(), MARK)
