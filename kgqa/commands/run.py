@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from kgqa.commands.parsing import Parser
+from kgqa.inert import inert
 
 NAME = "run"
 SUMMARY = "answer a dataset's questions with a method, and score them"
@@ -50,7 +51,7 @@ def print_configuration(overrides: Sequence[str]) -> int:
     from kgqa.experiment.config.composing import compose
     from kgqa.experiment.config.files import yaml_text
 
-    sys.stdout.write(yaml_text({key: value for key, value in compose(overrides).items() if key != "choices"}))
+    sys.stdout.write(inert(yaml_text({key: value for key, value in compose(overrides).items() if key != "choices"})))
     return 0
 
 

@@ -17,11 +17,23 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.errors import DataError
+from kgqa.json_values import decoded
 from kgqa.protocols import KeptElsewhere, Retriever
 from kgqa.retrieval.content import changed, described
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, Corpus, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
-from kgqa.storage import AGAIN, digest, filled, json_text, locked, replace_file, sha256, storing
+from kgqa.storage import (
+    AGAIN,
+    as_open_as_folder,
+    digest,
+    filled,
+    json_text,
+    locked,
+    made,
+    replace_file,
+    sha256,
+    storing,
+)
 from kgqa.types import Json, Passage
 
 FORMAT = 2  # 2: ids of passages have 16 digits
@@ -70,7 +82,7 @@ class IndexFolder:
                     return manifest
             corpus = self._stored(passages, advance)
             with storing(self.path):
-                (self.path / FINDER).mkdir(exist_ok=True)
+                made(self.path / FINDER)
             with closing(StoredPassages(self.path)) as stored:
                 self.retriever.build(stored, self.path / FINDER, lambda n: advance("indexing", n, corpus.count))
             return self._finish(corpus)
@@ -157,6 +169,8 @@ class IndexFolder:
     def _finish(self, corpus: Corpus) -> Mapping[str, Any]:
         with storing(self.path):
             own = sorted(file for file in (self.path / FINDER).rglob("*") if file.is_file())
+            for file in own:  # made by libraries
+                as_open_as_folder(file)
             files = [*(self.path / name for name in (LINES, OFFSETS, TITLES)), *own]
             written = described(self.path, files)
         manifest = {
@@ -171,7 +185,7 @@ class IndexFolder:
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
-            value = json.loads((self.path / name).read_bytes())
+            value = decoded((self.path / name).read_bytes())
         except (OSError, ValueError) as error:
             raise self._refused(f"{name} cannot be read ({error})") from error
         return value if isinstance(value, dict) else {}

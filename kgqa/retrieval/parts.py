@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.protocols import Finder, KeptElsewhere, Retriever
-from kgqa.storage import storing
+from kgqa.storage import made, storing
 from kgqa.types import Json, Passage
 
 
@@ -29,7 +29,7 @@ class Parts:
         progress = _Progress(len(self.retrievers), advance)
         for name, retriever in self.retrievers.items():
             with storing(folder / name):
-                (folder / name).mkdir(exist_ok=True)
+                made(folder / name)
             retriever.build(passages, folder / name, progress)
 
     def restore(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:

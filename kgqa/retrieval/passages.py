@@ -14,7 +14,7 @@ from typing import overload
 
 from kgqa.errors import DataError
 from kgqa.scoring.retrieval import plain
-from kgqa.storage import storing
+from kgqa.storage import begun, storing
 from kgqa.types import Json, Passage
 
 LINES, OFFSETS, TITLES = "passages.jsonl", "offsets.bin", "titles.bin"
@@ -44,7 +44,7 @@ def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], No
     """
     seen = _Seen()
     offsets, titles, hashed, written = array("Q"), array("Q"), hashlib.sha256(), 0
-    with storing(folder / LINES), (folder / LINES).open("wb") as lines:
+    with storing(folder / LINES), begun(folder / LINES).open("wb") as lines:
         for passage in passages:
             if not seen.first(passage):
                 continue
@@ -59,8 +59,8 @@ def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], No
     advance(len(offsets) % STEP)
     offsets.append(written)
     with storing(folder):
-        (folder / OFFSETS).write_bytes(offsets.tobytes())
-        (folder / TITLES).write_bytes(_sorted_by_title(titles))
+        begun(folder / OFFSETS).write_bytes(offsets.tobytes())
+        begun(folder / TITLES).write_bytes(_sorted_by_title(titles))
     count = len(offsets) - 1
     return Corpus(hashed.hexdigest(), count, seen.duplicates, count - len(seen.texts), seen.without_text)
 

@@ -17,7 +17,8 @@ from typing import Any, Generic, TypeVar
 
 from kgqa.calls import Call, Gather, Generate, Program
 from kgqa.errors import EngineDied, UsageError
-from kgqa.runtime.services import Done, Request, Service, ServiceReply
+from kgqa.runtime.requests import Done, Request, ServiceReply
+from kgqa.runtime.services import Service
 
 T = TypeVar("T")
 

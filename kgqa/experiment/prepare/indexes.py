@@ -16,6 +16,7 @@ from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.display import Display
+from kgqa.runtime.watch import watched
 from kgqa.storage import digest, outputs
 
 SMALL = 50_000  # passages that a run indexes by itself: seconds for BM25
@@ -41,15 +42,15 @@ class Built(NamedTuple):
 
 def build_index(session: Session, display: Display) -> Built:
     """The index, which is there already or built now."""
-    passages = 0
-    with display.counting("passages") as advance:
+    folder, passages = index_folder(session), 0
+    with watched(display, "index build", folder.path) as told, told.counting("passages") as advance:
 
         def counted(stage: str, more: int, of: int | None) -> None:
             nonlocal passages
             passages += more
             advance(stage, more, of)
 
-        manifest = index_folder(session).build(session.experiment.dataset.passages(), counted)
+        manifest = folder.build(session.experiment.dataset.passages(), counted)
     return Built(manifest, passages > 0)
 
 

@@ -30,7 +30,8 @@ from kgqa.protocols import Index
 from kgqa.report.content import used_settings
 from kgqa.report.writing import write_report
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import RunFolder
+from kgqa.runtime.folder import RunFolder, run_name
+from kgqa.runtime.watch import watched
 from kgqa.storage import jsonl_text
 from kgqa.types import Passage
 
@@ -53,7 +54,11 @@ def execute(session: Session, display: Display) -> Executed:
     started, experiment = time.monotonic(), session.experiment
     with ExitStack() as searching:
         index = searching.enter_context(opened_index(session, display))
-        with closing(RunFolder(run_folder(session), run_identity(session))) as folder:
+        identity = run_identity(session)
+        with (
+            closing(RunFolder(run_folder(session), identity)) as folder,
+            watched(display, "run", folder.path, identity=run_name(identity)) as display,
+        ):
             answers, metrics = _answered(session, index, folder, display, started)
             _write_reports(experiment, folder, metrics)
             if experiment.judge:  # an engine that dies now takes no report along

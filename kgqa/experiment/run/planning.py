@@ -20,8 +20,8 @@ from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.parsing import Extraction
 from kgqa.protocols import Index
+from kgqa.runtime.requests import Request, ServiceReply
 from kgqa.runtime.scheduler import CallRecord, Scheduler
-from kgqa.runtime.services import Request, ServiceReply
 from kgqa.types import Answer, Json, Passage, Triple
 
 
