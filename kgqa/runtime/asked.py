@@ -109,13 +109,13 @@ class Asked:
 
         started: when work on them began. seconds: see `ServiceReply`.
         """
-        good = {self._keys[r.ticket]: (r.call, reply) for r, reply in answered if not isinstance(reply, Exception)}
+        good = {self._keys[r.ticket]: (r.call, reply) for r, reply in answered if not isinstance(reply, BaseException)}
         try:
             standing = self._keep(good) if good else {}
         except (KgqaError, TypeError, ValueError) as error:  # a reply that cannot be kept must not vanish
             answered, standing = [(request, error) for request, _ in answered], {}
         with suppress(KgqaError):
-            self._cache.give_back([self._keys[r.ticket] for r, reply in answered if isinstance(reply, Exception)])
+            self._cache.give_back([self._keys[r.ticket] for r, reply in answered if isinstance(reply, BaseException)])
         for request, reply in answered:
             counts = standing.get(self._keys[request.ticket], reply)
             self._hand_on(request, counts, cached=False, queued=started - request.since, seconds=seconds)

@@ -22,6 +22,7 @@ from kgqa.errors import KgqaError, StorageError
 from kgqa.runtime.cache_schema import BAD, checksum, prepare, reply_of
 from kgqa.runtime.claims import Claims
 from kgqa.runtime.database import Database
+from kgqa.storage import begun, made
 from kgqa.types import Json
 
 FILE = "calls.sqlite"
@@ -63,7 +64,8 @@ class CallCache:
         self.damaged = 0  # replies found that were not what was written, and taken for missing
         self._lock = threading.Lock()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            made(folder)
+            begun(self.path)
         except OSError as error:
             raise StorageError(f"{folder}: cannot create the call cache ({error}); set KGQA_CACHE") from error
         self._database = Database(self.path)

@@ -193,7 +193,7 @@ class Scheduler:
 
     def _receive(self, reply: ServiceReply) -> None:
         task, path, call = self._waiting.pop(reply.ticket)
-        if isinstance(reply.value, (EngineDied, UsageError)):
+        if isinstance(reply.value, (EngineDied, UsageError, KeyboardInterrupt, SystemExit)):
             raise reply.value
         record = CallRecord(path, call, reply.value, reply.cached, reply.queued, reply.seconds)
         task.root.records.append(record)

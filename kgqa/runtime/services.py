@@ -16,9 +16,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from kgqa.calls import Generate, ModelCall
-from kgqa.errors import EngineDied, EngineError, KgqaError
+from kgqa.errors import KgqaError
 from kgqa.protocols import BatchEngine, StreamingEngine
 from kgqa.runtime.asked import Asked
+from kgqa.runtime.bisecting import Bisecting
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.occupancy import Occupancy
 from kgqa.runtime.requests import Done, Request, ServiceReply
@@ -74,7 +75,7 @@ class Waves:
         self._lock = threading.Lock()
         self._wave: list[Request] = []
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-waves")
-        self._answer = _Bisecting(engine.answer)
+        self._answer = Bisecting(engine.answer)
         self._stopped = False
 
     def submit(self, request: Request) -> None:
@@ -108,30 +109,6 @@ class Waves:
             with self._lock:
                 self.busy -= len(batch)
             self._asked.finish(list(zip(batch, replies, strict=True)), started)
-
-
-class _Bisecting:
-    """Answers a batch; one that fails as a whole is halved until the bad call stands alone."""
-
-    def __init__(self, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
-        self._answer = answer
-        self._failures = 0  # calls in a row that failed without an error of their own
-
-    def __call__(self, calls: Sequence[Any]) -> list[Any]:
-        try:
-            replies = list(self._answer(calls))
-        except KgqaError as error:
-            return [error] * len(calls)
-        except Exception as error:  # noqa: BLE001 - whatever third-party code throws becomes an error of ours
-            if len(calls) == 1:
-                self._failures += 1
-                died = self._failures >= 3  # alone, three times running: it is the engine
-                reason = f"{type(error).__name__}: {error}"
-                return [EngineDied(f"the engine died: {reason}") if died else EngineError(reason)]
-            middle = len(calls) // 2
-            return [*self(calls[:middle]), *self(calls[middle:])]
-        self._failures = 0
-        return replies
 
 
 def batches(requests: Sequence[Request], size: int) -> list[Sequence[Request]]:
@@ -216,7 +193,7 @@ class Worker:
         answer: Callable[[Sequence[Any]], Sequence[Any]],
     ) -> None:
         self.busy = 0
-        self._answer = _Bisecting(answer)
+        self._answer = Bisecting(answer)
         self._asked = Asked(done, cache, identity)
         self._lock = threading.Lock()
         self._waiting: list[Request] = []

@@ -49,7 +49,7 @@ class Runner:
     ) -> None:
         """`rankers`: by the name of their group, asked when first needed."""
         self.engines = engines
-        self.ledger = Ledger()  # of all its calls, those of programs that were cut short too
+        self.ledger = Ledger(price=engines.prices)  # of all its calls, those of programs that were cut short too
         self._cache, self._rankers, self._prepared, self._settings = cache, rankers, prepared, settings
         self._services: dict[tuple[str, int], Service] = {}
         self._asked: dict[int, tuple[Engine, Streams | Waves]] = {}  # the engines among them
