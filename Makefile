@@ -93,7 +93,7 @@ audit: $(RELEASE)/.done ## known vulnerabilities of the pinned versions, where a
 update: $(ENGINES)/.done $(VLLM)/.done ## renew constraints.txt and constraints-vllm.txt
 	@echo "→ asking for the newest versions that fit together"
 	@report=$$(mktemp); trap 'rm -f '$$report EXIT; \
-	$(ENGINES)/bin/python $(NEWEST) --report $$report $(TORCH) '.[$(HEAVY)]' --group dev --group release; \
+	$(ENGINES)/bin/python $(NEWEST) --report $$report $(TORCH) '.[$(HEAVY)]' 'elasticsearch<9' --group dev --group release; \
 	$(ENGINES)/bin/python scripts/renew_constraints.py constraints.txt $$report; \
 	if [ -x $(VLLM)/bin/vllm ]; then \
 		$(VLLM)/bin/python $(NEWEST) --report $$report $(TORCH) -r $(VLLM)/requirements '.[transformers,openai]' pytest; \
