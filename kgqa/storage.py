@@ -20,6 +20,10 @@ BLOCK = 1 << 22  # bytes of a file read at a time
 POLL = 0.01  # seconds between two looks at a lock that another process holds
 
 PRIVATE = 0o700  # of folders that are nobody else's
+NETWORK_DISKS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "panfs", "glusterfs"}
+    | {f"fuse.{name}" for name in ("glusterfs", "sshfs", "ceph", "s3fs", "davfs2", "rclone")}
+)
 
 # What to do where the disk refuses
 AGAIN = "make room, then run the same command again"
@@ -167,8 +171,8 @@ def storing(path: Path, remedy: str = AGAIN) -> Iterator[None]:
 def replacing(path: Path, remedy: str = AGAIN) -> Iterator[Path]:
     """A file beside `path` to write to: it becomes `path` when all went well, and is removed otherwise.
 
-    So nobody reads half of it, and of several processes that write the same the last one's stays. Folders that are
-    missing are made.
+    So nobody reads half of it, after a power cut either, and of several processes that write the same the last one's
+    stays. Folders that are missing are made.
 
     Raises:
         StorageError: the disk is full or refuses.
@@ -179,10 +183,27 @@ def replacing(path: Path, remedy: str = AGAIN) -> Iterator[Path]:
         try:
             yield begun(fresh)
             as_open_as_folder(fresh)
+            _to_disk(fresh)
             fresh.replace(path)
+            _to_disk(path.parent)
         finally:
             with suppress(OSError):
                 fresh.unlink()
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until a file, or what a folder says of its files, is on the disk; where the system cannot, go on."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except PermissionError:  # Windows opens no folders
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def replace_file(path: Path, text: str, remedy: str = OUT_ELSEWHERE) -> Path:
@@ -191,6 +212,14 @@ def replace_file(path: Path, text: str, remedy: str = OUT_ELSEWHERE) -> Path:
         # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
         fresh.write_text(text, encoding="utf-8", errors="backslashreplace")
     return path
+
+
+def filled(file: Path) -> bool:
+    """Whether there is a file that holds something: a disk that is full at the first byte leaves an empty one."""
+    try:
+        return file.is_file() and file.stat().st_size > 0
+    except FileNotFoundError:  # gone in between
+        return False
 
 
 @contextmanager
@@ -232,3 +261,16 @@ def in_use(file: Path) -> bool:
     except OSError:
         pass
     return False
+
+
+def network_disk(folder: Path) -> str:
+    """The kind of file system if the folder lies on another machine's disk, e.g. "nfs4"; "" if not or not known."""
+    try:
+        real = str(folder.resolve())
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    except OSError:
+        return ""
+    over = [(words[1].replace("\\040", " "), words[2]) for words in mounts if len(words) > 2]
+    below = [(len(at), kind) for at, kind in over if f"{real}/".startswith(f"{at.rstrip('/')}/")]
+    kind = max(below, key=lambda mount: mount[0], default=(0, ""))[1]
+    return kind if kind in NETWORK_DISKS else ""

@@ -9,10 +9,17 @@
 # holds, or the variable that engine.api_key_env names.
 #
 # MODEL is a transformers folder or a name on the hub. PORT (8000) and PYTHON (python3, one that has vllm) may be set.
+# VLLM_API_KEY may hold a key that clients must have.
 # On a CPU add: --dtype bfloat16 --enforce-eager --max-model-len 4096 --kv-cache-memory-bytes 4G
 set -euo pipefail
 model=${1:?"usage: scripts/serve_vllm.sh MODEL [options of vLLM]"}
 shift
+for word; do
+  case $word in --api-key*)
+    echo "serve_vllm.sh: everybody here can read --api-key in the list of processes; set VLLM_API_KEY instead" >&2
+    exit 2 ;;
+  esac
+done
 export VLLM_NO_USAGE_STATS=${VLLM_NO_USAGE_STATS:-1}
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-0} # waiting threads sleep: else a busy neighbour makes a CPU many times slower
 if [ -z "${VLLM_API_KEY+set}" ]; then

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.protocols import Finder, Retriever
+from kgqa.protocols import Finder, KeptElsewhere, Retriever
 from kgqa.storage import made, storing
 from kgqa.types import Json, Passage
 
@@ -31,6 +31,11 @@ class Parts:
             with storing(folder / name):
                 made(folder / name)
             retriever.build(passages, folder / name, progress)
+
+    def restore(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+        for name, retriever in self.retrievers.items():
+            if isinstance(retriever, KeptElsewhere):
+                retriever.restore(passages, folder / name, advance)
 
     def open(self, passages: Sequence[Passage], folder: Path) -> dict[str, Finder]:
         return {name: retriever.open(passages, folder / name) for name, retriever in self.retrievers.items()}

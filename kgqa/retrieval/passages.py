@@ -69,6 +69,7 @@ class StoredPassages(Sequence[Passage]):
     """What `store` wrote, as a sequence. Opening takes no longer for a large corpus; safe to use from threads."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._maps = [_mapped(folder / name) for name in (LINES, OFFSETS, TITLES)]
         self._lines = self._maps[0]
         self._offsets = memoryview(self._maps[1]).cast("Q")
@@ -87,9 +88,12 @@ class StoredPassages(Sequence[Passage]):
         if not -len(self) <= place < len(self):
             raise IndexError(place)
         place %= len(self)
-        value = json.loads(self._lines[self._offsets[place] : self._offsets[place + 1]].decode())
-        sentences = tuple(value.get("sentences", ()))
-        return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
+        try:
+            value = json.loads(self._lines[self._offsets[place] : self._offsets[place + 1]].decode())
+            sentences = tuple(value.get("sentences", ()))
+            return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
+        except (ValueError, KeyError, AttributeError) as error:
+            raise DataError(f"{self._folder / LINES}: passage {place} is damaged ({error}); build it again") from error
 
     def titled(self, title: str) -> list[int]:
         """Places of the passages with this title, ascending; case, underscores and runs of blanks do not matter."""

@@ -14,7 +14,7 @@ from kgqa.artefacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestio
 from kgqa.errors import ConfigError, DataError
 from kgqa.runtime.codec import call_json, traced_reply_json
 from kgqa.runtime.scheduler import CallRecord
-from kgqa.storage import OUT_ELSEWHERE, begun, digest, json_text, jsonl_text, locked, replace_file, storing
+from kgqa.storage import OUT_ELSEWHERE, begun, digest, filled, json_text, jsonl_text, locked, replace_file, storing
 from kgqa.types import Json, Question
 
 
@@ -79,7 +79,7 @@ class RunFolder:
 
     def _claim(self, identity: Mapping[str, Json]) -> None:
         target = self.path / IDENTITY
-        if target.exists():
+        if filled(target):
             differing = _differences(_read_identity(target), identity)
             if differing:
                 raise ConfigError(

@@ -23,7 +23,7 @@ from kgqa.kg.store import TripleStore, extraction_line, read_extractions
 from kgqa.retrieval.passages import StoredPassages, store
 from kgqa.runtime.display import Display
 from kgqa.runtime.watch import watched
-from kgqa.storage import begun, digest, locked, made, replacing, storing
+from kgqa.storage import AGAIN, begun, digest, filled, locked, made, replace_file, replacing, storing
 from kgqa.types import Json, Passage
 
 MOST_SHARDS = 64  # of a small corpus: enough for workers to end at about the same time
@@ -38,7 +38,7 @@ class CorpusBuild:
 
     @property
     def prepared(self) -> bool:
-        return self._manifest.exists()
+        return filled(self._manifest)
 
     def prepare(self, passages: Iterable[Passage], display: Display) -> None:
         """Write down the passages to extract, which are distinct; nothing if there are none."""
@@ -50,9 +50,8 @@ class CorpusBuild:
         with storing(self.folder), display.counting("passages") as advance:
             count = store(chain([first], some), self.folder, lambda number: advance("storing", number, None)).count
             made(self.folder / "shards")
-            begun(self._manifest).write_text(
-                json.dumps({"passages": count}) + "\n"
-            )  # last: without it some are not there
+            # last: without it some are not there
+            replace_file(self._manifest, json.dumps({"passages": count}) + "\n", AGAIN)
 
     def shards(self) -> list[range]:
         """All of them, as places of their passages. They depend on the number of passages alone."""

@@ -16,8 +16,9 @@ from kgqa.experiment.session.engines import Engines
 from kgqa.protocols import BatchEngine, Engine, Index, NeighbourSource, Ranker, StreamingEngine, TripleSource
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import Ledger, Spent, total
+from kgqa.runtime.requests import Done, ServiceReply
 from kgqa.runtime.scheduler import CallRecord, Finished, Scheduler
-from kgqa.runtime.services import Done, Instant, Service, ServiceReply, Streams, Waves, Worker
+from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.types import Json
 
 T = TypeVar("T")
