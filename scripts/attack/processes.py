@@ -7,6 +7,7 @@ of that. A part of the tries, and each that found something, takes a real `pytho
 from __future__ import annotations
 
 import atexit
+import fcntl
 import io
 import os
 import resource
@@ -18,10 +19,23 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+FIXED = {
+    **{
+        "PYTHONPATH": str(ROOT),
+        "LANG": "C.UTF-8",
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "GOMP_SPINCOUNT": "0",
+    },
+    "PYTHONDONTWRITEBYTECODE": "1",  # where disks are full it would leave half of it, for good
+}
+PIPE = 1 << 20  # bytes that a command may print where its files are limited
 POLL = 0.004  # seconds
 MEMORY = 8 << 30  # bytes of address space that a command may have: a zip bomb ends itself, not the machine
 ENDED_BY_US = 5.0  # seconds that a command has after it was asked to end
@@ -30,7 +44,8 @@ ENDED_BY_US = 5.0  # seconds that a command has after it was asked to end
 @dataclass(frozen=True)
 class Command:
     """`environment` is all that it gets beside PATH and the like; `signalled`: which signal comes after how many
-    seconds; `file_limit`: bytes of the largest file that it may write, as a disk that fills up."""
+    seconds; `file_limit`: bytes of the largest file that it may write, as a disk that fills up; `output`: where it
+    prints, "file", or a "full" disk, or "gone" as after `| head`, or "closed"."""
 
     argv: tuple[str, ...]
     folder: Path
@@ -38,6 +53,7 @@ class Command:
     limit: float  # seconds
     signalled: tuple[signal.Signals, float] | None = None
     file_limit: int | None = None
+    output: str = "file"
 
 
 @dataclass(frozen=True)
@@ -52,7 +68,7 @@ class Ended:
 
 def warm_up(folder: Path) -> None:
     """Load what a run loads, by a run; without threads afterwards, so that forking stays safe."""
-    with _elsewhere(folder) as quiet:
+    with _Elsewhere(folder) as quiet:
         from kgqa.cli import main
 
         words = ("method=trace", "dataset=demo", "limit=1", "experiment=quick", "engine=scripted", "ranker=lexical")
@@ -70,63 +86,66 @@ def warm_up(folder: Path) -> None:
     assert threading.active_count() == 1
 
 
-def forked(command: Command, terminal: Path) -> Ended:
-    """Run it in a fork of this process, with `terminal` as the folder for what it prints."""
-    return _waited(command, terminal, _fork)
-
-
-def started(command: Command, terminal: Path) -> Ended:
-    """Run it as `python -m kgqa`."""
-    return _waited(command, terminal, _start)
-
-
-def running(command: Command, terminal: Path, *, real: bool) -> Running:
-    """Begin it and go on at once."""
-    return Running(command, terminal, _start if real else _fork)
-
-
 class Running:
-    """A command that is under way, in a session of its own."""
+    """A command that is under way, in a session of its own. What it prints goes into files in `terminal`."""
 
-    def __init__(self, command: Command, terminal: Path, begin: Callable[[Command, Path, Path], int]) -> None:
+    def __init__(self, command: Command, terminal: Path, *, real: bool) -> None:
         number = len(list(terminal.iterdir())) // 2
         self.command = command
-        self.out, self.err = terminal / f"{number}.out", terminal / f"{number}.err"
+        self._files = terminal / f"{number}.out", terminal / f"{number}.err"
+        for file in self._files:
+            file.touch()
+        self._pipes = [os.pipe() for _ in self._files] if command.file_limit is not None else []
         self.began = time.monotonic()
-        self.pid = begin(command, self.out, self.err)
+        self._pid = (_start if real else _fork)(command, self._streams())
 
     def wait(self) -> Ended:
         code = self._code()
         seconds = time.monotonic() - self.began
-        shown = [file.read_bytes().decode("utf-8", "backslashreplace") for file in (self.out, self.err)]
-        return Ended(code, shown[0], shown[1], seconds)
+        for file, (reading, _) in zip(self._files, self._pipes, strict=False):
+            os.set_blocking(reading, False)
+            with suppress(BlockingIOError):  # a worker that it left may hold the other end
+                file.write_bytes(os.read(reading, PIPE))
+            os.close(reading)
+        out, err = (file.read_bytes().decode("utf-8", "backslashreplace") for file in self._files)
+        return Ended(code, out, err, seconds)
+
+    def _streams(self) -> tuple[int, int]:
+        """Where it prints. A limit of its files would hold for what it prints, too, but for pipes."""
+        for _, writing in self._pipes:
+            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE)
+        if self._pipes:
+            return self._pipes[0][1], self._pipes[1][1]
+        out, err = (os.open(file, os.O_WRONLY) for file in self._files)
+        if self.command.output == "full":
+            os.close(out)
+            out = os.open("/dev/full", os.O_WRONLY)
+        elif self.command.output == "gone":
+            os.close(out)
+            reading, out = os.pipe()
+            os.close(reading)
+        return out, err
 
     def _code(self) -> int | None:
         signalled = self.command.signalled
         while True:
-            done, status = os.waitpid(self.pid, os.WNOHANG)
+            done, status = os.waitpid(self._pid, os.WNOHANG)
             if done:
                 self._end_group()  # of workers that it may have left
                 return os.waitstatus_to_exitcode(status)
             spent = time.monotonic() - self.began
             if signalled is not None and spent >= signalled[1]:
-                os.kill(self.pid, signalled[0])
+                os.kill(self._pid, signalled[0])
                 signalled = None
             if spent >= self.command.limit:
                 self._end_group()
-                os.waitpid(self.pid, 0)
+                os.waitpid(self._pid, 0)
                 return None
             time.sleep(POLL)
 
     def _end_group(self) -> None:
-        try:
-            os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
-
-def _waited(command: Command, terminal: Path, begin: Callable[[Command, Path, Path], int]) -> Ended:
-    return Running(command, terminal, begin).wait()
+        with suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
 
 
 def environment(command: Command) -> dict[str, str]:
@@ -138,35 +157,35 @@ def environment(command: Command) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         "LANG": "C.UTF-8",
     }
-    return {**kept, **fixed, **command.environment}
+    return {**kept, **FIXED, **command.environment}
 
 
-def _start(command: Command, out: Path, err: Path) -> int:
-    with out.open("wb") as stdout, err.open("wb") as stderr:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kgqa", *command.argv], cwd=command.folder, env=environment(command),
-            stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, preexec_fn=lambda: _limited(command),
-        )  # fmt: skip
+def _start(command: Command, streams: tuple[int, int]) -> int:
+    words = [sys.executable, "-m", "kgqa", *map(os.fsencode, command.argv)]
+    begin = partial(_set_up, command, streams)
+    process = subprocess.Popen(words, cwd=command.folder, env=environment(command), preexec_fn=begin, pass_fds=streams)
     process.returncode = 0  # who waits for it is Running
+    for stream in streams:
+        os.close(stream)
     return process.pid
 
 
-def _fork(command: Command, out: Path, err: Path) -> int:
+def _fork(command: Command, streams: tuple[int, int]) -> int:
     pid = os.fork()
     if pid == 0:
         code = 70
         try:
-            code = _inside(command, out, err)
+            code = _inside(command, streams)
         finally:
             os._exit(code)
+    for stream in streams:
+        os.close(stream)
     return pid
 
 
-def _inside(command: Command, out: Path, err: Path) -> int:
+def _inside(command: Command, streams: tuple[int, int]) -> int:
     """In the child: what a fresh interpreter would find, then the command, then what an interpreter does at its end."""
-    for number, file in ((0, Path(os.devnull)), (1, out), (2, err)):
-        opened = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
-        os.dup2(opened, number)
+    _set_up(command, streams)
     sys.stdin = io.TextIOWrapper(io.FileIO(0), encoding="utf-8")
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w")), encoding="utf-8", errors="surrogateescape")
     sys.stderr = io.TextIOWrapper(
@@ -176,7 +195,6 @@ def _inside(command: Command, out: Path, err: Path) -> int:
     os.environ.clear()
     os.environ.update(environment(command))
     tempfile.tempdir = None
-    _limited(command)
 
     from kgqa.cli import main
 
@@ -194,17 +212,23 @@ def _inside(command: Command, out: Path, err: Path) -> int:
     return code
 
 
-def _limited(command: Command) -> None:
+def _set_up(command: Command, streams: tuple[int, int]) -> None:
+    """A session, streams, signals and limits of its own."""
     os.setsid()
-    for kind in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(kind, signal.default_int_handler if kind == signal.SIGINT else signal.SIG_DFL)
+    for number, stream in ((0, os.open(os.devnull, os.O_RDONLY)), (1, streams[0]), (2, streams[1])):
+        os.dup2(stream, number)
+        os.close(stream)
+    if command.output == "closed":
+        os.close(1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if command.file_limit is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (command.file_limit, command.file_limit))
 
 
-class _elsewhere:
+class _Elsewhere:
     """In another folder, printing into nothing."""
 
     def __init__(self, folder: Path) -> None:

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from scripts.attack import judging, processes
-from scripts.attack.judging import Harm, Finding
+from scripts.attack.judging import Finding, Harm
 from scripts.attack.processes import Command, Ended
 
 SECONDS = 60.0  # that a command of a try may take, on a machine that has other things to do
@@ -29,6 +30,7 @@ class Trial:
 
     attack: str
     number: int
+    seed: str
     dice: random.Random
     folder: Path
     sound: Path
@@ -51,13 +53,13 @@ class Trial:
     def work(self) -> Path:
         return self.folder / "work"
 
-    def kgqa(self, *argv: str, allowed: tuple[int, ...] = (judging.FINE, judging.TOLD), **how: object) -> Ended:
+    def kgqa(self, *argv: str, allowed: tuple[int, ...] = (judging.FINE, judging.TOLD), **how: Any) -> Ended:
         """Run it to its end and hold it to what no command may do; `how` as in `command`."""
         return self.judged(self.running(*argv, **how), allowed)
 
-    def running(self, *argv: str, **how: object) -> processes.Running:
+    def running(self, *argv: str, **how: Any) -> processes.Running:
         self.commands.append(argv)
-        return processes.running(self.command(argv, **how), self.terminal, real=self.real)  # type: ignore[arg-type]
+        return processes.Running(self.command(argv, **how), self.terminal, real=self.real)
 
     def judged(self, running: processes.Running, allowed: tuple[int, ...]) -> Ended:
         ended = running.wait()
@@ -67,18 +69,23 @@ class Trial:
     def command(
         self,
         argv: tuple[str, ...],
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str | None] | None = None,
+        within: str = "",
         limit: float = SECONDS,
         signalled: tuple[signal.Signals, float] | None = None,
         file_limit: int | None = None,
+        output: str = "file",
     ) -> Command:
+        """`within`: the folder below `work` that it runs in; a variable that is None is not there; the rest as in
+        `Command`."""
         own = {
             "OPENAI_API_KEY": judging.KEY,
             "HOME": str(self.home),
             "TMPDIR": str(self.home / "tmp"),
             "KGQA_DATA": str(self.home / "nothing"),
         }
-        return Command(argv, self.work, {**own, **(environment or {})}, limit, signalled, file_limit)
+        every = {name: value for name, value in {**own, **(environment or {})}.items() if value is not None}
+        return Command(argv, self.work / within, every, limit, signalled, file_limit, output)
 
     def found(self, harm: Harm, what: str) -> None:
         self.findings.append(Finding(harm, what))
@@ -91,9 +98,10 @@ class Trial:
     def sound_bytes(self, name: str) -> bytes:
         return (self.sound / name).read_bytes()
 
-    def unchanged(self, name: str, why: str) -> None:
-        """Whether this file is what it is among the sound runs; anything else is a silent change."""
-        file = self.work / name
+    def unchanged(self, name: str, why: str, below: str = "") -> None:
+        """Whether this file, in the folder `below`, is what it is among the sound runs; anything else is a silent
+        change."""
+        file = self.work / below / name
         if not file.is_file():
             self.found(Harm.SILENT, f"{name} is not there: {why}")
         elif file.read_bytes() != self.sound_bytes(name):
@@ -109,7 +117,7 @@ def tried(attack: str, attempt: Attempt, number: int, seed: str, folder: Path, s
     Raises:
         Skipped: this machine cannot do it.
     """
-    trial = Trial(attack, number, random.Random(f"{attack}/{number}/{seed}"), folder, sound, real)
+    trial = Trial(attack, number, seed, random.Random(f"{attack}/{number}/{seed}"), folder, sound, real)
     for part in (trial.terminal, trial.work, trial.home / "tmp"):
         part.mkdir(parents=True)
     trial.began = time.time()
