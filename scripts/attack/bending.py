@@ -15,11 +15,11 @@ from kgqa.types import Json
 
 # values of the wrong type, of the wrong size, and texts that mean something to some program
 STRANGE: tuple[Json, ...] = (
-    None, True, False, 0, -1, 1e308, float("nan"), float("inf"), 10**4000, -(10**400), 2**63,
-    "", " ", "\x00", "\u202eabc", "\ud800", "\ufeff", "\u2028", "\u0085", "e\u0301", "\U0010ffff", "\r\n",
-    "<script>alert(1)</script>", "=cmd|' /C calc'!A0", "\x1b[31m", "../../etc/passwd", "${oc.env:HOME}", "{{7*7}}",
-    "[bold]x[/bold]", "[/]", "%s%n", "nan", "x" * 100_000, "word " * 20_000,
-    [], [[]], [None], {}, {"a": {}}, ["x"] * 2000, [1, "a"], {"_target_": "os.system"},
+    None, True, False, 0, -1, 1e308, float("nan"), float("inf"), 10**4000, -(10**400), 2**63, "", " ", "\x00",
+    "\u202eabc", "\ud800", "\ufeff", "\u2028", "\u0085", "e\u0301", "\U0010ffff", "\r\n", "<script>alert(1)</script>",
+    "=cmd|' /C calc'!A0", "\x1b[31m", "../../etc/passwd", "${oc.env:HOME}", "{{7*7}}", "[bold]x[/bold]", "[/]",
+    "%s%n", "nan", "x" * 100_000, "word " * 20_000, [], [[]], [None], {}, {"a": {}}, ["x"] * 2000, [1, "a"],
+    {"_target_": "os.system"},
 )  # fmt: skip
 FURTHER_KEYS = ("x", "id", "_id", "question", "answer", "context", "error", "flags")
 Path_ = tuple[str | int, ...]
@@ -150,14 +150,14 @@ DAMAGES: Mapping[str, Bytes] = {
     "gzipped, more behind": lambda raw, dice: gzip.compress(raw) + dice.choice((b"junk", b"\x00" * 50, b"\x1f\x8b")),
     "more behind": lambda raw, dice: raw + dice.choice(_TAILS),
     "more before": lambda raw, dice: dice.choice(_HEADS) + raw,
-    "deeply nested": lambda raw, dice: dice.choice(_DEEP),
+    "deeply nested": lambda _, dice: dice.choice(_DEEP),
     "a number of many digits": lambda raw, dice: b'{"id": ' + b"9" * dice.choice((4000, 5000, 100_000)) + b"}\n" + raw,
     "a line of 4 MB": lambda raw, _: b'{"id":"' + b"A" * 4_000_000 + b'"}\n' + raw,
     "zipped": lambda raw, _: _zipped(raw),
     "bzipped": lambda raw, _: bz2.compress(raw),
     "half a surrogate behind": lambda raw, _: raw + b'{"id":"\xed\xa0\x80"}',
-    "empty": lambda raw, _: b"",
-    "blanks": lambda raw, dice: b" \n\t" * dice.choice((1, 100_000)),
+    "empty": lambda *_: b"",
+    "blanks": lambda _, dice: b" \n\t" * dice.choice((1, 100_000)),
 }
 # the same content in another dress
 HARMLESS: Mapping[str, Bytes] = {

@@ -18,9 +18,10 @@ from pathlib import Path
 
 from scripts.attack import starting, trial
 from scripts.attack.judging import Harm
-from scripts.attack.table import Attack
+from scripts.attack.trial import Attack
 
 REAL = 0.04  # of the tries take a real `python -m kgqa` at once
+TELL = 30.0  # seconds between two lines of progress
 COLUMNS = ("tried", *(harm.value for harm in Harm), "skipped")
 
 
@@ -60,7 +61,7 @@ def attack(plan: Plan) -> Counter[tuple[str, str]]:
     counts = Counter[tuple[str, str]]()
     for file in sorted(plan.out.glob("worker-*.jsonl")):
         for line in _lines(file):
-            counts.update((line["attack"], column) for column in line["columns"])
+            counts.update((str(line["attack"]), column) for column in line["columns"])
     with (plan.out / "failures.jsonl").open("w", encoding="utf-8") as failures:
         for file in sorted(plan.out.glob("failures-*.jsonl")):
             failures.write(file.read_text(encoding="utf-8"))
@@ -71,13 +72,15 @@ def attack(plan: Plan) -> Counter[tuple[str, str]]:
 
 
 def _watch(plan: Plan, workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
-    began, total = time.monotonic(), len(plan.tries())
+    began, told, total = time.monotonic(), 0.0, len(plan.tries())
     while any(worker.is_alive() for worker in workers):
         for worker in workers:
-            worker.join(10 / len(workers))
-        done = sum(len(list(_lines(file))) for file in plan.out.glob("worker-*.jsonl"))
-        if sys.stdout.isatty() or int(time.monotonic() - began) % 60 < 10:
-            print(f"{done} of {total} tries, {time.monotonic() - began:.0f} s", flush=True)
+            worker.join(1 / len(workers))
+        spent = time.monotonic() - began
+        if spent - told >= TELL:
+            told = spent
+            done = sum(len(list(_lines(file))) for file in plan.out.glob("worker-*.jsonl"))
+            print(f"{done} of {total} tries, {spent:.0f} s", flush=True)
 
 
 def _work(plan: Plan, sound: Path, counter: Synchronized[int], worker: int) -> None:
@@ -102,11 +105,11 @@ def _one(plan: Plan, chosen: Attack, number: int, sound: Path, worker: int) -> l
     folder = plan.out / f"try-{worker}"
     real = random.Random(f"real/{chosen.name}/{number}/{plan.seed}").random() < REAL or plan.number is not None
     try:
-        for how in (real, True):
+        _remove(folder)
+        done = trial.tried(chosen, number, plan.seed, folder, sound, real=real)
+        if done.findings and not real:
             _remove(folder)
-            done = trial.tried(chosen.name, chosen.attempt, number, plan.seed, folder, sound, real=how)
-            if how or not done.findings:
-                break
+            done = trial.tried(chosen, number, plan.seed, folder, sound, real=True)
     except trial.Skipped as why:
         _append(plan.out / f"skipped-{worker}.txt", f"{chosen.name}: {why}")
         return ["skipped"]

@@ -28,8 +28,7 @@ VALUES = (
     '{"text":"x","finish":"stop","usage":[1,0,1,0],"flags":"ab"}',
     '{"logprobs":[],"mass":null,"usage":[1,0,1,0],"flags":[]}',
     '{"logprobs":[NaN,NaN],"mass":null,"usage":[1,0,1,0],"flags":[]}',
-    '{"logprobs":[-1,' + "9" * 5000 + '],"mass":null,"usage":[1,0,1,0],"flags":[]}',
-    "[" * 3000 + "]" * 3000,
+    '{"logprobs":[-1,' + "9" * 5000 + '],"mass":null,"usage":[1,0,1,0],"flags":[]}', "[" * 3000 + "]" * 3000,
 )  # fmt: skip
 
 
@@ -104,7 +103,7 @@ def _swapped(file: Path, trial: Trial) -> None:
 
 
 def _statements(*statements: str) -> Callable[[Path, Trial], None]:
-    def execute(file: Path, trial: Trial) -> None:
+    def execute(file: Path, _: Trial) -> None:
         with closing(sqlite3.connect(file)) as cache:
             for statement in statements:
                 cache.execute(statement)
@@ -130,17 +129,17 @@ def _log_bits(file: Path, trial: Trial) -> None:
         log.write_bytes(bending.flipped(kept, trial.dice, 1))
 
 
-def _folder(file: Path, trial: Trial) -> None:
+def _folder(file: Path, _: Trial) -> None:
     file.unlink()
     file.mkdir()
 
 
-def _dangling(file: Path, trial: Trial) -> None:
+def _dangling(file: Path, _: Trial) -> None:
     file.unlink()
     file.symlink_to("/nowhere/at/all")
 
 
-def _read_only(file: Path, trial: Trial) -> None:
+def _read_only(file: Path, _: Trial) -> None:
     os.chmod(file, 0o444)
     os.chmod(file.parent, 0o555)
 
@@ -150,8 +149,8 @@ _WAYS: Mapping[str, Callable[[Path, Trial], None]] = {
     "fifty bits flipped": _bytes(lambda raw, dice: bending.flipped(raw, dice, 50)),
     "a page of random bytes": _bytes(lambda raw, dice: raw[:4096] + dice.randbytes(4096) + raw[8192:]),
     "cut short": _bytes(lambda raw, dice: raw[: dice.randrange(len(raw))]),
-    "empty": _bytes(lambda raw, dice: b""),
-    "random bytes": _bytes(lambda raw, dice: dice.randbytes(20_000)),
+    "empty": _bytes(lambda *_: b""),
+    "random bytes": _bytes(lambda _, dice: dice.randbytes(20_000)),
     "values": _values,
     "values once more": _values,
     "two replies swapped": _swapped,

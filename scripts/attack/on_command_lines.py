@@ -1,4 +1,4 @@
-"""Command lines: every key of every configuration with values that are not for it, commands with words they do not take.
+"""Command lines: every key of every configuration with values that are not for it, commands with words not for them.
 
 Each ends well or in one line; nothing is written outside of the folder that it works in.
 """
@@ -12,32 +12,36 @@ from scripts.attack.starting import SWEEP_FOLDER
 from scripts.attack.trial import Trial
 
 VALUES = (
-    "", "null", "true", "false", "0", "-1", "1", "-0", "1e400", "-1e400", "nan", "inf", "-inf", "1e-320", "9" * 400, "9" * 5000,
-    "0x10", "1_000", "1.5", "-1.5", "abc", "é", "\u202eabc", "a\nb", "a\tb", "\x1b[31mred", "a\x7fb", "a\x9bb", "\u2028",
-    "\udcff", "caf\udce9", "'", '"', "\\", "{", "}", "[", "]", "[]", "{}", "[1,2]", "[null]", "{a:1}", "{a:{b:1}}", "a,b",
-    "${env:HOME}", "${oc.env:HOME}", "${oc.env:OPENAI_API_KEY}", "${oc.env:NOPE}", "${limit}", "${nothing}", "${", "???", "*",
-    "~", "@", "$", "$$", "!", "!!python/object/apply:os.system [id]", "choice(1,2)", "range(1,3)", "glob(*)", "interval(0,1)",
-    "int(3)", "str(3)", "json_str('{')", "float(nan)", "/", "..", "../../x", "/etc/passwd", "/dev/null", "/proc/self/environ",
-    "x" * 300, "x" * 100_000, "a/" * 200, "7", "[" * 200, "sweep", "http://user:password@127.0.0.1:1", "file:///etc/passwd",
-    "2hop__demo_01", "[2hop__demo_01]", "[nobody]", "trace", "os.system", "kgqa.engines.scripted.Scripted",
+    "", "null", "true", "false", "0", "-1", "1", "-0", "1e400", "-1e400", "nan", "inf", "-inf", "1e-320", "9" * 400,
+    "9" * 5000, "0x10", "1_000", "1.5", "-1.5", "abc", "é", "\u202eabc", "a\nb", "a\tb", "\x1b[31mred", "a\x7fb",
+    "a\x9bb", "\u2028", "\udcff", "caf\udce9", "'", '"', "\\", "{", "}", "[", "]", "[]", "{}", "[1,2]", "[null]",
+    "{a:1}", "{a:{b:1}}", "a,b", "${env:HOME}", "${oc.env:HOME}", "${oc.env:OPENAI_API_KEY}", "${oc.env:NOPE}",
+    "${limit}", "${nothing}", "${", "???", "*", "~", "@", "$", "$$", "!", "!!python/object/apply:os.system [id]",
+    "choice(1,2)", "range(1,3)", "glob(*)", "interval(0,1)", "int(3)", "str(3)", "json_str('{')", "float(nan)", "/",
+    "..", "../../x", "/etc/passwd", "/dev/null", "/proc/self/environ", "x" * 300, "x" * 100_000, "a/" * 200, "7",
+    "[" * 200, "sweep", "http://user:password@127.0.0.1:1", "file:///etc/passwd", "2hop__demo_01", "[2hop__demo_01]",
+    "[nobody]", "trace", "os.system", "kgqa.engines.scripted.Scripted",
 )  # fmt: skip
 ODD_KEYS = (
-    "hydra", "hydra.run.dir", "hydra/launcher", "hydra/sweeper", "hydra.mode", "sweep.name", "budget", "tune.metric", "roles",
-    "roles.reader", "method", "dataset", "nosuch", "", "a.b.c", "method..beam", ".", "=", "method.", "method.beam.x", "limit.x",
-    "engine@roles.reader", "collection", "retriever@x", "@", "kg.offline", "name", "out", "ids", "seed", "width", "profile",
-    "dataset.path", "dataset.files", "dataset.corpus", "model.prices", "model.context", "engine.base_url", "choices", "_target_",
-    "engine._target_", "method._target_", "tracker.uri", "model.name", "dry_run", "sample", "experiment", "judge", "graph",
+    "hydra", "hydra.run.dir", "hydra/launcher", "hydra/sweeper", "hydra.mode", "sweep.name", "budget", "tune.metric",
+    "roles", "roles.reader", "method", "dataset", "nosuch", "", "a.b.c", "method..beam", ".", "=", "method.",
+    "method.beam.x", "limit.x", "engine@roles.reader", "collection", "retriever@x", "@", "kg.offline", "name", "out",
+    "ids", "seed", "width", "profile", "dataset.path", "dataset.files", "dataset.corpus", "model.prices",
+    "model.context", "engine.base_url", "choices", "_target_", "engine._target_", "method._target_", "tracker.uri",
+    "model.name", "dry_run", "sample", "experiment", "judge", "graph",
 )  # fmt: skip
 COMMANDS = (
-    "run", "run -m", "tune", "show", "report", "export", "evaluate", "compare", "judge calibrate", "kg build", "kg stats",
-    "graph build", "graph stats", "graph quality", "kgp export-instructions", "reproduce", "index build", "index check",
-    "data list", "data check", "data prepare dataset=demo", "models", "doctor", "runs", "new", "completion", "open", "help",
+    "run", "run -m", "tune", "show", "report", "export", "evaluate", "compare", "judge calibrate", "kg build",
+    "kg stats", "graph build", "graph stats", "graph quality", "kgp export-instructions", "reproduce", "index build",
+    "index check", "data list", "data check", "data prepare dataset=demo", "models", "doctor", "runs", "new",
+    "completion", "open", "help",
 )  # fmt: skip
 TAKING_KEYS = ("run", "tune", "kg", "graph", "index", "kgp")
 WORDS = (
-    "--help", "-h", "--", "-", "-x", "--out", "--format", "html", "--svg", "--against", "--predictions", "--subset", "--list",
-    "--corpus", "--ray", "--workers", "--json", "dataset=demo", "limit=1", "engine=scripted", "ranker=lexical", "graph=tfidf",
-    "method=trace", "trace/table1", "trace/../x", "only=x", "run", "run2", SWEEP_FOLDER, "last", "outputs", "/etc/passwd", ".",
+    "--help", "-h", "--", "-", "-x", "--out", "--format", "html", "--svg", "--against", "--predictions", "--subset",
+    "--list", "--corpus", "--ray", "--workers", "--json", "dataset=demo", "limit=1", "engine=scripted",
+    "ranker=lexical", "graph=tfidf", "method=trace", "trace/table1", "trace/../x", "only=x", "run", "run2",
+    SWEEP_FOLDER, "last", "outputs", "/etc/passwd", ".",
 )  # fmt: skip
 SCRIPTED = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical", "limit=1")
 

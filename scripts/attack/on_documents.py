@@ -50,8 +50,9 @@ PAGES: Mapping[str, str] = {
     "a table of 20,000 cells": "<table>" + "<td>x" * 20_000,
 }
 NAMES = (
-    "\n.txt", "\x1b[31m.txt", "<img src=x onerror=alert(1)>.txt", "a\u202e.txt", "=1+1.txt", "é.txt", "e\u0301.txt", " .txt",
-    "..txt", ".hidden.txt", "a\\b.txt", "$(id).txt", "[bold].txt", "\udcff\udcfe.txt", "a\u2028b.txt", "x" * 250 + ".txt", "a.TXT",
+    "\n.txt", "\x1b[31m.txt", "<img src=x onerror=alert(1)>.txt", "a\u202e.txt", "=1+1.txt", "é.txt", "e\u0301.txt",
+    " .txt", "..txt", ".hidden.txt", "a\\b.txt", "$(id).txt", "[bold].txt", "\udcff\udcfe.txt", "a\u2028b.txt",
+    "x" * 250 + ".txt", "a.TXT",
 )  # fmt: skip
 PDF_DAMAGES: Mapping[str, Bytes] = {
     "bits": lambda raw, dice: bending.flipped(raw, dice, dice.choice((1, 10, 200))),
@@ -65,9 +66,9 @@ PDF_DAMAGES: Mapping[str, Bytes] = {
     "other filters": lambda raw, _: raw.replace(b"/FlateDecode", b"/LZWDecode  "),
     "pages in a circle": lambda raw, _: raw.replace(b"/Kids [", b"/Kids [ 1 0 R 2 0 R 3 0 R 4 0 R "),
     "a huge page": lambda raw, _: raw.replace(b"/MediaBox [ 0 0", b"/MediaBox [ -9999999999 -9e30"),
-    "empty": lambda raw, _: b"",
+    "empty": lambda *_: b"",
     "zeros": lambda raw, _: bytes(len(raw)),
-    "text": lambda raw, _: b"no PDF at all",
+    "text": lambda *_: b"no PDF at all",
 }
 
 

@@ -113,10 +113,11 @@ def rules(trial: Trial) -> None:
 
 
 REPLIES = (
-    "\x1b[31mred", "\x1b]0;owned\x07", "\x9b31m", "a\u202eb", "a\x7fb", "a\x00b", "Pellery\u2028town", "a\u2029b", "a\u0085b",
-    "=cmd|' /C calc'!A0", "+1", "-1+cmd", "@SUM(A1)", "\t=1+1", "<script>alert(1)</script>", "</textarea><img src=x>",
-    "[bold]x[/bold]", "[/]", "\ud800", "\\end{document}", "$(id)", "{{7*7}}", "${oc.env:OPENAI_API_KEY}", "%s%n", "|a|b|",
-    "", " ", "word " * 30_000, "x" * 200_000, "<a; b; c>" * 5000, "\r\n\r\n", "<think>never ended", "</think>", "\ufeff",
+    "\x1b[31mred", "\x1b]0;owned\x07", "\x9b31m", "a\u202eb", "a\x7fb", "a\x00b", "Pellery\u2028town", "a\u2029b",
+    "a\u0085b", "=cmd|' /C calc'!A0", "+1", "-1+cmd", "@SUM(A1)", "\t=1+1", "<script>alert(1)</script>",
+    "</textarea><img src=x>", "[bold]x[/bold]", "[/]", "\ud800", "\\end{document}", "$(id)", "{{7*7}}",
+    "${oc.env:OPENAI_API_KEY}", "%s%n", "|a|b|", "", " ", "word " * 30_000, "x" * 200_000, "<a; b; c>" * 5000,
+    "\r\n\r\n", "<think>never ended", "</think>", "\ufeff",
 )  # fmt: skip
 
 

@@ -137,7 +137,9 @@ def _disk(folder: Path, size: int) -> Iterator[None]:
     Raises:
         Skipped: this machine lets nobody mount one.
     """
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(folder)], capture_output=True)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(folder)], capture_output=True, check=False
+    )
     if made.returncode:
         raise Skipped("mounting a small disk is not permitted here")
     try:

@@ -10,6 +10,7 @@ import sqlite3
 import time
 
 from scripts.attack.judging import FINE, TOLD, Harm
+from scripts.attack.processes import Running
 from scripts.attack.server_process import ServerProcess
 from scripts.attack.starting import served
 from scripts.attack.trial import Trial
@@ -23,7 +24,7 @@ def one_cache(trial: Trial) -> None:
     outs = [f"out{number}" for number in range(count)]
     with ServerProcess(changing=changing) as server:
         server.behave("500", "never")
-        under_way = [trial.running(*served(server.url, out)) for out in outs if not _pause(trial)]
+        under_way = [_begun(trial, served(server.url, out)) for out in outs]
         for running in under_way:
             trial.judged(running, (FINE,))
         counts = server.counts()
@@ -41,7 +42,7 @@ def one_folder(trial: Trial) -> None:
     trial.done.append(f"{count} processes on one folder")
     with ServerProcess(changing=True) as server:
         server.behave("500", "never")
-        under_way = [trial.running(*served(server.url, "out")) for _ in range(count) if not _pause(trial)]
+        under_way = [_begun(trial, served(server.url, "out")) for _ in range(count)]
         codes = [trial.judged(running, (FINE, TOLD)).code for running in under_way]
         if FINE not in codes:
             trial.found(Harm.EXIT, f"none of {count} processes did the work: exit codes {codes}")
@@ -80,6 +81,7 @@ def _same_again(trial: Trial, server: ServerProcess, outs: list[str]) -> None:
         trial.found(Harm.CALLS, f"{asked} calls were asked again when the same commands were given again")
 
 
-def _pause(trial: Trial) -> None:
-    """Between the beginnings of two processes."""
+def _begun(trial: Trial, argv: tuple[str, ...]) -> Running:
+    """At once, or a moment after the one before."""
     time.sleep(trial.dice.choice((0, 0, 0.05, 0.3)))
+    return trial.running(*argv)

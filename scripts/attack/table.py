@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from scripts.attack import (
+    on_archives,
     on_caches,
     on_command_lines,
     on_documents,
@@ -16,18 +15,7 @@ from scripts.attack import (
     on_several,
     on_terminals,
 )
-from scripts.attack.trial import Attempt
-
-
-@dataclass(frozen=True)
-class Attack:
-    """`tries` at SIZE=1; `slow`: seconds of a try on a machine at rest, so that long ones begin first."""
-
-    name: str
-    attempt: Attempt
-    tries: int
-    slow: float = 0.4
-
+from scripts.attack.trial import Attack
 
 ATTACKS = (
     Attack("data files", on_inputs.data_files, 350),
@@ -36,6 +24,7 @@ ATTACKS = (
     Attack("demonstrations", on_inputs.demonstrations, 80),
     Attack("hostile replies", on_inputs.rules, 50, slow=1.5),
     Attack("documents", on_documents.folders, 150, slow=0.8),
+    Attack("archives", on_archives.archives, 80, slow=0.2),
     Attack("run folders", on_folders.runs, 200),
     Attack("sweeps", on_folders.sweeps, 60),
     Attack("triples", on_folders.triples, 100),

@@ -75,6 +75,7 @@ class Trial:
         signalled: tuple[signal.Signals, float] | None = None,
         file_limit: int | None = None,
         output: str = "file",
+        program: str = "kgqa",
     ) -> Command:
         """`within`: the folder below `work` that it runs in; a variable that is None is not there; the rest as in
         `Command`."""
@@ -85,7 +86,7 @@ class Trial:
             "KGQA_DATA": str(self.home / "nothing"),
         }
         every = {name: value for name, value in {**own, **(environment or {})}.items() if value is not None}
-        return Command(argv, self.work / within, every, limit, signalled, file_limit, output)
+        return Command(argv, self.work / within, every, limit, signalled, file_limit, output, program)
 
     def found(self, harm: Harm, what: str) -> None:
         self.findings.append(Finding(harm, what))
@@ -108,20 +109,27 @@ class Trial:
             self.found(Harm.SILENT, f"{name} is another one: {why}")
 
 
-Attempt = Callable[[Trial], None]
+@dataclass(frozen=True)
+class Attack:
+    """`tries` at SIZE=1; `slow`: seconds of a try on a machine at rest, so that long ones begin first."""
+
+    name: str
+    attempt: Callable[[Trial], None]
+    tries: int
+    slow: float = 0.4
 
 
-def tried(attack: str, attempt: Attempt, number: int, seed: str, folder: Path, sound: Path, *, real: bool) -> Trial:
+def tried(attack: Attack, number: int, seed: str, folder: Path, sound: Path, *, real: bool) -> Trial:
     """Do it once, in `folder`, which must not be there. Findings are in what comes back.
 
     Raises:
         Skipped: this machine cannot do it.
     """
-    trial = Trial(attack, number, seed, random.Random(f"{attack}/{number}/{seed}"), folder, sound, real)
+    trial = Trial(attack.name, number, seed, random.Random(f"{attack.name}/{number}/{seed}"), folder, sound, real)
     for part in (trial.terminal, trial.work, trial.home / "tmp"):
         part.mkdir(parents=True)
     trial.began = time.time()
-    attempt(trial)
+    attack.attempt(trial)
     trial.findings.extend(judging.keys_in(folder, trial.began - 1))
     return trial
 
