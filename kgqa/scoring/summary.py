@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, replace
 from math import fsum
 
-from kgqa.artefacts.metrics import EmF1, Estimate, FoundAndRight, Given, Group, Scores, ScoreSummary, Wording
+from kgqa.artefacts.metrics import UNDEFINED, EmF1, Estimate, FoundAndRight, Given, Group, Scores, ScoreSummary, Wording
 from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.scoring.metrics import PROFILES, Score, score
 from kgqa.scoring.questions import ScoredQuestion
@@ -21,9 +22,9 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
 
     A failed question counts 0 in EM, F1, containment, support recall and support F1, and is left out of support
     precision and error rate. Every score is over the questions that define it, `n` of them; with n = 0 its figures are
-    None. `context_tokens` and each of `figures` are means over the questions that report them, `figures_if_right`
-    over those of them that were answered exactly (KnowTrace §4.4). `given` is how the
-    passages the questions came with would score if all were read (TRACE Table 5). `struct_em`, KGP Table 1's
+    None, as all are where every question failed. `context_tokens` and each of `figures` are means over the questions
+    that report them, `figures_if_right` over those of them that were answered exactly (KnowTrace §4.4). `given` is how
+    the passages the questions came with would score if all were read (TRACE Table 5). `struct_em`, KGP Table 1's
     Struct-EM, is EM over the questions of type "structural"; it is there only if there are such.
 
     Raises:
@@ -34,11 +35,12 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
     profiles = {row.profile for row in rows}
     if len(profiles) > 1:
         raise ValueError(f"one run is scored by one profile, not by {', '.join(sorted(profiles))}")
+    failed = sum(row.answer is None for row in rows)
     by_profile = {name: [score(row.answer, row.question.answers, name) for row in rows] for name in PROFILES}
     supports = [row.support for row in rows]
-    return ScoreSummary(
+    summary = ScoreSummary(
         questions=len(rows),
-        failed=sum(row.answer is None for row in rows),
+        failed=failed,
         answerless=sum(row.answer is not None and not row.answer.strip() for row in rows),
         profile=rows[0].profile,
         scores=Scores(
@@ -65,6 +67,14 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         by_type=_breakdown(rows, lambda row: row.question.type or _UNKNOWN),
         profiles={name: _mean_scores(scores) for name, scores in by_profile.items()},
     )
+    return summary if failed < len(rows) else without_scores(summary)
+
+
+def without_scores(summary: ScoreSummary) -> ScoreSummary:
+    """Of a run that answered nothing: there is nothing to score, so no score is 0."""
+    scores = Scores(**{score.name: UNDEFINED for score in fields(Scores) if score.default is MISSING})
+    bare = replace(summary, scores=scores, found_and_right=None)
+    return replace(bare, by_hops={}, by_type={}, profiles={})
 
 
 def _wording(answers: Sequence[str]) -> Wording:

@@ -22,9 +22,9 @@ class Exchange(NamedTuple):
     key: str
     over: threading.Event
 
-    def send(self, status: int, content: bytes, promised: int | None = None, **headers: str) -> None:
-        """`promised`: the length announced, where it is not the true one."""
-        length = len(content) if promised is None else promised
+    def send(self, status: int, content: bytes, excess: int = 0, **headers: str) -> None:
+        """`excess`: by how much the announced length differs from the true one."""
+        length = len(content) + excess
         self.begin(status, Content_Length=str(length), **headers)
         self.at.wfile.write(content)
         if length != len(content):
@@ -56,7 +56,7 @@ Behave = Callable[[Exchange], None]
 
 def status(code: int, message: str = "no", **headers: str) -> Behave:
     content = json.dumps({"error": {"message": message}}).encode()
-    return lambda exchange: exchange.send(code, content, **headers)
+    return lambda exchange: exchange.send(code, content, 0, **headers)
 
 
 def page(code: int, content: bytes, kind: str = "text/html") -> Behave:
@@ -117,12 +117,11 @@ def usage(**counts: Any) -> Behave:
     return whole(lambda good: good["usage"].update(counts))
 
 
-def altered(change: Callable[[bytes], bytes], code: int = 200, promised: int = 0, **headers: str) -> Behave:
-    """The good answer's bytes changed; `promised`: by how much the announced length differs from theirs."""
+def altered(change: Callable[[bytes], bytes], code: int = 200, excess: int = 0, **headers: str) -> Behave:
+    """The good answer's bytes changed."""
 
     def behave(exchange: Exchange) -> None:
-        content = change(json.dumps(exchange.good).encode())
-        exchange.send(code, content, len(content) + promised, **headers)
+        exchange.send(code, change(json.dumps(exchange.good).encode()), excess, **headers)
 
     return behave
 

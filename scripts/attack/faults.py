@@ -8,6 +8,7 @@ import json
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 from urllib.parse import quote
 
@@ -68,7 +69,13 @@ def blanks(exchange: Exchange) -> None:
 
 
 def bomb(_: bytes) -> bytes:
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    return packed_blanks()
+
+
+@cache
+def packed_blanks() -> bytes:
+    """Takes some seconds."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     return b"".join([*(packer.compress(MEBIBYTE) for _ in range(BLANKS)), packer.flush()])
 
 
@@ -149,9 +156,9 @@ CONNECTION: Mapping[str, Fault] = {
     "no-http": Fault(lambda exchange: exchange.raw(b"\x00\x01\x02 not http at all\r\n\r\n")),
     "silence": Fault(silence),
     "drip": Fault(drip),
-    "cut": Fault(altered(lambda content: content[: len(content) // 2], promised=200)),
-    "length-too-long": Fault(altered(bytes, promised=50)),
-    "length-too-short": Fault(altered(bytes, promised=-50)),
+    "cut": Fault(altered(lambda content: content[: len(content) // 2], excess=200)),
+    "length-too-long": Fault(altered(bytes, excess=50)),
+    "length-too-short": Fault(altered(bytes, excess=-50)),
     "broken-chunk": Fault(broken_chunk),
     "half-a-chunk": Fault(half_a_chunk),
     "not-gzip": Fault(altered(bytes, Content_Encoding="gzip")),
