@@ -23,7 +23,7 @@ HEART = KEY[3:-4]  # what a redaction that is off by some characters would leave
 
 FINE, TOLD, DIED, INTERRUPTED, TERMINATED = 0, 2, 3, 130, 143  # README, "Errors"
 TRACEBACK = re.compile(
-    r"Traceback \(most recent call last\)|thread '.*' panicked at|Fatal Python error|unforeseen error"
+    r"Traceback \(most recent call last\)|thread '.*' panicked at|Fatal Python error|kgqa did not foresee"
 )
 # C0 but for tab and line feed, DEL, C1, and what turns the direction of writing
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

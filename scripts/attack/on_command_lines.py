@@ -89,12 +89,12 @@ def _key(dice: random.Random) -> tuple[list[str], str]:
 def _keys() -> tuple[dict[str, list[str]], list[str]]:
     """Keys by the choice that brings them, e.g. "method=trace", and those of the defaults."""
     from kgqa.experiment.config.composing import compose
-    from kgqa.experiment.config.files import flatten, groups
+    from kgqa.experiment.config.files import flatten, groups, node
 
-    by_choice: dict[str, list[str]] = {}
-    for group, names in groups().items():
-        for name in names:
-            node = compose([f"{group}={name}"]).get(group)
-            by_choice[f"{group}={name}"] = sorted(flatten({group: node})) if isinstance(node, dict) else []
+    by_choice = {
+        f"{group}={name}": sorted(flatten({group: node(group, name)}))
+        for group, names in groups().items()
+        for name in names
+    }
     defaults = {key: value for key, value in compose([]).items() if key != "choices"}
     return by_choice, sorted(flatten(defaults))

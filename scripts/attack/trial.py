@@ -64,6 +64,9 @@ class Trial:
     def judged(self, running: processes.Running, allowed: tuple[int, ...]) -> Ended:
         ended = running.wait()
         self.findings.extend(judging.of_command(ended, allowed))
+        for report in self.home.rglob("errors/kgqa-*.txt"):  # what kgqa keeps of an error that it did not foresee
+            self.found(Harm.TRACEBACK, report.read_text(encoding="utf-8", errors="replace")[-1200:])
+            report.unlink()
         return ended
 
     def command(

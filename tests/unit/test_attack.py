@@ -22,6 +22,7 @@ from scripts.attack.processes import Ended
 
 SEEN = {
     "Traceback (most recent call last):\n  File": (1, Harm.TRACEBACK),
+    "kgqa: an error that kgqa did not foresee (KeyError: 'a'); a file says where": (1, Harm.TRACEBACK),
     "thread 'main' panicked at src/lib.rs:7": (2, Harm.TRACEBACK),
     "kgqa: a message": (7, Harm.EXIT),
     "kgqa: killed": (-11, Harm.EXIT),
