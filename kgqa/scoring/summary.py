@@ -43,16 +43,7 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         failed=failed,
         answerless=sum(row.answer is not None and not row.answer.strip() for row in rows),
         profile=rows[0].profile,
-        scores=Scores(
-            em=estimate([row.em for row in rows], seed),
-            f1=estimate([row.f1 for row in rows], seed),
-            containment=estimate([row.containment for row in rows], seed),
-            struct_em=_structural(rows, seed),
-            support_recall=estimate([support.recall for support in supports], seed),
-            support_precision=estimate([support.precision for support in supports], seed),
-            support_f1=estimate([support.f1 for support in supports], seed),
-            support_error_rate=estimate([support.error_rate for support in supports], seed),
-        ),
+        scores=_scores(rows, seed),
         given=Given(
             support_recall=percent([support.given_recall for support in supports]),
             support_error_rate=percent([support.given_error_rate for support in supports]),
@@ -68,6 +59,20 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         profiles={name: _mean_scores(scores) for name, scores in by_profile.items()},
     )
     return summary if failed < len(rows) else without_scores(summary)
+
+
+def _scores(rows: Sequence[ScoredQuestion], seed: int) -> Scores:
+    supports = [row.support for row in rows]
+    return Scores(
+        em=estimate([row.em for row in rows], seed),
+        f1=estimate([row.f1 for row in rows], seed),
+        containment=estimate([row.containment for row in rows], seed),
+        struct_em=_structural(rows, seed),
+        support_recall=estimate([support.recall for support in supports], seed),
+        support_precision=estimate([support.precision for support in supports], seed),
+        support_f1=estimate([support.f1 for support in supports], seed),
+        support_error_rate=estimate([support.error_rate for support in supports], seed),
+    )
 
 
 def without_scores(summary: ScoreSummary) -> ScoreSummary:

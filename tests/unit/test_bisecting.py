@@ -11,8 +11,9 @@ from kgqa.calls import Search
 from kgqa.errors import EngineDied, EngineError
 from kgqa.runtime.bisecting import Bisecting
 from kgqa.runtime.cache import CallCache
+from kgqa.runtime.requests import Done
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import Done, Worker
+from kgqa.runtime.services import Worker
 from kgqa.types import Passage
 
 
