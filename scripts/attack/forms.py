@@ -21,6 +21,7 @@ class Form:
 
     records: Callable[[], list[Record]]
     lines: bool
+    passages: bool = True  # the questions bring what is searched
 
     @property
     def suffix(self) -> str:
@@ -119,6 +120,6 @@ FORMS = {
     "hotpotqa_fullwiki": Form(hotpotqa, lines=False),
     "2wiki": Form(two_wiki, lines=False),
     "iirc": Form(iirc_processed, lines=True),
-    "iirc original": Form(iirc_original, lines=False),
+    "iirc original": Form(iirc_original, lines=False, passages=False),
     "kgp": Form(kgp, lines=False),
 }

@@ -40,7 +40,9 @@ def data_files(trial: Trial) -> None:
     if trial.dice.random() < 0.2:
         trial.kgqa("data", "check", f"dataset={dataset}", f"dataset.path={file}")
     else:
-        method = trial.dice.choice(("golden", "all_documents", "retrieve_read", "trace"))
+        method = trial.dice.choice(
+            ("golden", "all_documents", "retrieve_read", "trace") if form.passages else ("no_context",)
+        )
         words = [f"method={method}", f"dataset={dataset}", f"dataset.path={file}", *QUICK]
         ended = trial.kgqa("run", *words, "out=run")
         if ended.code == 0:

@@ -6,7 +6,8 @@ is given again, also where the server says something else each time.
 
 from __future__ import annotations
 
-import sqlite3
+import subprocess
+import sys
 import time
 
 from scripts.attack.judging import FINE, TOLD, Harm
@@ -16,6 +17,14 @@ from scripts.attack.starting import served
 from scripts.attack.trial import Trial
 
 LOCKED = 2.0  # seconds
+HOLDING = """
+import sqlite3, sys, time
+cache = sqlite3.connect(sys.argv[1], isolation_level=None)
+cache.execute("BEGIN " + sys.argv[2])
+print("locked", flush=True)
+time.sleep(float(sys.argv[3]))
+cache.execute("ROLLBACK")
+"""
 
 
 def one_cache(trial: Trial) -> None:
@@ -59,13 +68,12 @@ def locked(trial: Trial) -> None:
     trial.done.append(f"the cache is locked for {LOCKED:.0f} s")
     with ServerProcess() as server:
         server.behave("500", "never")
-        holder = sqlite3.connect(trial.work / "outputs/.cache/calls.sqlite", isolation_level=None)
-        holder.execute("BEGIN EXCLUSIVE" if trial.dice.random() < 0.5 else "BEGIN IMMEDIATE")
-        running = trial.running(*served(server.url))
-        time.sleep(LOCKED)
-        holder.execute("ROLLBACK")
-        holder.close()
-        ended = trial.judged(running, (FINE,))
+        kind = trial.dice.choice(("EXCLUSIVE", "IMMEDIATE"))
+        words = [sys.executable, "-c", HOLDING, str(trial.work / "outputs/.cache/calls.sqlite"), kind, str(LOCKED)]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as holder:
+            assert holder.stdout is not None
+            holder.stdout.readline()  # once it is locked
+            ended = trial.kgqa(*served(server.url), allowed=(FINE,))
     if ended.code == FINE:
         trial.unchanged("served/predictions.jsonl", "the cache was locked for a while")
 
