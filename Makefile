@@ -34,7 +34,7 @@ VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test
 export GOMP_SPINCOUNT := 0
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help demo test test-engines unit check bench format licences audit update dist clean
+.PHONY: help demo test test-engines unit check attack bench format licences audit update dist clean
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -73,6 +73,11 @@ check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests
 	@echo "→ mypy" && $(BIN)/mypy
 	@echo "→ import-linter" && $(BIN)/lint-imports
 	@echo "→ architecture" && $(BIN)/python -m pytest tests/test_architecture.py tests/test_layout.py
+
+# SIZE=10 ten times as much, SEED=, ONLY="caches, kills", TRY=17 one try alone; docs/RELIABILITY.md
+attack: $(DONE)-test ## break what kgqa reads, asks and writes, and count what it does not stand: ten minutes on two cores
+	@$(BIN)/python -m scripts.attack $(if $(SIZE),--size $(SIZE)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(ONLY),--only "$(ONLY)") $(if $(TRY),--try $(TRY))
 
 bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same run
 	@$(BIN)/python scripts/bench.py
