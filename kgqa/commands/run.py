@@ -56,7 +56,7 @@ def print_configuration(overrides: Sequence[str]) -> int:
 def run_one(overrides: Sequence[str]) -> int:
     """Run one experiment, or plan it with `dry_run=true`; the run's folder is the last line printed."""
     from kgqa.experiment.run.checking import check
-    from kgqa.experiment.run.executing import execute
+    from kgqa.experiment.run.executing import execute_unless_finished
     from kgqa.experiment.run.planning import Shared, planned
     from kgqa.experiment.session.experiment import Experiment
     from kgqa.experiment.session.session import Session
@@ -67,11 +67,11 @@ def run_one(overrides: Sequence[str]) -> int:
 
     terminal, experiment = Terminal(width=120), Experiment.of(overrides)
     with log_lines(terminal), Session(experiment) as session:
-        check(session)
         if experiment.settings.dry_run:
+            check(session)
             show_plan(planned(session, Shared()), len(experiment.questions), terminal)
             return 0
-        executed = execute(session, terminal)
+        executed = execute_unless_finished(session, terminal)
     show_summary(experiment.choices, executed.metrics, executed.errors, terminal)
     terminal.line(f"report: {executed.folder / 'report.html'}")
     terminal.result(executed.folder)
