@@ -89,15 +89,15 @@ def _place_in_yaml(error: MarkedYAMLError) -> str:
 
 def check_form(override: str) -> None:
     """Raises ConfigError for what is no override."""
-    if "=" not in override and not override.startswith("~"):
+    if ("=" not in override and not override.startswith("~")) or not override.lstrip("+~").partition("=")[0].strip():
         raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10; see kgqa run --help")
 
 
 def check_choice(override: str) -> None:
     """Raises ConfigError: a name that its group does not have, or several."""
-    key, _, value = override.lstrip("+").partition("=")
+    key, equals, value = override.lstrip("+~").partition("=")
     choices = groups().get(_group(key))
-    if choices is None or (key in OPTIONAL and value in ("null", "")):
+    if choices is None or (key in OPTIONAL and value in ("null", "")) or not equals:
         return
     swept = value.startswith(("choice(", "glob("))
     for name in () if swept else value.split(","):
