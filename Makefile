@@ -73,6 +73,7 @@ check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests
 
 bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same run
 	@$(BIN)/python scripts/bench.py
+	@$(BIN)/python scripts/bench_cache.py
 	@$(BIN)/python scripts/bench_retrieval.py
 	@$(BIN)/python scripts/bench_graphs.py
 	@if [ -x $(VLLM)/bin/pytest ]; then $(VLLM)/bin/python scripts/bench_engines.py real; fi

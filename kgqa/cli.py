@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from kgqa.commands import tree
 from kgqa.commands.parsing import HelpWanted, parse
-from kgqa.errors import EngineError, UsageError
+from kgqa.errors import EngineError, UsageError, notes
 from kgqa.inert import inert, one_line, spell_out
 from kgqa.redaction import without_secrets
 
@@ -26,13 +26,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except UsageError as error:
         _say(str(error))
+        _print_notes(error)
         return 2
     except EngineError as error:
         _say(str(error))
         print("kgqa: everything answered so far is saved; the same command goes on from there", file=sys.stderr)
+        _print_notes(error)
         return 3
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("\nkgqa: interrupted; the same command goes on from here", file=sys.stderr)
+        _print_notes(error)
         sys.stdout.flush()
         # worker threads of an engine may still hold native code; everything is on disk, so leave at once
         os._exit(130)
@@ -88,6 +91,12 @@ def _run(arguments: Sequence[str]) -> int:
         return wanted.code
     code: int = given.run(given)
     return code
+
+
+def _print_notes(error: BaseException) -> None:
+    """What long work that ended so has kept, and the command that goes on with it."""
+    for line in notes(error):
+        _say(line)
 
 
 if __name__ == "__main__":

@@ -88,7 +88,8 @@ class Key:
             text = text.replace(form, MARK)
         size = min(LEAST, len(self._key))
         hits = (start for start in range(len(text) - size + 1) if text[start : start + size] in self._windows)
-        parts, end = [], 0
+        parts: list[str] = []
+        end = 0
         for start in hits:
             if start >= end or not parts:
                 parts += [text[end:start], MARK]
@@ -128,6 +129,11 @@ def secrets(named: Mapping[str, str] | None = None) -> dict[str, str]:
 def has_credentials(text: str) -> bool:
     """Whether an address in it has a name or password before its host, or a key in its query."""
     return bool(CREDENTIALS.search(text) or QUERY.search(text))
+
+
+def told(error: BaseException) -> str:
+    """An error's kind and words as a file may have them."""
+    return f"{type(error).__name__}: {without_secrets(error)}"
 
 
 def without_secrets(message: Any) -> str:

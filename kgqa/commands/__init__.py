@@ -23,6 +23,7 @@ from argparse import Namespace
 from typing import Protocol
 
 from kgqa.commands import (
+    cache,
     compare,
     completion,
     data,
@@ -41,6 +42,7 @@ from kgqa.commands import (
     run,
     runs,
     show,
+    status,
     tune,
 )
 from kgqa.commands import open as open_report
@@ -58,8 +60,8 @@ class Command(Protocol):
 
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
-    run, tune, runs, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp, reproduce, index,
-    data, models, doctor, new, completion,
+    run, tune, runs, status, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp, reproduce,
+    index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 
 

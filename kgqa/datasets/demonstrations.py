@@ -29,7 +29,8 @@ DOCUMENTS, CHAINS = "TRIPLE_EXAMPLARS_", "GENERATING_CHAIN_EXAMPLARS_"  # keys o
 
 
 def load_documents(path: str) -> tuple[DocumentDemonstration, ...]:
-    """Labelled documents of a JSONL file, or of the authors' file: `FILE#HOTPOTQA`.
+    """Labelled documents: a family's name (hotpotqa, 2wiki, musique, iirc) for ours, a JSONL file, or a data set of
+    the authors' file: `FILE#HOTPOTQA`.
 
     A bare name is looked up among the files shipped in `kgqa/demos` first. Files may be gzipped.
 
@@ -38,14 +39,14 @@ def load_documents(path: str) -> tuple[DocumentDemonstration, ...]:
     """
     if "#" in path:
         return _load(_released(path, DOCUMENTS), parse_document, path)
-    return _load(_lines(_find(path)), parse_document, path)
+    return _load(_lines(_find(path, "trace_documents")), parse_document, path)
 
 
 def load_chains(path: str) -> tuple[ChainDemonstration, ...]:
     """Labelled chains; see `load_documents`."""
     if "#" in path:
         return _load(_released(path, CHAINS), parse_released_chain, path)
-    return _load(_lines(_find(path)), parse_chain, path)
+    return _load(_lines(_find(path, "trace_chains")), parse_chain, path)
 
 
 def load_thoughts(path: str, needs: tuple[str, ...] = ()) -> tuple[ThoughtDemonstration, ...]:
@@ -73,8 +74,7 @@ def _pool(path: str) -> tuple[ThoughtDemonstration, ...]:
         name, _, section = path.rpartition("#")
         file = _find(name)
         return ircot_prompts.demonstrations(read_value(_read(file), str(file)), section, str(file))
-    shipped = f"pool_{path}.jsonl"
-    return _load(_lines(_find(shipped if (DEMOS / shipped).is_file() else path)), question_demonstration, path)
+    return _load(_lines(_find(path, "pool")), question_demonstration, path)
 
 
 def load_examples(path: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Json], ...]:
@@ -100,8 +100,9 @@ def _load(records: Iterator[tuple[str, Json]], parse: Callable[[Json, str], T], 
     return demonstrations
 
 
-def _find(path: str) -> Path:
-    for candidate in (DEMOS / path, Path(path).expanduser()):
+def _find(path: str, form: str = "") -> Path:
+    """`form`: of ours by family, such as "pool"."""
+    for candidate in (DEMOS / f"{form}_{path}.jsonl", DEMOS / path, Path(path).expanduser()):
         if candidate.is_file():
             return candidate
     names = ", ".join(sorted(file.name for file in DEMOS.glob("*.jsonl")))

@@ -19,7 +19,7 @@ from kgqa.artefacts.form import checked
 from kgqa.errors import DataError, StorageError
 from kgqa.json_values import NotJson, decoded, read_value
 from kgqa.kg.parsing import Extraction, ParsedTriples, parse_triples
-from kgqa.storage import digest, json_text, locked, replace_file, replacing, storing
+from kgqa.storage import begun, digest, filled, json_text, locked, replace_file, replacing, storing
 from kgqa.types import Json, Passage, Triple
 
 REMOVE = "remove the line and build again"
@@ -93,15 +93,19 @@ class TripleStore:
     def add_all(self, extractions: Iterable[Extraction]) -> None:
         """Keep extractions, each at once and for good; other processes that add wait meanwhile.
 
+        A passage that has one already keeps it, whoever added that.
+
         Raises:
             StorageError: the disk is full or refuses.
         """
         with storing(self.file, ELSEWHERE):
             self._write_manifest()
-            with self._locked(), self.file.open("ab", buffering=0) as file:
+            with self._locked(), begun(self.file).open("ab", buffering=0) as file:
                 _cut_unfinished_line(self.file)
                 for extraction in extractions:
-                    _write(file.fileno(), extraction_line(extraction), self.file)
+                    self._read_new_lines()
+                    if extraction.passage_id not in self._places:
+                        _write(file.fileno(), extraction_line(extraction), self.file)
 
     def arrange(self) -> None:
         """Put the file in its final order, by passage id, each passage once: equal contents are then equal bytes.
@@ -168,7 +172,7 @@ class TripleStore:
 
     def _check_manifest(self) -> None:
         path = self.folder / "manifest.json"
-        if self._manifest_checked or not path.exists():
+        if self._manifest_checked or not filled(path):
             return
         again = f"delete {self.folder} and build it again"
         with storing(path, ELSEWHERE):

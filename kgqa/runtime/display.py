@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from kgqa.inert import inert
+from kgqa.redaction import without_secrets
 from kgqa.runtime.costs import Ledger, total
 from kgqa.runtime.sweep_board import SweepBoard
 
@@ -171,6 +172,7 @@ def log_lines(display: Display) -> Iterator[None]:
     """Show what kgqa logs as lines: what takes long and is no call, such as the conversion of weights."""
     logger, lines = logging.getLogger("kgqa"), _Lines(display)
     logger.setLevel(logging.INFO)
+    logging.getLogger("kgqa.events").propagate = False  # many lines, for logs alone: see `kgqa.runtime.work_log`
     logger.addHandler(lines)
     try:
         yield
@@ -184,4 +186,4 @@ class _Lines(logging.Handler):
         self._display = display
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._display.line(record.getMessage())
+        self._display.line(without_secrets(record.getMessage()))

@@ -14,6 +14,7 @@ from kgqa.experiment.session.runner import Runner
 from kgqa.runtime.costs import Ledger, model_seconds
 from kgqa.runtime.display import Display
 from kgqa.runtime.scheduler import CallRecord
+from kgqa.runtime.work_log import tell
 from kgqa.types import Answer, Question
 
 
@@ -52,6 +53,9 @@ def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Disp
                     outcome = without_tokens(outcome)
                 outcome = with_evidence_titles(outcome, question, ended.records)
             prediction = predictions[ended.key] = Prediction.of(question, outcome)
+            if prediction.error:
+                cause = prediction.error.partition(":")[0]  # of many that fail alike the log holds some
+                tell("question failed", f"{ended.key}: {prediction.error}", cause=cause)
             seconds.append(model_seconds(ended.records))
             keeper.record(question, prediction, ended.records)
             stage.finished(failed=isinstance(outcome, Exception))

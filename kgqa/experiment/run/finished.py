@@ -16,8 +16,6 @@ from kgqa.experiment.session.identity import run_folder, run_identity
 from kgqa.experiment.session.session import Session
 from kgqa.types import Json
 
-MAX_FAILED = 0.05  # more failed questions than this, and a run's scores stand for nothing
-
 
 def finished(session: Session) -> Metrics | None:
     """The metrics of the session's run if its folder has them for exactly this configuration and these questions.
@@ -35,11 +33,13 @@ def finished(session: Session) -> Metrics | None:
     same = same and made.code == code_hash(experiment.config)
     judged = experiment.config.get("judge") is None or metrics.judge is not None
     whole = answered == [question.id for question in experiment.questions] and metrics.questions == len(answered)
-    return metrics if same and judged and whole and not too_many_questions_failed(metrics) else None
+    enough = not too_many_failed(metrics, experiment.settings.fail_above)
+    return metrics if same and judged and whole and enough else None
 
 
-def too_many_questions_failed(metrics: Metrics) -> bool:
-    return metrics.failed > MAX_FAILED * metrics.questions
+def too_many_failed(metrics: Metrics, fail_above: float) -> bool:
+    """Whether the run's scores stand for nothing, so that running it again asks what failed once more."""
+    return metrics.failed > fail_above * metrics.questions
 
 
 def _reporting(config: Config) -> dict[str, Json]:
