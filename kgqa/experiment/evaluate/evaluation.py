@@ -87,13 +87,14 @@ def scored(
     rows = answered.rows()
     scores = summarise(rows, seed=experiment.settings.seed)
     evaluation = Evaluation(answered.name, scores, _notes(answered))
-    if experiment.judge is None:
+    judge = experiment.judge
+    if judge is None:
         return evaluation, None
     if answered.config is not None:
         experiment = experiment.with_models_of(answered.config)
     watching = nullcontext(display) if log is None else watched(display, "judge", log)
     with Session(experiment) as session:
-        judge_engines(session, experiment.judge)  # a wrong one leaves the folder as it was, without a log
+        judge_engines(session, judge)  # a wrong one leaves the folder as it was, without a log
         with watching as told:
             judged = judge_answers(session, rows, told, answered.reader)
     return replace(evaluation, judge=judged.metrics), judged
