@@ -19,7 +19,7 @@ from kgqa.types import Json
 
 MARK = "[key]"
 LEAST = 8  # characters: a variable's value, or a piece of a key, that is shorter is found everywhere and tells nothing
-STEP = 4  # between the pieces that are looked for in replies: one of 11 characters holds at least one of them
+STEP = 4  # between the pieces of a short key that replies are searched for: 11 characters of it hold one of them
 NESTED = 3  # spellings inside each other
 NAMES = re.compile(r"(?:^|_)(?:API_?)?(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_ID)?(?:_|$)")
 PLACES = re.compile(r"_(?:FILE|PATH|DIR|HOME|ENV|URL)$")  # where a key lies is none
@@ -34,9 +34,10 @@ class Key:
     def __init__(self, key: str) -> None:
         self._key = key
         self._windows = {key[start : start + LEAST] for start in range(len(key) - LEAST + 1)} or {key}
-        first = STEP if len(key) > 5 * LEAST else 0  # long keys begin with a word that all keys of that server have
+        is_long = len(key) > 5 * LEAST  # and begins with a word that all keys of that server have
+        first, step = (LEAST, LEAST) if is_long else (0, STEP)
         self._looked_for = (
-            *(key[start : start + LEAST] for start in range(first, len(key) - LEAST + 1, STEP)),
+            *(key[start : start + LEAST] for start in range(first, len(key) - LEAST + 1, step)),
             *self._coded,
         )
 
@@ -131,6 +132,11 @@ def has_credentials(text: str) -> bool:
     return bool(CREDENTIALS.search(text) or QUERY.search(text))
 
 
+def without_credentials(text: str) -> str:
+    """Addresses in it without a name, a password or a key."""
+    return QUERY.sub(lambda match: f"{match[1]}={MARK}", CREDENTIALS.sub(f"{MARK}@", text))
+
+
 def told(error: BaseException) -> str:
     """An error's kind and words as a file may have them."""
     return f"{type(error).__name__}: {without_secrets(error)}"
@@ -138,7 +144,7 @@ def told(error: BaseException) -> str:
 
 def without_secrets(message: Any) -> str:
     """For whatever leaves the program as a line or an error: no key of the environment, no password of an address."""
-    text = QUERY.sub(lambda match: f"{match[1]}={MARK}", CREDENTIALS.sub(f"{MARK}@", str(message)))
+    text = without_credentials(str(message))
     for value in secrets().values():
         if value.strip() in text:
             text = text.replace(value.strip(), MARK)

@@ -208,9 +208,14 @@ def _to_disk(path: Path) -> None:
 
 def replace_file(path: Path, text: str, remedy: str = OUT_ELSEWHERE) -> Path:
     """Write a file as a whole; returns its path."""
-    with replacing(path, remedy) as fresh:
-        # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
-        fresh.write_text(text, encoding="utf-8", errors="backslashreplace")
+    return replace_with_parts(path, [text], remedy)
+
+
+def replace_with_parts(path: Path, parts: Iterable[str], remedy: str = OUT_ELSEWHERE) -> Path:
+    """The same of a text that is made while it is written."""
+    # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
+    with replacing(path, remedy) as fresh, fresh.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        file.writelines(parts)
     return path
 
 

@@ -9,7 +9,6 @@
 # holds, or the variable that engine.api_key_env names.
 #
 # MODEL is a transformers folder or a name on the hub. PORT (8000) and PYTHON (python3, one that has vllm) may be set.
-# VLLM_API_KEY may hold a key that clients must have.
 # On a CPU add: --dtype bfloat16 --enforce-eager --max-model-len 4096 --kv-cache-memory-bytes 4G
 set -euo pipefail
 model=${1:?"usage: scripts/serve_vllm.sh MODEL [options of vLLM]"}

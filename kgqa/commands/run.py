@@ -61,7 +61,7 @@ def run_one(overrides: Sequence[str]) -> int:
     Gives 2 if more questions failed than `fail_above`.
     """
     from kgqa.experiment.run.checking import check
-    from kgqa.experiment.run.executing import execute
+    from kgqa.experiment.run.executing import execute_unless_finished
     from kgqa.experiment.run.planning import Shared, planned
     from kgqa.experiment.session.experiment import Experiment
     from kgqa.experiment.session.session import Session
@@ -72,11 +72,11 @@ def run_one(overrides: Sequence[str]) -> int:
 
     terminal, experiment = Terminal(width=120), Experiment.of(overrides)
     with log_lines(terminal), Session(experiment) as session:
-        check(session)
         if experiment.settings.dry_run:
+            check(session)
             show_plan(planned(session, Shared()), len(experiment.questions), terminal)
             return 0
-        executed = execute(session, terminal)
+        executed = execute_unless_finished(session, terminal)
     show_summary(experiment.choices, executed.metrics, executed.errors, terminal)
     if executed.failure is not None:
         terminal.line(f"kgqa: {executed.failure}; the same command asks what failed again", alarm=True)

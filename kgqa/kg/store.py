@@ -23,6 +23,7 @@ from kgqa.storage import begun, digest, filled, json_text, locked, replace_file,
 from kgqa.types import Json, Passage, Triple
 
 REMOVE = "remove the line and build again"
+PARSED = 8192  # passages whose triples stay in memory, the last ones: those of the questions in work, and more
 ELSEWHERE = "make room or choose another folder"  # where the disk refuses
 DOUBTS = ("replaced_heads", "other_heads", "absent_tails")  # of triples, see `ParsedTriples`
 SUMS = ("passages", "failed", "empty", "triples", "malformed", *DOUBTS, "prompt_tokens", "output_tokens")
@@ -61,6 +62,8 @@ class TripleStore:
     def parsed(self, passage: Passage) -> ParsedTriples:
         """As `triples`, with the count of what could not be parsed."""
         if passage.id not in self._parsed:
+            if len(self._parsed) >= PARSED:
+                del self._parsed[next(iter(self._parsed))]
             self._parsed[passage.id] = parse_triples(self.extraction(passage).completion, passage)
         return self._parsed[passage.id]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kgqa.errors import EngineDied, EngineError, KgqaError
+from kgqa.redaction import told
 
 
 class Bisecting:
@@ -30,17 +31,13 @@ class Bisecting:
             if len(calls) == 1:
                 self._failures += 1
                 died = self._failures >= 3  # alone, three times running: it is the engine
-                reason = _reason(error)
+                reason = told(error)
                 return [EngineDied(f"the engine died: {reason}") if died else EngineError(reason)]
             middle = len(calls) // 2
             return [*self(calls[:middle]), *self(calls[middle:])]
         except (KeyboardInterrupt, SystemExit) as stop:
             return [stop] * len(calls)
         except BaseException as error:  # noqa: BLE001 - a panic: what it left behind is not to be asked again
-            return [EngineDied(f"the engine died: {_reason(error)}")] * len(calls)
+            return [EngineDied(f"the engine died: {told(error)}")] * len(calls)
         self._failures = 0
         return replies
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

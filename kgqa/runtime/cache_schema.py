@@ -35,6 +35,7 @@ _OTHERS = (
 _ADDED = ("checksum", "origin", "made", "used")
 _LOG = logging.getLogger("kgqa.cache")
 BAD = object()  # in place of a reply
+_DECODED = json.JSONDecoder().decode
 
 
 def checksum(key: bytes, value: bytes) -> int:
@@ -47,7 +48,7 @@ def reply_of(key: bytes, value: object, kept: object) -> Json | object:
     if not isinstance(value, bytes) or kept != checksum(key, value):
         return BAD
     try:
-        return json.loads(str(value, "utf-8"))
+        return _DECODED(str(value, "utf-8"))
     except ValueError:
         return BAD
 

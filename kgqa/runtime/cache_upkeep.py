@@ -190,7 +190,7 @@ def stats(folder: Path) -> list[Share]:
             "max(made) FROM calls LEFT JOIN origins ON origins.id = calls.origin GROUP BY origin, kind "
             "ORDER BY 5 DESC, 1, 2, 3"
         )
-    return [Share(*map(_text, row[:3]), *row[3:]) for row in rows]
+    return [Share(_text(engine), _text(model), _text(kind), *counts) for engine, model, kind, *counts in rows]
 
 
 def prunable(folder: Path, pruning: Pruning) -> tuple[int, int]:

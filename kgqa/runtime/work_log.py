@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,6 +17,7 @@ from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
+from kgqa.redaction import secrets, without_credentials
 from kgqa.storage import begun, made
 from kgqa.types import Json
 
@@ -27,8 +26,6 @@ LARGEST = 4_000_000  # bytes of one file
 OLDER = 4  # files kept beside it: log.jsonl.1 is the last one before
 REPEATED = 30.0  # seconds in which the same trouble of many calls is one line
 EVENTS = logging.getLogger("kgqa.events")
-SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)  # in names of environment variables
-SHORTEST = 8  # characters of a secret that is looked for
 
 
 @contextmanager
@@ -97,7 +94,7 @@ class WorkLog(RotatingFileHandler):
         """The text with the name of an environment variable where its secret stood."""
         for name, secret in self._hidden:
             text = text.replace(secret, f"[{name}]")
-        return text
+        return without_credentials(text)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """A log that cannot be written stops no work: what keeps answers refuses by itself."""
@@ -117,5 +114,4 @@ def _told(record: logging.LogRecord) -> dict[str, Json]:
 
 def _secrets() -> list[tuple[str, str]]:
     """As JSON writes them."""
-    named = ((name, value.strip()) for name, value in os.environ.items() if SECRET.search(name))
-    return [(name, json.dumps(value)[1:-1]) for name, value in named if len(value) >= SHORTEST]
+    return [(name, json.dumps(value.strip())[1:-1]) for name, value in secrets().items()]

@@ -31,7 +31,8 @@ class Exchange(NamedTuple):
             self.at.close_connection = True
 
     def begin(self, status: int, **headers: str) -> None:
-        self.at.send_response(status)
+        self.at.send_response_only(status)
+        headers = {"Date": self.at.date_time_string()} | headers
         for name, value in ({"Content_Type": "application/json"} | headers).items():
             self.at.send_header(name.replace("_", "-"), value)
         self.at.end_headers()

@@ -144,6 +144,9 @@ STATUS: Mapping[str, Fault] = {
     "429-years": Fault(status(429, Retry_After="99999999"), "failed"),
     "429-date-past": Fault(status(429, Retry_After="Fri, 31 Dec 1999 23:59:59 GMT")),
     "429-date-far": Fault(status(429, Retry_After="Fri, 31 Dec 9999 23:59:59 GMT"), "failed"),
+    "429-date-of-its-clock": Fault(
+        status(429, Date="Wed, 01 Jan 2031 00:00:00 GMT", Retry_After="Wed, 01 Jan 2031 00:00:01 GMT")
+    ),
     "429-date-none": Fault(status(429, Retry_After="Fri, 99 Foo 99999 99:99:99")),
     "500": Fault(page(500, b"oops", "text/plain")),
     "503-page": Fault(page(503, b"<html><body>busy</body></html>")),

@@ -17,7 +17,10 @@ from tests.e2e.test_server_runs import everything_written
 pytest.importorskip("httpx2", reason="engine openai needs httpx2")
 SECRET = "sk-or/Tr0ub4dor/and-three+more"
 RUN = ("run", "dataset=demo", "limit=2", "engine=openai", "ranker=lexical", f"engine.served_model={MODEL}")
-QUICK = ("engine.backoff=0.02", "engine.patience=4.0", "engine.retries=2", "engine.concurrency=4", "engine.timeout=5")
+QUICK = (
+    *("engine.backoff=0.02", "engine.patience=4.0", "engine.retries=2", "engine.concurrency=4", "engine.timeout=5"),
+    "fail_above=1.0",  # a question that failed is the next run's
+)
 PASSING = ("choice-empty", "finish-error", "length-too-short", "huge-text")
 KEYS = ("key-200-partly-escaped", "key-200-base64", "key-403-percent", "key-401")
 STOPPING = ("redirect",)

@@ -20,16 +20,16 @@ RUN = ("run", "limit=12", "model=gpt_4o_mini", "engine=openai", "ranker=lexical"
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Misbehaving:
     """Counts, and says another thing each time it is asked."""
-    numbers = count(1)
+    numbers, serving = count(1), Misbehaving()
 
     def answer(conversation: Conversation, body: Body) -> None:
-        server.answered[prompt(body)] += 1
+        serving.answered[prompt(body)] += 1
         conversation.answer(200, reply(body, f"number {next(numbers)}"))
 
-    server = Misbehaving(always=answer)
+    serving.always = answer
     monkeypatch.setenv("OPENAI_API_KEY", "sk-Tr0ub4dor-and-three")
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    return server
+    monkeypatch.setenv("OPENAI_BASE_URL", serving.url)
+    return serving
 
 
 def predictions(running: subprocess.Popen[str], folder: Path) -> bytes:

@@ -15,7 +15,7 @@ from kgqa.runtime.cache import CallCache
 from kgqa.runtime.requests import ServiceReply
 from kgqa.runtime.scheduler import Scheduler
 from kgqa.runtime.services import Instant, Service, Waves, Worker
-from kgqa.types import Completion, Passage
+from kgqa.types import Completion, Json, Passage
 from tests.engines_for_tests import Batches, ask, echo
 from tests.unit.scheduling import drive, named, two_steps
 
@@ -126,7 +126,7 @@ def test_awaiting_something_foreign_is_a_type_error_in_the_program(cache: CallCa
 
 
 def test_a_full_disk_stops_the_run_and_is_no_questions_error(cache: CallCache) -> None:
-    def full(*_: object) -> None:
+    def full(items: object, origin: object = None) -> dict[str, Json]:
         raise StorageError("disk full")
 
     cache.put = full  # type: ignore[method-assign]

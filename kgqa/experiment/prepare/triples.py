@@ -49,24 +49,25 @@ class TripleBuilder:
             DataError: triples are missing and `kg.offline` forbids to extract them.
             EngineError: more than 5 % of the passages failed.
         """
-        passages = distinct_passages(questions)
-        missing = self.store.missing(passages)
-        if not missing:
+        lacking = sum(1 for _ in self.store.stream_missing(distinct_passages(questions)))
+        if not lacking:
             return Ledger()
         if self._session.experiment.settings.offline:
+            count = sum(1 for _ in distinct_passages(questions))
             raise DataError(
-                f"kg.offline=true: no triples for {len(missing)} of {len(passages)} passages in {self.store.folder}; "
+                f"kg.offline=true: no triples for {lacking} of {count} passages in {self.store.folder}; "
                 f"run: {self._command}"
             )
         failed: list[Extraction] = []
-        with self._session.runner() as runner, display.stage("triples", len(missing), runner.ledger) as stage:
+        missing = self.store.stream_missing(distinct_passages(questions))
+        with self._session.runner() as runner, display.stage("triples", lacking, runner.ledger) as stage:
             for extraction in self.extractions(runner, missing, stage.recorded):
                 if extraction.error is None:
                     self.store.add(extraction)
                 else:
                     failed.append(extraction)
                 stage.finished(failed=extraction.error is not None)
-        if error := too_many_failed(failed, len(missing)):
+        if error := too_many_failed(failed, lacking):
             raise error
         self.store.add_all(failed)
         return runner.ledger
@@ -95,7 +96,7 @@ class TripleBuilder:
 
     def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
         """Table 5's figures over these questions, and what the parser had to skip."""
-        graphs = [[t for p in question.passages for t in self.store.triples(p)] for question in questions]
+        graphs = ([t for p in question.passages for t in self.store.triples(p)] for question in questions)
         means = triple_figures(graphs)
         passages = distinct_passages(questions)
         return {
@@ -107,5 +108,11 @@ class TripleBuilder:
         }
 
 
-def distinct_passages(questions: Sequence[Question]) -> list[Passage]:
-    return list({passage.id: passage for question in questions for passage in question.passages}.values())
+def distinct_passages(questions: Iterable[Question]) -> Iterator[Passage]:
+    """Each once, one after another: of ten thousand questions they are too many for a list."""
+    seen = set[str]()
+    for question in questions:
+        for passage in question.passages:
+            if passage.id not in seen:
+                seen.add(passage.id)
+                yield passage

@@ -18,7 +18,8 @@ from kgqa.experiment.config.listing import sources
 from kgqa.experiment.prepare.indexes import opened_index
 from kgqa.experiment.prepare.prepared import prepare
 from kgqa.experiment.run.answering import Answers, answer
-from kgqa.experiment.run.finished import too_many_failed
+from kgqa.experiment.run.checking import check
+from kgqa.experiment.run.finished import REPORTS, finished, nothing_is_left, too_many_failed
 from kgqa.experiment.run.judging import judge_answers
 from kgqa.experiment.run.manifest import manifest
 from kgqa.experiment.run.measuring import measure, score_answers
@@ -78,6 +79,22 @@ def _failure(metrics: Metrics, fail_above: float, errors: Sequence[str]) -> str 
     return f"{metrics.failed} of {metrics.questions} questions failed, above fail_above={fail_above:g}: {errors[0]}"
 
 
+def execute_unless_finished(session: Session, display: Display) -> Executed:
+    """The same, checked before; a run that its folder holds already is read from there, and nothing is asked.
+
+    What failed is asked again, and what is missing of its files is written again from the call cache.
+    """
+    metrics = finished(session)
+    if metrics is None or not nothing_is_left(session, metrics):
+        check(session)
+        return execute(session, display)
+    folder = run_folder(session)
+    display.line(f"{folder}: finished with this code, data and settings; kgqa report {folder} writes its report anew")
+    if line := track(session.experiment, folder, metrics):
+        display.line(line)
+    return Executed(folder, metrics, (), None)
+
+
 def _answered(
     session: Session, index: Index | None, folder: RunFolder, display: Display, started: float
 ) -> tuple[Answers, Metrics]:
@@ -126,5 +143,5 @@ def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Metrics) 
     folder.write_json(METRICS, metrics.json())
     settings = used_settings(experiment.config, experiment.choices, sources(experiment.config))
     folder.write_json(SETTINGS, as_json(Chosen(experiment.choices, tuple(settings))))
-    for form in ("md", "html"):
+    for form in REPORTS:
         write_report(folder.path, form)
