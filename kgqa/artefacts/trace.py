@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TypeVar
 from kgqa.artefacts.form import AGAIN, Number, checked
 from kgqa.artefacts.predictions import Prediction
 from kgqa.errors import DataError
+from kgqa.json_values import decoded_trace, first_value
 from kgqa.types import Json, Question, Usage
 
 TRACE = "trace.jsonl.zst"
@@ -98,14 +98,13 @@ def read_trace(folder: Path) -> Iterator[TracedQuestion]:
     Raises:
         DataError: there is no trace, or it is damaged. A last frame cut short by an interruption is left out.
     """
-    for place, line in _lines(folder, json.loads):
+    for place, line in _lines(folder, decoded_trace):
         yield _traced(line, place)
 
 
 def read_questions(folder: Path) -> Iterator[Question]:
     """The same without their calls, which are most of a trace; `support_titles` and more are not in it."""
-    decoder = json.JSONDecoder()
-    for place, question in _lines(folder, lambda line: decoder.raw_decode(line, len(_QUESTION))[0]):
+    for place, question in _lines(folder, lambda line: first_value(line, len(_QUESTION))[0]):
         yield checked(_QuestionLine, {"question": question}, place).question
 
 
@@ -170,9 +169,11 @@ def _lines(folder: Path, parsed: Callable[[str], T]) -> Iterator[tuple[str, T]]:
     with path.open("rb") as file:
         reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
         lines = io.TextIOWrapper(reader, encoding="utf-8")
+        place = str(path)
         try:
             for number, line in enumerate(lines, start=1):
+                place = f"{path}:{number}"
                 if line.endswith("\n"):
-                    yield f"{path}:{number}", parsed(line)
-        except (zstandard.ZstdError, ValueError) as error:
-            raise DataError(f"{path}: damaged trace ({error}); {AGAIN}") from error
+                    yield place, parsed(line)
+        except (zstandard.ZstdError, OSError, ValueError) as error:
+            raise DataError(f"{place}: damaged trace ({error}); {AGAIN}") from error

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kgqa.commands.parsing import RUN, Parser
 from kgqa.errors import ConfigError
+from kgqa.inert import inert
 
 NAME = "report"
 SUMMARY = "a run's or sweep's report as HTML, Markdown, CSV or LaTeX"
@@ -53,8 +54,9 @@ def run(given: Namespace) -> int:
     if given.score and not sweep:
         raise ConfigError("--score: only a sweep's report has a plot of score against cost; leave it away")
     if sweep:
-        print(write_sweep_report(folder, given.format, given.out, given.score))
+        print(inert(str(write_sweep_report(folder, given.format, given.out, given.score))))
     else:
         against = find_run(given.against) if given.against else None
-        print(write_report(folder, given.format, given.out, against, given.megabytes or PAGE))
+        written = write_report(folder, given.format, given.out, against, given.megabytes or PAGE)
+        print(inert(str(written)))
     return 0

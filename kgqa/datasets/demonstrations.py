@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +19,7 @@ from kgqa.demonstrations import (
     parse_released_chain,
 )
 from kgqa.errors import DataError
+from kgqa.json_values import read_value
 from kgqa.storage import package
 from kgqa.types import Json
 
@@ -28,7 +29,8 @@ DOCUMENTS, CHAINS = "TRIPLE_EXAMPLARS_", "GENERATING_CHAIN_EXAMPLARS_"  # keys o
 
 
 def load_documents(path: str) -> tuple[DocumentDemonstration, ...]:
-    """Labelled documents of a JSONL file, or of the authors' file: `FILE#HOTPOTQA`.
+    """Labelled documents: a family's name (hotpotqa, 2wiki, musique, iirc) for ours, a JSONL file, or a data set of
+    the authors' file: `FILE#HOTPOTQA`.
 
     A bare name is looked up among the files shipped in `kgqa/demos` first. Files may be gzipped.
 
@@ -37,14 +39,14 @@ def load_documents(path: str) -> tuple[DocumentDemonstration, ...]:
     """
     if "#" in path:
         return _load(_released(path, DOCUMENTS), parse_document, path)
-    return _load(_lines(_find(path)), parse_document, path)
+    return _load(_lines(_find(path, "trace_documents")), parse_document, path)
 
 
 def load_chains(path: str) -> tuple[ChainDemonstration, ...]:
     """Labelled chains; see `load_documents`."""
     if "#" in path:
         return _load(_released(path, CHAINS), parse_released_chain, path)
-    return _load(_lines(_find(path)), parse_chain, path)
+    return _load(_lines(_find(path, "trace_chains")), parse_chain, path)
 
 
 def load_thoughts(path: str, needs: tuple[str, ...] = ()) -> tuple[ThoughtDemonstration, ...]:
@@ -71,9 +73,8 @@ def _pool(path: str) -> tuple[ThoughtDemonstration, ...]:
     if "#" in path:
         name, _, section = path.rpartition("#")
         file = _find(name)
-        return ircot_prompts.demonstrations(_parsed(_read(file), str(file)), section, str(file))
-    shipped = f"pool_{path}.jsonl"
-    return _load(_lines(_find(shipped if (DEMOS / shipped).is_file() else path)), question_demonstration, path)
+        return ircot_prompts.demonstrations(read_value(_read(file), str(file)), section, str(file))
+    return _load(_lines(_find(path, "pool")), question_demonstration, path)
 
 
 def load_examples(path: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Json], ...]:
@@ -99,8 +100,9 @@ def _load(records: Iterator[tuple[str, Json]], parse: Callable[[Json, str], T], 
     return demonstrations
 
 
-def _find(path: str) -> Path:
-    for candidate in (DEMOS / path, Path(path).expanduser()):
+def _find(path: str, form: str = "") -> Path:
+    """`form`: of ours by family, such as "pool"."""
+    for candidate in (DEMOS / f"{form}_{path}.jsonl", DEMOS / path, Path(path).expanduser()):
         if candidate.is_file():
             return candidate
     names = ", ".join(sorted(file.name for file in DEMOS.glob("*.jsonl")))
@@ -112,9 +114,9 @@ def _read(path: Path) -> str:
         raw = path.read_bytes()
         return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except (OSError, EOFError) as error:  # gzip reports broken files as OSError or EOFError
-        raise DataError(f"{path}: cannot be read: {error}") from None
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from None
+    except (OSError, EOFError, zlib.error) as error:  # gzip reports broken files as these
+        raise DataError(f"{path}: cannot be read: {error}; name another file") from None
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Json]]:
@@ -122,23 +124,17 @@ def _lines(path: Path) -> Iterator[tuple[str, Json]]:
         raise DataError(f"{path}: a released file holds several data sets; name one, e.g. {path}#HOTPOTQA")
     for number, line in enumerate(_read(path).split("\n"), start=1):
         if line.strip():
-            yield f"{path}:{number}", _parsed(line, f"{path}:{number}")
+            yield f"{path}:{number}", read_value(line, f"{path}:{number}")
 
 
 def _released(path: str, prefix: str) -> Iterator[tuple[str, Json]]:
     name, _, section = path.rpartition("#")
     file = _find(name)
-    sections = _parsed(_read(file), str(file))
+    sections = read_value(_read(file), str(file))
     key = prefix + section.upper()
     if not isinstance(sections, dict) or not isinstance(sections.get(key), list):
-        known = ", ".join(k.removeprefix(prefix) for k in sections if k.startswith(prefix)) or "none"
+        keys = sections if isinstance(sections, dict) else ()
+        known = ", ".join(k.removeprefix(prefix) for k in keys if k.startswith(prefix)) or "none"
         raise DataError(f"{file}: no list {key!r}; data sets in this file: {known}")
     for number, record in enumerate(sections[key], start=1):
         yield f"{file}: {key}[{number - 1}]", record
-
-
-def _parsed(text: str, where: str) -> Json:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{where}: not JSON: {error.msg} at character {error.pos + 1}") from None

@@ -5,7 +5,6 @@ A run that is answered from the cache needs every prompt's text for its keys and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,6 +17,7 @@ from kgqa.engines.gguf_header import read_header
 from kgqa.engines.thinking import NO_THINKING, Thinking, opening
 from kgqa.engines.weights import is_gguf
 from kgqa.errors import ConfigError, EngineError
+from kgqa.json_values import decoded
 from kgqa.prompting import to_json
 from kgqa.types import Json, Message
 
@@ -48,6 +48,8 @@ class ChatTemplate:
         Where the model thinks first, it ends where the thought begins; the prefill comes behind the thought.
         A model without a template, such as the base models that TRACE reads with, gets a conversation as plain text:
         its messages, a blank line between two, and the beginning of the reply on a line of its own; see `flags`.
+        Where the template refuses or leaves out a system message (Mistral-7B-Instruct-v0.1, Gemma 2), the first message
+        of the user begins with it.
 
         Raises:
             EngineError: the model's template refuses these messages.
@@ -55,7 +57,8 @@ class ChatTemplate:
         prompt = call.prompt
         if prompt.form == "chat" and self.source is not None:
             thinks = self.thinks(call)
-            turn = self._chat(self.source, prompt.messages, thinks)
+            messages = _joined(prompt.messages) if self._unheard(call) else prompt.messages
+            turn = self._chat(self.source, messages, thinks)
             return turn + opening(turn, thinks=thinks) + ("" if thinks else prompt.prefill)
         text = "\n\n".join(message.content for message in prompt.messages)
         if prompt.form == "chat":
@@ -63,15 +66,23 @@ class ChatTemplate:
         return (self.bos if self.completion_bos else "") + text
 
     def flags(self, call: ModelCall) -> tuple[str, ...]:
-        """For the reply: "no_template" where a conversation had to be given as plain text, which lets nobody think."""
+        """For the reply: "no_template" where a conversation had to be given as plain text, which lets nobody think;
+        "no_system" where the user's message begins with the system's."""
         plain = ("no_template",) if call.prompt.form == "chat" and self.source is None else ()
+        joined = ("no_system",) if self._unheard(call) else ()
         thoughtless = self.thinking.budget and isinstance(call, Generate) and not self.thinks(call)
-        return (*plain, "no_thinking") if thoughtless else plain
+        return (*plain, *joined, *(("no_thinking",) if thoughtless else ()))
 
     def thinks(self, call: ModelCall) -> bool:
         """Whether a thought comes before the reply: behind a turn of a conversation, never before a choice."""
         asked = self.thinking.budget > 0 and isinstance(call, Generate)
         return asked and call.prompt.form == "chat" and self.source is not None
+
+    def _unheard(self, call: ModelCall) -> bool:
+        """Whether the conversation opens with a system message that the template has no place for."""
+        prompt = call.prompt
+        opens = prompt.form == "chat" and [message.role for message in prompt.messages[:2]] == ["system", "user"]
+        return opens and self.source is not None and not _hears_system(self.source, self.bos, self.eos)
 
     def _chat(self, source: str, messages: Sequence[Message], thinks: bool) -> str:
         from jinja2 import TemplateError
@@ -86,6 +97,31 @@ class ChatTemplate:
             )
         except TemplateError as error:
             raise EngineError(f"the model's chat template refuses the prompt: {error}") from error
+
+
+def _joined(messages: Sequence[Message]) -> tuple[Message, ...]:
+    system, user, *rest = messages
+    return (replace(user, content=f"{system.content}\n\n{user.content}"), *rest)
+
+
+@cache
+def _hears_system(source: str, bos: str, eos: str) -> bool:
+    """Asked of the template itself; one that refuses the user's message too is left to say so."""
+    from jinja2 import TemplateError
+
+    tokens = {"add_generation_prompt": True, "bos_token": bos, "eos_token": eos}
+    user = {"role": "user", "content": "Hello"}
+    try:
+        return "aquamarine" in _compiled(source).render(
+            messages=[{"role": "system", "content": "aquamarine"}, user], **tokens
+        )
+    except TemplateError:
+        pass
+    try:
+        _compiled(source).render(messages=[user], **tokens)
+    except TemplateError:
+        return True
+    return False
 
 
 def _of_gguf(file: Path) -> ChatTemplate:
@@ -123,7 +159,7 @@ def _token(value: Json) -> str:
 
 def _json(file: Path) -> dict[str, Json]:
     try:
-        loaded: dict[str, Json] = json.loads(file.read_text(encoding="utf-8"))
+        loaded: dict[str, Json] = decoded(file.read_bytes())
     except FileNotFoundError:
         return {}
     except ValueError as error:

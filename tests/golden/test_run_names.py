@@ -15,7 +15,7 @@ from kgqa.experiment.session.session import Session
 from kgqa.runtime.folder import run_name
 
 NAMES = {
-    "method=trace dataset=demo experiment=quick limit=3": "2714656a",
+    "method=trace dataset=demo experiment=quick limit=3": "6e9c7be5",
     "method=no_context dataset=demo": "7705879a",
     "method=no_context dataset=demo model=gpt_4o_mini engine=openai": "bfb002e6",
     "method=golden dataset=demo roles.reader=gpt_4o_mini@openai": "fde0797b",

@@ -87,6 +87,37 @@ def test_a_template_that_refuses_the_messages_is_that_calls_error() -> None:
         template.render(ask("Hi"))
 
 
+# How Gemma 2's template begins, how Mistral-7B-Instruct-v0.1's does, and one that leaves out what it does not know
+REFUSING = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + CHATML
+ALTERNATING = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate user/assistant') }}{% endif %}{% endfor %}" + CHATML
+)
+DEAF = (
+    "{% for m in messages %}{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}<assistant>"
+)
+
+
+@pytest.mark.parametrize("source", [REFUSING, ALTERNATING, DEAF])
+def test_a_template_without_a_system_role_is_given_the_instruction_with_the_question(source: str) -> None:
+    template = ChatTemplate(source, "", "", completion_bos=False)
+    messages = (Message("system", "Be brief."), Message("user", "Why?"), Message("assistant", "So."))
+    conversation = Generate(Prompt("test/chat", messages, "Answer:"), max_tokens=1)
+    assert template.render(conversation) == "<user>Be brief.\n\nWhy?<assistant>So.<assistant>Answer:"
+    assert template.flags(conversation) == ("no_system",)
+    assert template.flags(ask("Why?")) == ()
+    heard = ChatTemplate(CHATML, "", "", completion_bos=False)
+    assert heard.render(conversation) == "<system>Be brief.<user>Why?<assistant>So.<assistant>Answer:"
+    assert heard.flags(conversation) == ()
+
+
+def test_a_template_that_refuses_everything_says_so_of_a_system_message_too() -> None:
+    template = ChatTemplate("{{ raise_exception('no more') }}", "", "", completion_bos=False)
+    messages = (Message("system", "Be brief."), Message("user", "Why?"))
+    with pytest.raises(EngineError, match="no more"):
+        template.render(Generate(Prompt("test/chat", messages), max_tokens=1))
+
+
 def test_weights_without_a_template_are_given_a_conversation_as_plain_text_and_say_so() -> None:
     template = ChatTemplate(None, "<s>", "</s>", completion_bos=True)
     messages = (Message("system", "Be brief."), Message("user", "Question: why?"))

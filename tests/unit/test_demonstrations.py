@@ -58,9 +58,9 @@ def released(folder: Path, content: Any) -> str:
     return str(path)
 
 
-def test_the_shipped_files_are_found_by_name() -> None:
-    assert len(load_documents("trace_documents.jsonl")) >= 10
-    assert len(load_chains("trace_chains.jsonl")) >= 10
+def test_the_shipped_files_are_found_by_family_and_by_name() -> None:
+    assert load_documents("2wiki") == load_documents("trace_documents_2wiki.jsonl") != load_documents("musique")
+    assert load_chains("2wiki") == load_chains("trace_chains_2wiki.jsonl") != load_chains("musique")
 
 
 def test_our_chains_keep_candidates_choices_and_the_stop(tmp_path: Path) -> None:
@@ -93,7 +93,9 @@ def test_the_authors_file_needs_a_data_set(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_names_the_shipped_ones() -> None:
-    with pytest.raises(DataError, match=r"absent.jsonl: no such file .* trace_chains.jsonl, trace_documents.jsonl"):
+    with pytest.raises(
+        DataError, match=r"absent.jsonl: no such file .* trace_chains_2wiki.jsonl, trace_chains_hotpotqa"
+    ):
         load_chains("absent.jsonl")
 
 
@@ -145,7 +147,7 @@ def test_a_letter_that_is_no_option_is_refused(tmp_path: Path) -> None:
 
 
 def test_equally_near_demonstrations_keep_the_files_order() -> None:
-    labelled = load_documents("trace_documents.jsonl")
+    labelled = load_documents("musique")
 
     def reply(call: Call[Any]) -> Any:
         assert isinstance(call, Rank)

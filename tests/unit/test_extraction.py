@@ -196,8 +196,9 @@ def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() 
     assert "<Fir; occupation; mason>" in world.prompt()
 
 
-def test_the_shipped_documents_suffice_where_the_title_is_every_head() -> None:
-    shipped = load_documents("trace_documents.jsonl")
+@pytest.mark.parametrize("family", ["hotpotqa", "2wiki", "musique", "iirc"])
+def test_the_shipped_documents_suffice_where_the_title_is_every_head(family: str) -> None:
+    shipped = load_documents(family)
     world = World()
     changes: Any = {"demonstrations": "fixed", "demonstrations_from": shipped, "demonstration_count": len(shipped)}
     drive(replace(EXTRACTOR, **changes, max_prompt_tokens=9999).extract(PASSAGE), world)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.files import SECOND, config_file, flatten, groups
+from kgqa.experiment.config.secrets import check_references, check_values
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     """The resolved configuration as plain dictionaries; `choices` names what was chosen in each group.
 
     Raises:
-        ConfigError: an unknown name, key or value, with the nearest ones that exist.
+        ConfigError: an unknown name, key or value, with the nearest ones that exist; or a value that is a secret.
     """
     from hydra import compose as hydra_compose
     from hydra.errors import HydraException
@@ -43,6 +44,8 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
             composed = hydra_compose(RUN, overrides=[_spelt(o) for o in overrides], return_hydra_config=True)
             choices = OmegaConf.to_container(composed.hydra.runtime.choices)
             del composed.hydra
+            written: Json = OmegaConf.to_container(composed)
+            check_references(written)
             resolved: Json = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error, overrides) from error
@@ -50,6 +53,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
         raise ConfigError(_place_in_yaml(error)) from error
     assert isinstance(choices, dict)
     config = {**resolved, "choices": {group: choices.get(_place(group)) for group in groups()}}
+    check_values(resolved)
     _check_nodes(config)
     return config
 

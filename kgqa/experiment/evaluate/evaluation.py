@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from kgqa.report.content import Section
 from kgqa.report.evaluation import evaluation_sections
 from kgqa.report.markdown import document
 from kgqa.runtime.display import Display
+from kgqa.runtime.watch import watched
 from kgqa.scoring.summary import summarise
-from kgqa.storage import OUT_ELSEWHERE, json_text, jsonl_text, replace_file, storing
+from kgqa.storage import OUT_ELSEWHERE, json_text, jsonl_text, made, replace_file, storing
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Evaluated:
         if self.folder is None:
             return None
         with storing(self.folder, OUT_ELSEWHERE):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            made(self.folder)
         if self.judged:
             replace_file(self.folder / VERDICTS, jsonl_text(line.json() for line in self.judged.lines))
         replace_file(self.folder / "evaluation.md", document(self.name, self.sections()))
@@ -59,7 +61,7 @@ def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evalu
     experiment = Experiment.of(overrides)
     answered = open_run(run, experiment.settings.profile)
     folder = _own_folder(experiment, run) or run
-    return Evaluated(*scored(experiment, answered, display), folder)
+    return Evaluated(*scored(experiment, answered, display, folder), folder)
 
 
 def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display, *, subset: bool) -> Evaluated:
@@ -72,11 +74,13 @@ def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display,
     experiment = Experiment.of(overrides)
     answered = open_predictions(file, experiment, subset=subset)
     folder = _own_folder(experiment, None)
-    return Evaluated(*scored(experiment, answered, display), folder)
+    return Evaluated(*scored(experiment, answered, display, folder), folder)
 
 
-def scored(experiment: Experiment, answered: AnsweredQuestions, display: Display) -> tuple[Evaluation, Judged | None]:
-    """What evaluation.json says, and the verdicts if a judge was chosen.
+def scored(
+    experiment: Experiment, answered: AnsweredQuestions, display: Display, log: Path | None = None
+) -> tuple[Evaluation, Judged | None]:
+    """What evaluation.json says, and the verdicts if a judge was chosen. log: the folder of the judge's log.
 
     A judge without a model of its own takes the run's: the command line's, where it names one, goes first.
     """
@@ -87,8 +91,9 @@ def scored(experiment: Experiment, answered: AnsweredQuestions, display: Display
         return evaluation, None
     if answered.config is not None:
         experiment = experiment.with_models_of(answered.config)
-    with Session(experiment) as session:
-        judged = judge_answers(session, rows, display, answered.reader)
+    watching = nullcontext(display) if log is None else watched(display, "judge", log)
+    with Session(experiment) as session, watching as told:
+        judged = judge_answers(session, rows, told, answered.reader)
     return replace(evaluation, judge=judged.metrics), judged
 
 

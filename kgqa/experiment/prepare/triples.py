@@ -13,6 +13,7 @@ from kgqa.kg.parsing import Extraction
 from kgqa.kg.statistics import too_many_failed, triple_figures
 from kgqa.kg.store import TripleStore, store_folder
 from kgqa.prompting import template_hash
+from kgqa.redaction import told
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
 from kgqa.storage import outputs, text_digest
@@ -88,7 +89,7 @@ class TripleBuilder:
         for ended in runner.run(programs(), recorded):
             title = titles.pop(ended.key)
             if isinstance(ended.result, Exception):
-                error = f"{type(ended.result).__name__}: {ended.result}"
+                error = told(ended.result)
                 yield Extraction(ended.key, title, "", error=error)
             else:
                 yield ended.result

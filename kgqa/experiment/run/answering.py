@@ -14,6 +14,7 @@ from kgqa.experiment.session.runner import Runner
 from kgqa.runtime.costs import Ledger, model_seconds
 from kgqa.runtime.display import Display
 from kgqa.runtime.scheduler import CallRecord
+from kgqa.runtime.work_log import tell
 from kgqa.types import Answer, Question
 
 
@@ -54,6 +55,9 @@ def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Disp
                     outcome = without_tokens(outcome)
                 outcome = with_evidence_titles(outcome, question, ended.records)
             prediction = Prediction.of(question, outcome)
+            if prediction.error:
+                cause = prediction.error.partition(":")[0]  # of many that fail alike the log holds some
+                tell("question failed", f"{ended.key}: {prediction.error}", cause=cause)
             if "chains" in prediction.notes:
                 chains[ended.key] = tuple(len(chain["triples"]) for chain in prediction.notes["chains"])
             predictions[ended.key] = replace(prediction, notes={})  # they lie in the trace

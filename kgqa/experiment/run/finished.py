@@ -20,8 +20,7 @@ from kgqa.report.writing import WRITERS
 from kgqa.types import Json
 
 REPORTS = ("md", "html")  # that a run leaves in its folder
-_TELLS_NOTHING = ("choices", "dry_run", "experiment", "name", "out", "tracker", "width")
-MAX_FAILED = 0.05  # more failed questions than this, and a run's scores stand for nothing
+_TELLS_NOTHING = ("choices", "dry_run", "experiment", "fail_above", "name", "out", "tracker", "width")
 
 
 def finished(session: Session) -> Metrics | None:
@@ -42,7 +41,7 @@ def finished(session: Session) -> Metrics | None:
     same = same and made.code == code_hash(experiment.config)
     judged = experiment.config.get("judge") is None or metrics.judge is not None
     told = metrics.questions == len(answered) and (folder / TRACE).is_file()
-    if not same or not judged or not told or too_many_questions_failed(metrics):
+    if not same or not judged or not told or too_many_failed(metrics, experiment.settings.fail_above):
         return None
     whole = asking == _asking(experiment.config) and made.dataset.questions == len(answered)
     return metrics if whole or answered == [question.id for question in experiment.questions] else None
@@ -65,8 +64,9 @@ def nothing_is_left(session: Session, metrics: Metrics) -> bool:
         return False  # killed before its last report, or somebody took one away
 
 
-def too_many_questions_failed(metrics: Metrics) -> bool:
-    return metrics.failed > MAX_FAILED * metrics.questions
+def too_many_failed(metrics: Metrics, fail_above: float) -> bool:
+    """Whether the run's scores stand for nothing, so that running it again asks what failed once more."""
+    return metrics.failed > fail_above * metrics.questions
 
 
 def _telling(config: Config) -> dict[str, Json]:

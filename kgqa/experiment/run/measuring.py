@@ -29,7 +29,7 @@ from kgqa.types import Question
 def measure(experiment: Experiment, answers: Answers, prices: PriceOf, page: Page) -> Metrics:
     rows, ledger = score_answers(experiment, answers), answers.ledger
     summary = summarise(rows, seed=experiment.settings.seed)
-    retrieves = experiment.searches or "reranker" in experiment.method.uses
+    retrieves = (experiment.searches or "reranker" in experiment.method.uses) and summary.failed < len(rows)
     return extended(
         Metrics,
         summary if experiment.asks_models else _without_answers(summary),

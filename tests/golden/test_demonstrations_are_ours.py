@@ -1,0 +1,81 @@
+"""No question, passage or name of the evaluation files is in a demonstration that we ship."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DATA = Path(os.environ.get("KGQA_DATA", "data")) / "questions"
+EVALUATED = sorted(DATA.glob("*_dev.json*"))
+SHARED = 13  # words in a row: as Brown et al. (2020, appendix C); 2Wiki asks in the same ten about anything
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every string of a record, wherever it stands."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from texts(part)
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
+
+
+def runs(text: str, length: int) -> set[tuple[str, ...]]:
+    found = words(text)
+    return {tuple(found[place : place + length]) for place in range(len(found) - length + 1)}
+
+
+def records(file: Path) -> Iterator[Any]:
+    raw = file.read_bytes()
+    text = (gzip.decompress(raw) if file.suffix == ".gz" else raw).decode()
+    if ".jsonl" in file.suffixes:
+        yield from (json.loads(line) for line in text.splitlines())
+    else:
+        yield from json.loads(text)
+
+
+def demonstrated() -> list[Any]:
+    shipped = (file for file in (files("kgqa") / "demos").iterdir() if file.name.endswith(".jsonl"))
+    return [json.loads(line) for file in shipped for line in file.read_text("utf-8").splitlines()]
+
+
+@pytest.mark.skipif(not EVALUATED, reason="no questions in KGQA_DATA")
+def test_no_run_of_words_of_a_demonstration_is_one_of_the_evaluation_files() -> None:
+    ours = {run for record in demonstrated() for text in texts(record) for run in runs(text, SHARED)}
+    assert len(ours) > 6_000
+    for file in EVALUATED:
+        for record in records(file):
+            for text in texts(record):
+                assert not runs(text, SHARED) & ours, (file.name, text)
+
+
+@pytest.mark.skipif(not EVALUATED, reason="no questions in KGQA_DATA")
+def test_no_evaluated_question_asks_for_something_that_a_demonstration_is_about() -> None:
+    titles = {tuple(words(title)) for title in titled(demonstrated())}
+    names = {title for title in titles if len(title) > 1}
+    assert len(names) > 200
+    longest = max(map(len, names))
+    for file in EVALUATED:
+        for record in records(file):
+            asked = record.get("question") or record["question_text"]
+            assert not {run for length in range(2, longest + 1) for run in runs(asked, length)} & names, asked
+
+
+def titled(value: Any) -> Iterator[str]:
+    """Titles of labelled documents and of a pool's passages, wherever they stand."""
+    if isinstance(value, dict) and "title" in value:
+        yield value["title"]
+    elif isinstance(value, list | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from titled(part)
