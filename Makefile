@@ -81,8 +81,8 @@ attack: $(DONE)-test ## break what kgqa reads, asks and writes, and count what i
 
 bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same run
 	@$(BIN)/python scripts/bench.py
-	@$(BIN)/python scripts/bench_cache.py
 	@$(BIN)/python scripts/bench_memory.py $(if $(SIZE),--questions $(SIZE))
+	@$(BIN)/python scripts/bench_cache.py
 	@$(BIN)/python scripts/bench_retrieval.py
 	@$(BIN)/python scripts/bench_graphs.py
 	@if [ -x $(VLLM)/bin/pytest ]; then $(VLLM)/bin/python scripts/bench_engines.py real; fi

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -58,14 +59,16 @@ def _otherwise(error: BaseException, arguments: Sequence[str]) -> int:
 
 
 def _nobody_listens() -> bool:
-    """Whether the program that reads our output has gone; what is left of it is then dropped."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    """Whether a program that reads our output has gone; what is left of it is then dropped."""
+    gone = False
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # of a stream that is no file
+            polled = select.poll()
+            polled.register(stream.fileno(), 0)  # errors and hang-ups are always told
+            if polled.poll(0):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+                gone = True
+    return gone
 
 
 def _say(message: str) -> None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from kgqa.artefacts.form import AGAIN, Number, checked
 from kgqa.artefacts.predictions import Prediction
+from kgqa.artefacts.traced_calls import check_call
 from kgqa.errors import DataError
 from kgqa.json_values import decoded_trace, first_value
 from kgqa.types import Json, Question, Usage
@@ -135,10 +136,11 @@ def _traced(line: Json, place: str) -> TracedQuestion:
     kept = checked(_Line, line, place)
     prediction = Prediction.of_json(line, kept.question_id, place, kept.notes)
     calls = zip(kept.calls, line["calls"], strict=True)
-    return TracedQuestion(kept.question, prediction, tuple(_traced_call(call, raw) for call, raw in calls))
+    return TracedQuestion(kept.question, prediction, tuple(_traced_call(call, raw, place) for call, raw in calls))
 
 
-def _traced_call(call: _Call, raw: Mapping[str, Json]) -> TracedCall:
+def _traced_call(call: _Call, raw: Mapping[str, Json], place: str) -> TracedCall:
+    check_call(raw, place)
     own = _Call.__dataclass_fields__
     request = {key: value for key, value in raw.items() if key not in own}
     return TracedCall(call.path, call.call, request, call.reply, call.cached, call.queued)

@@ -107,10 +107,10 @@ def _files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """The archive's files in order, by their names without folders."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
-            for member in zipped.infolist():
-                if not member.is_dir() and not member.filename.startswith("__MACOSX/") and not _is_link(member):
-                    with zipped.open(member) as source:
-                        yield PurePosixPath(member.filename).name, source
+            for each in zipped.infolist():
+                if not each.is_dir() and not each.filename.startswith("__MACOSX/") and not _is_link(each):
+                    with zipped.open(each) as source:
+                        yield PurePosixPath(each.filename).name, source
         return
     with tarfile.open(archive, "r|*") as tarred:
         for member in tarred:

@@ -68,7 +68,7 @@ def test_a_second_line_is_named_by_its_number(hostile: str, tmp_path: Path) -> N
     file.write_bytes(b'{"id": 1}\n' + HOSTILE[hostile].encode("utf-8", "surrogateescape") + b"\n")
     for read in (records.records, read_lines):
         with pytest.raises(DataError, match=r"given\.jsonl:2"):
-            list(read(file))  # type: ignore[operator]
+            list(read(file))
 
 
 def test_a_record_of_a_long_array_is_refused_where_it_stands(tmp_path: Path) -> None:
