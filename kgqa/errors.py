@@ -70,6 +70,16 @@ def of_one_call(error: BaseException) -> KgqaError:
     return error if isinstance(error, KgqaError) else EngineError(f"{type(error).__name__}: {error}")
 
 
+def note(error: BaseException, text: str) -> None:
+    """Add a line that is told behind the error's own: `add_note`, which Python 3.10 lacks."""
+    vars(error).setdefault("__notes__", []).append(text)
+
+
+def notes(error: BaseException) -> tuple[str, ...]:
+    """Each once, in their order."""
+    return tuple(dict.fromkeys(vars(error).get("__notes__", ())))
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """A hint to append to a message: the likeliest of `choices`, else all of them."""
     known = sorted(choices)

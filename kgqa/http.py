@@ -2,13 +2,16 @@
 
 Unanswered            no answer, or not all of it; another attempt may get it
 ├── Silent            nothing came for as long as the client waits
+├── TooLong           more came than there can be
 └── NoServer          nobody was reached at the address
     └── Absent        nobody listens there, or the name leads nowhere: another attempt ends the same
 """
 
 from __future__ import annotations
 
+import logging
 import socket
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import httpx2
 
+LOGS = ("httpx2", "httpcore2")  # they tell what servers put into headers, which may be what we put into ours
 CONNECT = 10.0  # seconds to reach a server that many calls wait for
 
 
@@ -25,6 +29,10 @@ class Unanswered(Exception):
 
 class Silent(Unanswered):
     """Nothing came for as long as the client waits."""
+
+
+class TooLong(Unanswered):
+    """More came than there can be."""
 
 
 class NoServer(Unanswered):
@@ -39,20 +47,49 @@ def client(silence: float, headers: Mapping[str, str] | None = None, *, redirect
     """For threads, to be closed. silence: seconds without a byte after which a connection counts as cut."""
     import httpx2
 
+    _keep_headers_out_of_logs()
     return httpx2.Client(
         timeout=silence, headers={"User-Agent": "kgqa", **(headers or {})}, follow_redirects=redirected
     )
 
 
 def async_client(headers: Mapping[str, str], kept: int) -> httpx2.AsyncClient:
-    """For one event loop, to be closed: any number of requests, each timed by its caller; `kept` connections stay."""
+    """For one event loop, to be closed: any number of requests, each timed by its caller; `kept` connections stay.
+
+    It follows no redirection: what the headers hold is meant for one server.
+    """
     import httpx2
 
+    _keep_headers_out_of_logs()
     return httpx2.AsyncClient(
-        headers=headers,
+        headers={"Accept-Encoding": "gzip", **headers},
         timeout=httpx2.Timeout(None, connect=CONNECT),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=kept),
     )
+
+
+async def content(response: httpx2.Response, most: int) -> bytes:
+    """The body of a response that is being streamed, unpacked, as far as it may go.
+
+    Raises:
+        TooLong: it has more than `most` bytes; no more are kept, however small they came packed.
+        Unanswered: it is packed in a way that was not asked for, or broken.
+    """
+    packing = response.headers.get("content-encoding", "identity").strip().lower()
+    if packing not in ("", "identity", "gzip"):
+        raise Unanswered(f"an answer packed as {packing!r:.40}, which was not asked for")
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16) if packing == "gzip" else None
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        try:
+            body += unpacker.decompress(chunk, most + 1 - len(body)) if unpacker else chunk
+        except zlib.error as error:
+            raise Unanswered("an answer that says it is gzip and is not") from error
+        if len(body) > most:
+            raise TooLong(f"an answer of more than {most:,} bytes")
+    if unpacker and not unpacker.eof:
+        raise Unanswered("an answer whose gzip ends half-way")
+    return bytes(body)
 
 
 @contextmanager
@@ -76,6 +113,11 @@ def in_words() -> Iterator[None]:
 def status_line(response: httpx2.Response) -> str:
     """E.g. HTTP 404 Not Found."""
     return f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+
+
+def _keep_headers_out_of_logs() -> None:
+    for name in LOGS:
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _caused_by(error: BaseException | None, kinds: tuple[type[BaseException], ...]) -> bool:

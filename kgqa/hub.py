@@ -113,28 +113,54 @@ def _had(get: Callable[[Any], str], local: bool) -> Path | None:
         return None
     try:
         import huggingface_hub
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
     except ImportError:
         return None
     try:
         return Path(get(huggingface_hub))
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError):
+    except _refusals():
         return None
 
 
 def _from_hub(model: str, get: Callable[[], T]) -> T:
-    """What `get` gives of a model that is not on disk."""
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    """What `get` gives of a model that is not on disk.
 
+    Raises:
+        ConfigError: the hub may not be asked, cannot be reached, or does not give it to this user.
+    """
     if offline():
         raise ConfigError(
             f"model={model}: not on this machine, and HF_HUB_OFFLINE forbids the download; unset it, or name a folder"
         )
     try:
         return get()
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"model={model}: the hub does not give it ({reason}); name a folder instead") from error
+    except _refusals() as error:
+        raise ConfigError(f"model={model}: the hub does not give it ({_reason(error)}); {_remedy(error)}") from error
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """What the hub's library throws where it has nothing: its own errors, and those of its HTTP client, which are
+    no OSError."""
+    from huggingface_hub import errors
+
+    # its bases hold the HTTPError of the client that it is built on
+    own = ("LocalEntryNotFoundError", "EntryNotFoundError", "RevisionResolutionError", "XetDownloadError")
+    known = (getattr(errors, name) for name in own if hasattr(errors, name))
+    return (errors.HfHubHTTPError, *errors.HfHubHTTPError.__bases__, *known, OSError)
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of the innermost cause: the library's own message is a page about the cache."""
+    while inner := error.__cause__ or error.__context__:
+        error = inner
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+
+
+def _remedy(error: Exception) -> str:
+    if type(error).__name__ == "GatedRepoError":
+        return "accept its terms on the hub and run hf auth login, or name a folder"
+    if type(error).__name__ in ("RepositoryNotFoundError", "RevisionNotFoundError"):
+        return "check its name, run hf auth login if it is private, or name a folder"
+    return "connect this machine, copy the model into the hub's cache here, or name a folder"
 
 
 def _line(file: Path, folder: Path) -> str:

@@ -163,6 +163,18 @@ class Retriever(Protocol):
         ...
 
 
+@runtime_checkable
+class KeptElsewhere(Protocol):
+    """A retriever that has a part of its index outside the folder: on a server."""
+
+    def restore(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+        """Make again what is missing there of an index that was finished; nothing where it is whole.
+
+        `advance(n)` after n more passages that had to be.
+        """
+        ...
+
+
 class Index(Protocol):
     """Answers `Search`: a retriever's finder over one corpus."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import gzip
-import json
 import re
 import zlib
 from collections.abc import Iterator
@@ -13,12 +12,13 @@ from pathlib import Path
 from typing import IO
 
 from kgqa.errors import DataError
+from kgqa.json_values import NotJson, decoded, first_value
 from kgqa.types import Json
 
 CHUNK = 1 << 20  # bytes read at a time
 GZIP = b"\x1f\x8b"
 _BLANKS = re.compile(r"[\s,]*")
-_DECODER = json.JSONDecoder()
+LONGEST = 1 << 28  # characters of one record: a file that unpacks to more in one line is no data
 
 
 def records(file: Path) -> Iterator[tuple[str, Json]]:
@@ -110,28 +110,38 @@ class _Window:
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Lines that are not blank, from where the window is, with their numbers."""
-        number, rest = self.line, ""
+        number, begun, held = self.line, list[str](), 0
         for chunk in chain([self._text[self._at :]], self._chunks):
-            *whole, rest = (rest + chunk).split("\n")
-            for line in whole:
+            first, *whole = chunk.split("\n")
+            begun.append(first)
+            held += len(first)
+            if held > LONGEST:
+                raise _too_long(self._file, number)
+            if not whole:
+                continue
+            for line in ("".join(begun), *whole[:-1]):
                 if line.strip():
                     yield number, line
                 number += 1
-        if rest.strip():
-            yield number, rest
+            begun, held = [whole[-1]], len(whole[-1])
+        if (line := "".join(begun)).strip():
+            yield number, line
 
     def value(self) -> Json:
         self.peek()
         while True:
             try:
-                value, end = _DECODER.raw_decode(self._text, self._at)
-            except json.JSONDecodeError as error:
-                cut = error.msg.startswith("Unterminated") or error.pos > len(self._text) - len("\\uXXXX")
+                value, end = first_value(self._text, self._at)
+            except NotJson as error:
+                at = self._at if error.at is None else error.at
+                cut = error.why.startswith("Unterminated") or at > len(self._text) - len("\\uXXXX")
+                if len(self._text) - self._at > LONGEST:
+                    raise _too_long(self._file, self.line) from None
                 # twice as much each time, so that a long record is not decoded over and over
                 if cut and self._more(len(self._text) - self._at):
                     continue
-                line = self.line + self._text.count("\n", self._at, error.pos)
-                raise _not_json(self._file, line, error.msg, self._text, error.pos) from None
+                line = self.line + self._text.count("\n", self._at, at)
+                raise _not_json(self._file, line, error.why, self._text, at) from None
             if end < len(self._text) or not self._more(1):  # at the window's end a number may go on
                 self._at = end
                 return value
@@ -180,9 +190,9 @@ def _opened(file: Path) -> IO[bytes]:
 
 def _parsed(text: str, file: Path, line: int) -> Json:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _not_json(file, line, error.msg, text, error.pos) from None
+        return decoded(text)
+    except NotJson as error:
+        raise _not_json(file, line, error.why, text, error.at or 0) from None
 
 
 def _not_json(file: Path, line: int, why: str, text: str, at: int) -> DataError:
@@ -191,6 +201,10 @@ def _not_json(file: Path, line: int, why: str, text: str, at: int) -> DataError:
         f"{file}:{line}: not JSON: {why}, near {shown!r}; "
         "expected a JSON array or one object a line; if the file is cut short, fetch it again"
     )
+
+
+def _too_long(file: Path, line: int) -> DataError:
+    return DataError(f"{file}:{line}: a record of more than {LONGEST:,} characters; correct the file")
 
 
 def _id(record: Json) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import socket
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -16,6 +18,12 @@ from kgqa.types import Json
 
 BLOCK = 1 << 22  # bytes of a file read at a time
 POLL = 0.01  # seconds between two looks at a lock that another process holds
+
+PRIVATE = 0o700  # of folders that are nobody else's
+NETWORK_DISKS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "panfs", "glusterfs"}
+    | {f"fuse.{name}" for name in ("glusterfs", "sshfs", "ceph", "s3fs", "davfs2", "rclone")}
+)
 
 # What to do where the disk refuses
 AGAIN = "make room, then run the same command again"
@@ -43,6 +51,52 @@ def home() -> Path:
     if named := os.environ.get("KGQA_HOME"):
         return Path(named).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kgqa"
+
+
+def made(folder: Path) -> Path:
+    """The folder, made where it is missing: for its owner alone, as it may hold what is private.
+
+    Inside `outputs()`, the call cache and `home()` a new one is as open as the folder it is made in: who opens those to
+    a group (`chmod g+rwxs outputs`) shares what comes into them. See `begun` for files.
+    """
+    if not folder.exists():
+        parent = made(folder.parent)
+        with suppress(FileExistsError):  # another process was first
+            folder.mkdir(PRIVATE)
+            if _shareable(parent):
+                _set_mode(folder, parent.stat().st_mode & 0o2775 | PRIVATE)
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    return folder
+
+
+def begun(file: Path) -> Path:
+    """The file, made empty where it is missing: as open as its folder."""
+    with suppress(FileExistsError):
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        as_open_as_folder(file)
+    return file
+
+
+def as_open_as_folder(file: Path) -> None:
+    """Who may read its folder may read the file, and the folder's group write it, too, where it writes in the folder.
+
+    In a folder that is everybody's, as /tmp, a file is its owner's alone.
+    """
+    folder = file.parent.stat().st_mode
+    _set_mode(file, 0o600 if folder & stat.S_ISVTX else folder & 0o664 | 0o600)
+
+
+def _set_mode(path: Path, mode: int) -> None:
+    with suppress(OSError):  # another's file in a shared folder
+        if stat.S_IMODE(path.stat().st_mode) != mode:
+            path.chmod(mode)
+
+
+def _shareable(folder: Path) -> bool:
+    """Whether new folders in it are as open as it is itself."""
+    real = folder.resolve()
+    return any(real.is_relative_to(root.resolve()) for root in (outputs(), call_cache(), home()))
 
 
 def json_text(value: Json) -> str:
@@ -117,29 +171,60 @@ def storing(path: Path, remedy: str = AGAIN) -> Iterator[None]:
 def replacing(path: Path, remedy: str = AGAIN) -> Iterator[Path]:
     """A file beside `path` to write to: it becomes `path` when all went well, and is removed otherwise.
 
-    So nobody reads half of it, and of several processes that write the same the last one's stays. Folders that are
-    missing are made.
+    So nobody reads half of it, after a power cut either, and of several processes that write the same the last one's
+    stays. Folders that are missing are made.
 
     Raises:
         StorageError: the disk is full or refuses.
     """
     fresh = path.with_name(f"{path.name}.{socket.gethostname()}-{os.getpid()}.new")
     with storing(path, remedy):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        made(path.parent)
         try:
-            yield fresh
+            yield begun(fresh)
+            as_open_as_folder(fresh)
+            _to_disk(fresh)
             fresh.replace(path)
+            _to_disk(path.parent)
         finally:
             with suppress(OSError):
                 fresh.unlink()
 
 
+def _to_disk(path: Path) -> None:
+    """Wait until a file, or what a folder says of its files, is on the disk; where the system cannot, go on."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except PermissionError:  # Windows opens no folders
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS):
+            raise
+    finally:
+        os.close(descriptor)
+
+
 def replace_file(path: Path, text: str, remedy: str = OUT_ELSEWHERE) -> Path:
     """Write a file as a whole; returns its path."""
-    with replacing(path, remedy) as fresh:
-        # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
-        fresh.write_text(text, encoding="utf-8", errors="backslashreplace")
+    return replace_with_parts(path, [text], remedy)
+
+
+def replace_with_parts(path: Path, parts: Iterable[str], remedy: str = OUT_ELSEWHERE) -> Path:
+    """The same of a text that is made while it is written."""
+    # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
+    with replacing(path, remedy) as fresh, fresh.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        file.writelines(parts)
     return path
+
+
+def filled(file: Path) -> bool:
+    """Whether there is a file that holds something: a disk that is full at the first byte leaves an empty one."""
+    try:
+        return file.is_file() and file.stat().st_size > 0
+    except FileNotFoundError:  # gone in between
+        return False
 
 
 @contextmanager
@@ -155,7 +240,8 @@ def locked(file: Path, taken: Callable[[], None] = lambda: None, remedy: str = A
 
     lock = FileLock(file, thread_local=False)
     with storing(file.parent, remedy):
-        file.parent.mkdir(parents=True, exist_ok=True)
+        made(file.parent)
+        begun(file)
         try:
             lock.acquire(blocking=False)
         except Timeout:
@@ -180,3 +266,16 @@ def in_use(file: Path) -> bool:
     except OSError:
         pass
     return False
+
+
+def network_disk(folder: Path) -> str:
+    """The kind of file system if the folder lies on another machine's disk, e.g. "nfs4"; "" if not or not known."""
+    try:
+        real = str(folder.resolve())
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    except OSError:
+        return ""
+    over = [(words[1].replace("\\040", " "), words[2]) for words in mounts if len(words) > 2]
+    below = [(len(at), kind) for at, kind in over if f"{real}/".startswith(f"{at.rstrip('/')}/")]
+    kind = max(below, key=lambda mount: mount[0], default=(0, ""))[1]
+    return kind if kind in NETWORK_DISKS else ""

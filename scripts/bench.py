@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kgqa.calls import Program, gather
 from kgqa.runtime.cache import CallCache
+from kgqa.runtime.requests import ServiceReply
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import Service, ServiceReply, Streams, Waves
+from kgqa.runtime.services import Service, Streams, Waves
 from scripts.bench_engines import simulated
 from tests.engines_for_tests import Batches, Slots, ask
 

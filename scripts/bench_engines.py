@@ -27,8 +27,9 @@ from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, ModelRepl
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.runtime.cache import CallCache
+from kgqa.runtime.requests import ServiceReply
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import Instant, Service, ServiceReply, Streams, Worker
+from kgqa.runtime.services import Instant, Service, Streams, Worker
 from kgqa.types import Message, Passage, Prompt, Question
 from tests.simulated_server import Rates, SimulatedServer
 

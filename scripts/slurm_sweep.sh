@@ -20,6 +20,8 @@ model=${1:?"usage: sbatch scripts/slurm_sweep.sh MODEL [key=value …]"}
 shift
 cd "${SLURM_SUBMIT_DIR:-.}" # sbatch runs a copy of this file from elsewhere
 export PORT=${PORT:-$((20000 + ${SLURM_JOB_ID:-0} % 20000))} # jobs on one node do not meet
+export VLLM_API_KEY=${VLLM_API_KEY-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')} # others are on this node, too
+export OPENAI_API_KEY=$VLLM_API_KEY
 
 # shellcheck disable=SC2086 # options are several words
 scripts/serve_vllm.sh "$model" ${VLLM_OPTIONS:-} >"vllm-${SLURM_JOB_ID:-here}.log" 2>&1 &

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from kgqa.errors import DataError
+from kgqa.json_values import DEEP, decoded
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def read(kind: type[T], file: Path, *, missing: str = NO_RUN, remedy: str = AGAI
 def read_json(file: Path, *, missing: str = NO_RUN, remedy: str = AGAIN) -> Json:
     """Raises DataError: there is no such file, or it is no JSON."""
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return decoded(file.read_bytes())
     except FileNotFoundError as error:
         raise DataError(f"{file}: {missing}") from error
     except (OSError, ValueError) as error:
@@ -75,10 +75,10 @@ def read_lines(file: Path, remedy: str = AGAIN) -> Iterator[tuple[str, Json]]:
     """
     place = str(file)
     try:
-        with file.open(encoding="utf-8") as lines:
+        with file.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 place = f"{file}:{number}"
-                yield place, json.loads(line)
+                yield place, decoded(line)
     except (OSError, ValueError) as error:
         raise DataError(f"{place}: not readable ({error}); {remedy}") from error
 
@@ -95,6 +95,8 @@ def checked(kind: type[T], value: Json, place: str, remedy: str = AGAIN) -> T:
         _ADAPTERS[kind] = TypeAdapter(kind)
     try:
         form: T = _ADAPTERS[kind].validate_python(value)
+    except RecursionError:
+        raise DataError(f"{place}: {DEEP}; {remedy}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         path = [str(part) for part in first["loc"] if part not in ("int", "float")]  # those name members of a union

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kgqa.artefacts.form import Number, read_lines
 from kgqa.errors import DataError
+from kgqa.redaction import told
 from kgqa.types import Answer, Json, Question
 
 PREDICTIONS = "predictions.jsonl"
@@ -35,7 +36,7 @@ class Prediction:
     def of(cls, question: Question, outcome: Answer | Exception) -> Prediction:
         """What a method came to."""
         if isinstance(outcome, Exception):
-            return cls(question.id, None, f"{type(outcome).__name__}: {outcome}", ())
+            return cls(question.id, None, told(outcome), ())
         return cls(
             question.id,
             outcome.text,

@@ -81,7 +81,7 @@ class CellState:
     def read(cls, path: Path, number: int) -> CellState | None:
         """None: not begun. Raises DataError: its file is damaged; the key is named."""
         file = cell_file(path, number, "json")
-        return read(cls, file, missing=_missing(file), remedy=_REMOVE) if file.is_file() else None
+        return read(cls, file, missing=_missing(file), remedy=_REMOVE) if storage.filled(file) else None
 
     def json(self) -> dict[str, Json]:
         written: dict[str, Json] = as_json(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import TypeVar
 
 from kgqa.artefacts.form import AGAIN, Number, checked
 from kgqa.artefacts.predictions import Prediction
+from kgqa.artefacts.traced_calls import check_call
 from kgqa.errors import DataError
+from kgqa.json_values import decoded_trace, first_value
 from kgqa.types import Json, Question, Usage
 
 TRACE = "trace.jsonl.zst"
@@ -98,14 +99,13 @@ def read_trace(folder: Path) -> Iterator[TracedQuestion]:
     Raises:
         DataError: there is no trace, or it is damaged. A last frame cut short by an interruption is left out.
     """
-    for place, line in _lines(folder, json.loads):
+    for place, line in _lines(folder, decoded_trace):
         yield _traced(line, place)
 
 
 def read_questions(folder: Path) -> Iterator[Question]:
     """The same without their calls, which are most of a trace; `support_titles` and more are not in it."""
-    decoder = json.JSONDecoder()
-    for place, question in _lines(folder, lambda line: decoder.raw_decode(line, len(_QUESTION))[0]):
+    for place, question in _lines(folder, lambda line: first_value(line, len(_QUESTION))[0]):
         yield checked(_QuestionLine, {"question": question}, place).question
 
 
@@ -136,10 +136,11 @@ def _traced(line: Json, place: str) -> TracedQuestion:
     kept = checked(_Line, line, place)
     prediction = Prediction.of_json(line, kept.question_id, place, kept.notes)
     calls = zip(kept.calls, line["calls"], strict=True)
-    return TracedQuestion(kept.question, prediction, tuple(_traced_call(call, raw) for call, raw in calls))
+    return TracedQuestion(kept.question, prediction, tuple(_traced_call(call, raw, place) for call, raw in calls))
 
 
-def _traced_call(call: _Call, raw: Mapping[str, Json]) -> TracedCall:
+def _traced_call(call: _Call, raw: Mapping[str, Json], place: str) -> TracedCall:
+    check_call(raw, place)
     own = _Call.__dataclass_fields__
     request = {key: value for key, value in raw.items() if key not in own}
     return TracedCall(call.path, call.call, request, call.reply, call.cached, call.queued)
@@ -170,9 +171,11 @@ def _lines(folder: Path, parsed: Callable[[str], T]) -> Iterator[tuple[str, T]]:
     with path.open("rb") as file:
         reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
         lines = io.TextIOWrapper(reader, encoding="utf-8")
+        place = str(path)
         try:
             for number, line in enumerate(lines, start=1):
+                place = f"{path}:{number}"
                 if line.endswith("\n"):
-                    yield f"{path}:{number}", parsed(line)
-        except (zstandard.ZstdError, ValueError) as error:
-            raise DataError(f"{path}: damaged trace ({error}); {AGAIN}") from error
+                    yield place, parsed(line)
+        except (zstandard.ZstdError, OSError, ValueError) as error:
+            raise DataError(f"{place}: damaged trace ({error}); {AGAIN}") from error

@@ -13,8 +13,8 @@ Here and nowhere else an argument is named, explained and refused. A file has
     def run(given: Namespace) -> int          does it, gives the exit code; raises a UsageError for a person's mistake
 
 A new one is that file and its name below, imported and in COMMANDS. Help, the refusal of what is unknown or missing,
-completion and the architecture tests follow. At its top it imports nothing of kgqa but `errors` and `parsing`, so that
-help is there at once; what it calls is imported inside `run`.
+completion and the architecture tests follow. At its top it imports nothing of kgqa but `errors`, `inert` and `parsing`,
+so that help is there at once; what it calls is imported inside `run`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from argparse import Namespace
 from typing import Protocol
 
 from kgqa.commands import (
+    cache,
     compare,
     completion,
     data,
@@ -41,6 +42,7 @@ from kgqa.commands import (
     run,
     runs,
     show,
+    status,
     tune,
 )
 from kgqa.commands import open as open_report
@@ -58,8 +60,8 @@ class Command(Protocol):
 
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
-    run, tune, runs, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp, reproduce, index,
-    data, models, doctor, new, completion,
+    run, tune, runs, status, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp, reproduce,
+    index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 
 

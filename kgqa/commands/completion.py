@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError, nearest
+from kgqa.inert import inert
 
 NAME = "completion"
 SUMMARY = "TAB for commands, names and keys in bash, zsh and fish"
@@ -65,11 +66,11 @@ def run(given: Namespace) -> int:
         from kgqa.commands.completing import complete
 
         for word, meaning in complete(given.tree, given.line):
-            print(f"{word}\t{meaning}" if meaning else word)
+            print(inert(f"{word}\t{meaning}" if meaning else word))
         return 0
     if not given.places:
         raise given.parser.missing("SHELL")
     if given.places[0] not in SCRIPTS:
         raise ConfigError(f"{given.places[0]}: no such shell; {nearest(given.places[0], SCRIPTS)}")
-    print(SCRIPTS[given.places[0]], end="")
+    print(inert(SCRIPTS[given.places[0]]), end="")
     return 0

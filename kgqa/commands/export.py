@@ -6,6 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from kgqa.commands.parsing import RUN, Parser
+from kgqa.inert import inert
 
 NAME = "export"
 SUMMARY = "a run's predictions and calls for other programs, a row a line (JSONL)"
@@ -22,5 +23,5 @@ def run(given: Namespace) -> int:
     from kgqa.report.exporting import write_export
 
     for place in write_export(find_run(given.places[0]), given.out):
-        print(place)
+        print(inert(str(place)))
     return 0

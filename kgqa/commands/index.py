@@ -43,10 +43,9 @@ def build(session: Session, terminal: Terminal) -> int:
     from kgqa.experiment.prepare.indexes import build_index, index_folder
 
     folder, started = index_folder(session), time.monotonic()
-    before = folder.finished()
-    manifest = build_index(session, terminal)
-    took = "was there already" if before else f"built in {time.monotonic() - started:,.1f} s"
-    terminal.line(_described(manifest) + f"; {took}")
+    built = build_index(session, terminal)
+    took = f"built in {time.monotonic() - started:,.1f} s" if built.anew else "was there already"
+    terminal.line(_described(built.manifest) + f"; {took}")
     terminal.line(str(folder.path))
     return 0
 

@@ -67,22 +67,26 @@ def build_corpus(overrides: Sequence[str], given: Namespace) -> int:
 
 def stats(given: Namespace) -> int:
     """Asks no model."""
-    return extract([*given.overrides, "kg.offline=true"])
+    return extract([*given.overrides, "kg.offline=true"], offline=True)
 
 
-def extract(overrides: Sequence[str]) -> int:
+def extract(overrides: Sequence[str], *, offline: bool = False) -> int:
     """What is missing of the triples of the questions' passages, then the figures of all of them."""
+    from contextlib import nullcontext
+
     from kgqa.experiment.prepare.triples import TripleBuilder
     from kgqa.experiment.session.experiment import Experiment
     from kgqa.experiment.session.session import Session
     from kgqa.runtime.display import log_lines
+    from kgqa.runtime.watch import watched
     from kgqa.terminal.console import Terminal
     from kgqa.terminal.figures import show_figures
 
     terminal = Terminal(width=120)
     with log_lines(terminal), Session(Experiment.of(overrides)) as session:
         builder, questions = TripleBuilder(session), session.experiment.questions
-        builder.extract(questions, terminal)
+        with nullcontext(terminal) if offline else watched(terminal, "kg build", builder.store.folder) as told:
+            builder.extract(questions, told)
         builder.store.arrange()
         figures = builder.statistics(questions)
         show_figures(("per question (TRACE, Table 5)", "mean"), figures, terminal, f"{len(questions)} questions")

@@ -8,6 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from kgqa.commands.parsing import Parser
+from kgqa.inert import inert, inert_json
 
 NAME = "kgp"
 SUMMARY = "export-instructions: training texts for KGP's agent"
@@ -32,9 +33,9 @@ def run(given: Namespace) -> int:
     if given.out:
         replace_file(given.out, "".join(lines))
     else:
-        sys.stdout.writelines(lines)
+        sys.stdout.writelines(map(inert_json, lines))
     counts = [f"{len(lines):,} lines from {texts.questions:,} questions"]
     if texts.left_out:
         counts.append(f"{texts.left_out:,} left out, which name fewer than two facts in order")
-    sys.stderr.write("; ".join(counts) + "\n")
+    print(inert("; ".join(counts)), file=sys.stderr)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from kgqa.commands.parsing import Parser
+from kgqa.inert import inert
 
 NAME = "new"
 SUMMARY = "start a method, dataset or retriever of your own, with its test"
@@ -34,7 +35,8 @@ def run(given: Namespace) -> int:
     group, name = given.action, given.places[0]
     written = start(group, name)
     for file in written:
-        print(file)
+        print(inert(str(file)))
     test = next(file for file in written if file.name.startswith("test_"))
-    print(f"\nIt runs as it is; change it to yours:\n  {TRY[group].format(name=name)}\n  python -m pytest {test}")
+    after = f"\nIt runs as it is; change it to yours:\n  {TRY[group].format(name=name)}\n  python -m pytest {test}"
+    print(inert(after))
     return 0

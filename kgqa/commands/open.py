@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from kgqa.commands.parsing import RUN, Parser
 from kgqa.errors import DataError
+from kgqa.inert import inert
 
 NAME = "open"
 SUMMARY = "a run's or sweep's report in the browser"
@@ -25,5 +26,5 @@ def run(given: Namespace) -> int:
     if not report.is_file():
         raise DataError(f"{report}: no such file; kgqa report {given.places[0]} writes it once the run has ended")
     webbrowser.open(report.resolve().as_uri())  # does nothing where there is no browser
-    print(report)
+    print(inert(str(report)))
     return 0

@@ -9,6 +9,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from kgqa.commands.parsing import Parser
+from kgqa.inert import inert
 
 NAME = "run"
 SUMMARY = "answer a dataset's questions with a method, and score them"
@@ -20,7 +21,8 @@ SWEEP = """With -m, as a sweep (docs/SWEEPS.md), comma lists, choice(…), range
   hydra/sweeper=   basic (every combination) or optuna (see docs/SWEEPS.md)"""
 ENDING = """Keys of a group are set as group.key=value, e.g. method.beam=3 or dataset.path=FILE; --cfg prints them all
 with the values this command line gives. Running the same command again goes on where the last run stopped.
-Exit codes: 0 done, 2 something to mend in the command or its files, 3 an engine died, 130 interrupted."""
+Exit codes: 0 done, 2 something to mend in the command or its files, or more questions failed than fail_above lets,
+3 an engine died, 130 interrupted."""
 
 
 def arguments(parser: Parser) -> None:
@@ -49,14 +51,17 @@ def print_configuration(overrides: Sequence[str]) -> int:
     from kgqa.experiment.config.composing import compose
     from kgqa.experiment.config.files import yaml_text
 
-    sys.stdout.write(yaml_text({key: value for key, value in compose(overrides).items() if key != "choices"}))
+    sys.stdout.write(inert(yaml_text({key: value for key, value in compose(overrides).items() if key != "choices"})))
     return 0
 
 
 def run_one(overrides: Sequence[str]) -> int:
-    """Run one experiment, or plan it with `dry_run=true`; the run's folder is the last line printed."""
+    """Run one experiment, or plan it with `dry_run=true`; the run's folder is the last line printed.
+
+    Gives 2 if more questions failed than `fail_above`.
+    """
     from kgqa.experiment.run.checking import check
-    from kgqa.experiment.run.executing import execute
+    from kgqa.experiment.run.executing import execute_unless_finished
     from kgqa.experiment.run.planning import Shared, planned
     from kgqa.experiment.session.experiment import Experiment
     from kgqa.experiment.session.session import Session
@@ -67,15 +72,17 @@ def run_one(overrides: Sequence[str]) -> int:
 
     terminal, experiment = Terminal(width=120), Experiment.of(overrides)
     with log_lines(terminal), Session(experiment) as session:
-        check(session)
         if experiment.settings.dry_run:
+            check(session)
             show_plan(planned(session, Shared()), len(experiment.questions), terminal)
             return 0
-        executed = execute(session, terminal)
+        executed = execute_unless_finished(session, terminal)
     show_summary(experiment.choices, executed.metrics, executed.errors, terminal)
+    if executed.failure is not None:
+        terminal.line(f"kgqa: {executed.failure}; the same command asks what failed again", alarm=True)
     terminal.line(f"report: {executed.folder / 'report.html'}")
     terminal.result(executed.folder)
-    return 0
+    return 0 if executed.failure is None else 2
 
 
 def sweep(overrides: Sequence[str]) -> int:
@@ -100,7 +107,7 @@ def tell_where_ctrl_c_is_off() -> None:
     """A shell's script gives what it starts in the background (`kgqa run … &`) an interrupt that is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         stop = f"kill {os.getpid()} stops this run, and what it has answered stays"
-        print(f"kgqa: started in the background, where Ctrl-C is switched off; {stop}", file=sys.stderr)
+        print(inert(f"kgqa: started in the background, where Ctrl-C is switched off; {stop}"), file=sys.stderr)
 
 
 def explain(words: Sequence[str]) -> str:

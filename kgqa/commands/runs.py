@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError
+from kgqa.inert import inert_json
 
 NAME = "runs"
 SUMMARY = "the runs in outputs/, the last one first"
@@ -42,7 +43,8 @@ def run(given: Namespace) -> int:
 
         from kgqa.artefacts.runs import run_json
 
-        print(json.dumps([run_json(run) for run in listed[: given.limit]], indent=2, ensure_ascii=False))
+        listing = json.dumps([run_json(run) for run in listed[: given.limit]], indent=2, ensure_ascii=False)
+        print(inert_json(listing))
     else:
         from kgqa.terminal.console import Terminal
         from kgqa.terminal.runs import show_runs

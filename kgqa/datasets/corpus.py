@@ -8,7 +8,6 @@ built the corpora of 2Wiki and MuSiQue. All of them plain or gzipped, and none i
 from __future__ import annotations
 
 import html
-import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -20,6 +19,7 @@ from kgqa import records
 from kgqa.datasets.contexts import HotpotQAContext, IIRCContext, MuSiQueContext, of_paragraphs, of_sentences, plain
 from kgqa.datasets.schema import parsed, refuse_half_surrogates
 from kgqa.errors import DataError
+from kgqa.json_values import NotJson, decoded
 from kgqa.types import Json, Passage
 
 FIRST_LINE = 1 << 24  # characters in which the end of a JSONL file's first record is looked for
@@ -76,8 +76,8 @@ def _is_one_object(file: Path) -> bool:
     if not line.startswith("{"):
         return False
     try:
-        record = json.loads(line)
-    except json.JSONDecodeError:
+        record = decoded(line)
+    except NotJson:
         # An object over several lines, or on one that is too long; a JSONL file with a broken first line is
         # refused all the same.
         return not ended or not rest.lstrip().startswith('{"')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +19,7 @@ from kgqa.demonstrations import (
     parse_released_chain,
 )
 from kgqa.errors import DataError
+from kgqa.json_values import read_value
 from kgqa.storage import package
 from kgqa.types import Json
 
@@ -72,7 +73,7 @@ def _pool(path: str) -> tuple[ThoughtDemonstration, ...]:
     if "#" in path:
         name, _, section = path.rpartition("#")
         file = _find(name)
-        return ircot_prompts.demonstrations(_parsed(_read(file), str(file)), section, str(file))
+        return ircot_prompts.demonstrations(read_value(_read(file), str(file)), section, str(file))
     return _load(_lines(_find(path, "pool")), question_demonstration, path)
 
 
@@ -113,9 +114,9 @@ def _read(path: Path) -> str:
         raw = path.read_bytes()
         return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except (OSError, EOFError) as error:  # gzip reports broken files as OSError or EOFError
-        raise DataError(f"{path}: cannot be read: {error}") from None
+        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from None
+    except (OSError, EOFError, zlib.error) as error:  # gzip reports broken files as these
+        raise DataError(f"{path}: cannot be read: {error}; name another file") from None
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Json]]:
@@ -123,23 +124,17 @@ def _lines(path: Path) -> Iterator[tuple[str, Json]]:
         raise DataError(f"{path}: a released file holds several data sets; name one, e.g. {path}#HOTPOTQA")
     for number, line in enumerate(_read(path).split("\n"), start=1):
         if line.strip():
-            yield f"{path}:{number}", _parsed(line, f"{path}:{number}")
+            yield f"{path}:{number}", read_value(line, f"{path}:{number}")
 
 
 def _released(path: str, prefix: str) -> Iterator[tuple[str, Json]]:
     name, _, section = path.rpartition("#")
     file = _find(name)
-    sections = _parsed(_read(file), str(file))
+    sections = read_value(_read(file), str(file))
     key = prefix + section.upper()
     if not isinstance(sections, dict) or not isinstance(sections.get(key), list):
-        known = ", ".join(k.removeprefix(prefix) for k in sections if k.startswith(prefix)) or "none"
+        keys = sections if isinstance(sections, dict) else ()
+        known = ", ".join(k.removeprefix(prefix) for k in keys if k.startswith(prefix)) or "none"
         raise DataError(f"{file}: no list {key!r}; data sets in this file: {known}")
     for number, record in enumerate(sections[key], start=1):
         yield f"{file}: {key}[{number - 1}]", record
-
-
-def _parsed(text: str, where: str) -> Json:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{where}: not JSON: {error.msg} at character {error.pos + 1}") from None

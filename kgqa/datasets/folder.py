@@ -96,6 +96,8 @@ class Folder:
         """The documents, by path."""
         every = sorted(file for file in self.folder.rglob("*") if file.is_file() and not _hidden(file, self.folder))
         documents = tuple(file for file in every if file.suffix.lower() in self.kinds and file != self.file)
+        for file in documents:
+            _refuse_odd_name(file)
         if not documents:
             raise DataError(f"{self.folder}: no documents in it; put {', '.join(self.kinds)} files there")
         others = Counter(file.suffix.lower() or file.name for file in every if file not in {*documents, self.file})
@@ -205,9 +207,22 @@ def _read(file: Path, title: str, size: int) -> Sequence[Passage]:
         raise DataError(f"{file}:{line}: not UTF-8 (byte 0x{byte:02x}); convert the file to UTF-8") from None
     except OSError as error:
         raise DataError(f"{file}: cannot be read: {error.strerror}; take it out of the folder") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise DataError(
+            f"{file}:{line}: not text (a byte of 0); convert the file to UTF-8, or take it out of the folder"
+        )
     if file.suffix.lower() in HTML:
         text = plain_text(text)
     return [Passage.of(title, piece.text) for piece in splitting.split(text, size)]
+
+
+def _refuse_odd_name(file: Path) -> None:
+    """It is in every passage of the document, and so in prompts and hashes."""
+    try:
+        str(file).encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{file}: the file's name is not UTF-8; rename it") from None
 
 
 def _hidden(file: Path, folder: Path) -> bool:

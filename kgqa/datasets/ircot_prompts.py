@@ -8,13 +8,13 @@ is not in these files but in the authors' `run.py`: the ids are in `kgqa/demos/i
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kgqa.demonstrations import ThoughtDemonstration
 from kgqa.errors import DataError
+from kgqa.json_values import read_value
 from kgqa.storage import package
 from kgqa.types import Json, Passage
 
@@ -44,7 +44,7 @@ def demonstrations(prompts: Json, name: str, where: str) -> tuple[ThoughtDemonst
     thoughts = [_blocks(files, THOUGHTS.format(count), where) for count in DISTRACTORS]
     answers = _blocks(files, ANSWERS, where)
     titles = _blocks(files, TITLES, where) if TITLES in files else {}
-    sets = _json((package() / "demos" / SETS).read_text(encoding="utf-8"), SETS).get(name, [])
+    sets = read_value((package() / "demos" / SETS).read_bytes(), SETS).get(name, [])
     shots = []
     for identity, first in thoughts[0].items():
         if not all(identity in blocks for blocks in (*thoughts, answers)):
@@ -84,7 +84,7 @@ def _blocks(files: Mapping[str, str], file: str, where: str) -> dict[str, _Block
         raise DataError(f"{where}: the prompt {file} is missing; fetch the file again")
     _, *parts = _METADATA.split(files[file])
     return {
-        str(_json(metadata, f"{where}: {file}").get("qid")): _block(text, f"{where}: {file}: {metadata}")
+        _qid(metadata, f"{where}: {file}"): _block(text, f"{where}: {file}: {metadata}")
         for metadata, text in zip(parts[::2], parts[1::2], strict=True)
     }
 
@@ -99,15 +99,15 @@ def _block(text: str, where: str) -> _Block:
     return _Block(tuple(passages), question.strip(), " ".join(reply.split()))
 
 
+def _qid(metadata: str, where: str) -> str:
+    said = read_value(metadata, where)
+    if not isinstance(said, dict):
+        raise DataError(f"{where}: expected METADATA with a qid, found {metadata:.60}")
+    return str(said.get("qid"))
+
+
 def _listed(reply: str, where: str) -> tuple[str, ...]:
-    titles = _json(reply, where)
+    titles = read_value(reply, where)
     if not isinstance(titles, list):
         raise DataError(f"{where}: expected a list of titles, found {reply:.60}")
     return tuple(map(str, titles))
-
-
-def _json(text: str, where: str) -> Json:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{where}: not JSON: {error.msg} at character {error.pos + 1}") from None

@@ -5,7 +5,6 @@ Which of them a file is, is seen from its content.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from kgqa import records
 from kgqa.artefacts.predictions import Prediction, is_whole, shortened
 from kgqa.datasets import contexts
 from kgqa.errors import DataError
+from kgqa.json_values import NotJson, decoded_pairs
 from kgqa.types import Json, Question
 
 _OFFICIAL = re.compile(r'\s*\{\s*"(answer|sp|evidence)"\s*:\s*\{')
@@ -72,14 +72,14 @@ def matched(
 
 def _official(file: Path) -> list[Prediction]:
     """`{"answer": {id: text}, "sp": {id: [[title, sentence], …]}}`; `evidence` (2Wiki) is left aside."""
+    text = records.head(file, _WHOLE).lstrip("\ufeff")
     try:
-        whole = json.loads(records.head(file, _WHOLE).lstrip("\ufeff"), object_pairs_hook=_without_repeats)
+        whole = decoded_pairs(text, _without_repeats)
     except _RepeatedError as error:
         raise DataError(f"{file}: question {error}: stands there twice; remove one of them") from None
-    except json.JSONDecodeError as error:
-        raise DataError(
-            f"{file}:{error.lineno}: not JSON: {error.msg}; if the file is cut short, fetch it again"
-        ) from None
+    except NotJson as error:
+        line = text.count("\n", 0, error.at or 0) + 1
+        raise DataError(f"{file}:{line}: not JSON: {error}; if the file is cut short, fetch it again") from None
     for key in ("answer", "sp"):
         if not isinstance(whole.get(key, {}), dict):
             raise DataError(f"{file}: {key}={shortened(whole[key])}: must be an object of question ids")

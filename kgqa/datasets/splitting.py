@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -11,6 +11,9 @@ from typing import Any
 from kgqa.errors import ConfigError
 
 PACKAGE = "semantic-text-splitter"
+LONG_LINE = 10_000  # characters; in a longer one the splitter looks for the end of a sentence again for every piece
+WINDOW = 8  # pieces that are looked at in one go where a line is that long
+_KEPT_BACK = 3  # of these, where the window's own end may have decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,25 @@ def split(text: str, size: int) -> list[Piece]:
     """Stretches of at most `size` characters, in order; nothing but blanks is between them.
 
     As many whole sentences (Unicode's rules) as fit, or whole paragraphs; a longer sentence is cut between words, a
-    longer word between characters.
+    longer word between characters. Time grows as the text does, whatever it is, and Ctrl-C is heard meanwhile.
     """
+    if len(text) > LONG_LINE and max(map(len, text.split("\n"))) > LONG_LINE:
+        return list(_windows(text, size))
     return [Piece(start, piece) for start, piece in _splitter(size).chunk_indices(text)]
+
+
+def _windows(text: str, size: int) -> Iterator[Piece]:
+    """The same from bounded parts of the text, each of which begins where the last piece before it ended."""
+    start, whole = 0, WINDOW * size
+    while start < len(text):
+        pieces = [Piece(start + at, piece) for at, piece in _splitter(size).chunk_indices(text[start : start + whole])]
+        if start + whole < len(text):
+            pieces = [piece for piece in pieces if piece.end <= start + whole - _KEPT_BACK * size]
+            # no piece at all: blanks
+            start = pieces[-1].end if pieces else start + whole - _KEPT_BACK * size
+        else:
+            start = len(text)
+        yield from pieces
 
 
 def holding(pieces: Sequence[Piece], text: str, part: str) -> list[int]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
-import shutil
+import lzma
+import stat
 import tarfile
 import zipfile
 import zlib
@@ -17,25 +19,32 @@ from typing import IO
 from kgqa.datasets.contexts import of_sentences
 from kgqa.datasets.files import TO_ELSEWHERE
 from kgqa.errors import DataError
+from kgqa.json_values import decoded
 from kgqa.storage import replacing
 from kgqa.types import Passage
+
+LARGEST_SHARE = 200  # times its archive: data sets unpack to ten times as much, what fills disks to a thousand
+ALWAYS = 1 << 20  # bytes that any archive may unpack to
+LARGEST_SHARD = 1 << 28  # bytes of abstracts in one file of HotpotQA's archive; the real ones have thousands
 
 
 def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
     """Write the members, found by their names alone, into the folder; each appears there whole or not at all.
 
+    Whatever path a member has, it comes to lie in the folder; links are passed over.
+
     Raises:
-        DataError: it is no zip or tar archive, it is broken, or a member is missing.
+        DataError: it is no zip or tar archive, it is broken or encrypted, a member is missing, or far too large.
         StorageError: the disk is full or not writable.
     """
-    missing = set(members)
+    missing, left = set(members), max(archive.stat().st_size * LARGEST_SHARE, ALWAYS)
     with _reading(archive):
         for name, source in _files(archive):
             if not missing:
                 break
             if name in missing:
                 with replacing(folder / name, TO_ELSEWHERE) as part, part.open("wb") as out:
-                    shutil.copyfileobj(source, out, 1 << 20)
+                    left = _copy(source, out, left, f"{archive}: {name}")
                 missing.remove(name)
     if missing:
         raise DataError(f"{archive}: no {', '.join(sorted(missing))} in this archive; fetch it again")
@@ -70,7 +79,7 @@ def unpack_abstracts(archive: Path, target: Path, advance: Callable[[int], None]
 def _abstracts(archive: Path) -> Iterator[list[Passage]]:
     with _reading(archive), tarfile.open(archive, "r|*") as files:
         for member in files:
-            source = files.extractfile(member) if member.name.endswith(".bz2") else None
+            source = files.extractfile(member) if member.isfile() and member.name.endswith(".bz2") else None
             if source is None:
                 continue
             yield _shard(source.read(), f"{archive}: {member.name}")
@@ -78,9 +87,19 @@ def _abstracts(archive: Path) -> Iterator[list[Passage]]:
 
 def _shard(compressed: bytes, where: str) -> list[Passage]:
     try:
-        records = [json.loads(line) for line in bz2.decompress(compressed).split(b"\n") if line.strip()]
+        unpacked = bz2.BZ2File(io.BytesIO(compressed)).read(LARGEST_SHARD + 1)
+        if len(unpacked) > LARGEST_SHARD:
+            raise DataError(f"{where}: unpacks to more than {LARGEST_SHARD:,} bytes; it is not HotpotQA's")
+        records = [decoded(line) for line in unpacked.split(b"\n") if line.strip()]
         return [of_sentences(record["title"], record["text"]) for record in records]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # bz2 reports broken files as OSError
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ) as error:  # bz2 reports broken files as OSError
         raise DataError(f"{where}: not a file of abstracts ({error!r}); fetch the archive again") from None
 
 
@@ -88,14 +107,14 @@ def _files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """The archive's files in order, by their names without folders."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
-            for name in zipped.namelist():
-                if not name.startswith("__MACOSX/"):
-                    with zipped.open(name) as source:
-                        yield PurePosixPath(name).name, source
+            for each in zipped.infolist():
+                if not each.is_dir() and not each.filename.startswith("__MACOSX/") and not _is_link(each):
+                    with zipped.open(each) as source:
+                        yield PurePosixPath(each.filename).name, source
         return
     with tarfile.open(archive, "r|*") as tarred:
         for member in tarred:
-            extracted = tarred.extractfile(member)
+            extracted = tarred.extractfile(member) if member.isfile() else None
             if extracted is not None:
                 yield PurePosixPath(member.name).name, extracted
 
@@ -104,5 +123,27 @@ def _files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 def _reading(archive: Path) -> Iterator[None]:
     try:
         yield
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise DataError(f"{archive}: broken archive ({error}); fetch it again") from None
+    except (RuntimeError, NotImplementedError) as error:  # zipfile's for a password, and for a method it does not know
+        raise DataError(f"{archive}: cannot be unpacked ({error}); unpack it yourself, or fetch it again") from None
+    except (OSError, ValueError) as error:  # those of bz2 have no number
+        if getattr(error, "errno", None) is not None:
+            raise
+        raise DataError(f"{archive}: broken archive ({error}); fetch it again") from None
+
+
+def _is_link(member: zipfile.ZipInfo) -> bool:
+    return stat.S_ISLNK(member.external_attr >> 16)
+
+
+def _copy(source: IO[bytes], target: IO[bytes], most: int, where: str) -> int:
+    """How many of `most` bytes are left. Raises DataError: there are more."""
+    while block := source.read(min(1 << 20, most + 1)):
+        most -= len(block)
+        if most < 0:
+            raise DataError(
+                f"{where}: unpacks to more than {LARGEST_SHARE} times its archive; it is not the data set's"
+            )
+        target.write(block)
+    return most

@@ -5,7 +5,6 @@ A run that is answered from the cache needs every prompt's text for its keys and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,6 +17,7 @@ from kgqa.engines.gguf_header import read_header
 from kgqa.engines.thinking import NO_THINKING, Thinking, opening
 from kgqa.engines.weights import is_gguf
 from kgqa.errors import ConfigError, EngineError
+from kgqa.json_values import decoded
 from kgqa.prompting import to_json
 from kgqa.types import Json, Message
 
@@ -159,7 +159,7 @@ def _token(value: Json) -> str:
 
 def _json(file: Path) -> dict[str, Json]:
     try:
-        loaded: dict[str, Json] = json.loads(file.read_text(encoding="utf-8"))
+        loaded: dict[str, Json] = decoded(file.read_bytes())
     except FileNotFoundError:
         return {}
     except ValueError as error:

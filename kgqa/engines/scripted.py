@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 import time
@@ -18,6 +17,7 @@ from kgqa.constraints import Bound, Count
 from kgqa.engines.thinking import parted
 from kgqa.engines.weights import Model
 from kgqa.errors import DataError
+from kgqa.json_values import decoded
 from kgqa.types import Choice, Completion, Json, Usage
 
 WORD = re.compile(r"[^\W\d_]\w+")
@@ -100,7 +100,7 @@ def _read(file: Path) -> list[tuple[re.Pattern[str], str]]:
 
 def _rule(line: str, where: str) -> tuple[re.Pattern[str], str]:
     try:
-        rule = json.loads(line)
+        rule = decoded(line)
         return re.compile(rule["match"], re.DOTALL), str(rule["reply"])
     except (ValueError, KeyError, TypeError, re.error) as error:
         raise DataError(f'{where}: not {{"match": …, "reply": …}} ({error})') from error

@@ -12,6 +12,7 @@ from kgqa.constraints import Count
 from kgqa.errors import ConfigError, nearest
 from kgqa.judge.forms import FORMS, Form, FormName, Label
 from kgqa.prompting import render
+from kgqa.redaction import told
 from kgqa.scoring.metrics import exact_match
 
 ROLE = "judge"
@@ -115,8 +116,7 @@ class Panel:
             return Verdict("correct")
         polls = [_vote(form, judged, role, self.max_tokens) for form, role in zip(self._forms, self.roles, strict=True)]
         votes = tuple(
-            Vote(None, (), f"{type(vote).__name__}: {vote}") if isinstance(vote, Exception) else vote
-            for vote in await settle(*polls)
+            Vote(None, (), told(vote)) if isinstance(vote, Exception) else vote for vote in await settle(*polls)
         )
         counts = Counter(vote.label for vote in votes if vote.label)
         label, count = max(counts.items(), key=lambda item: item[1], default=(None, 0))

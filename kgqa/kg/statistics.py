@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from kgqa.artefacts.predictions import Prediction
 from kgqa.errors import EngineError
 from kgqa.kg.parsing import Extraction
-from kgqa.types import Question, Triple
+from kgqa.types import Triple
 
 MAX_FAILED = 0.05  # more failed passages than this, and the graph is no basis for an experiment
 
@@ -46,27 +45,32 @@ def density(triples: Sequence[Triple]) -> float | None:
 
 def triple_figures(graphs: Iterable[Sequence[Triple]]) -> GraphStatistics:
     """`graphs`: the triples of each question's passages. Equal triples of two passages count once."""
-    listed = list(graphs)
-    sizes = [_entities_and_triples(graph) for graph in listed]
+    sizes = [(*_entities_and_triples(graph), density(graph)) for graph in graphs]  # of each its figures alone
     return GraphStatistics(
-        len(listed),
-        _mean(entities for entities, _ in sizes),
-        _mean(triples for _, triples in sizes),
-        _mean(value for value in map(density, listed) if value is not None),
+        len(sizes),
+        _mean(entities for entities, _, _ in sizes),
+        _mean(triples for _, triples, _ in sizes),
+        _mean(dense for _, _, dense in sizes if dense is not None),
     )
 
 
-def chain_statistics(answered: Iterable[tuple[Question, Prediction]]) -> ChainStatistics:
-    """From the answers of `method=trace`, whose notes hold the chains that were read."""
-    pairs = list(answered)
-    lengths = [len(chain["triples"]) for _, answer in pairs for chain in answer.notes.get("chains", ())]
+@dataclass(frozen=True, slots=True)
+class ReadChains:
+    """Of one answer of `method=trace`: what was to be found, the evidence, the triples of each chain that was read."""
+
+    support: frozenset[str]
+    evidence: tuple[str, ...]
+    lengths: tuple[int, ...]
+
+
+def chain_statistics(answered: Sequence[ReadChains]) -> ChainStatistics:
     return ChainStatistics(
-        len(pairs),
-        _mean(length for length in lengths if length),
-        _mean(len(answer.evidence or ()) for _, answer in pairs),
+        len(answered),
+        _mean(length for answer in answered for length in answer.lengths if length),
+        _mean(len(answer.evidence) for answer in answered),
         _mean(
-            100 * sum(passage not in question.support for passage in answer.evidence) / len(answer.evidence)
-            for question, answer in pairs
+            100 * sum(passage not in answer.support for passage in answer.evidence) / len(answer.evidence)
+            for answer in answered
             if answer.evidence
         ),
     )

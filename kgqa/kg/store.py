@@ -15,11 +15,15 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 
+from kgqa.artefacts.form import checked
 from kgqa.errors import DataError, StorageError
+from kgqa.json_values import NotJson, decoded, read_value
 from kgqa.kg.parsing import Extraction, ParsedTriples, parse_triples
-from kgqa.storage import digest, json_text, locked, replace_file, replacing, storing
+from kgqa.storage import begun, digest, filled, json_text, locked, replace_file, replacing, storing
 from kgqa.types import Json, Passage, Triple
 
+PARSED = 8192  # passages whose triples stay in memory, the last ones: those of the questions in work, and more
+REMOVE = "remove the line and build again"
 ELSEWHERE = "make room or choose another folder"  # where the disk refuses
 DOUBTS = ("replaced_heads", "other_heads", "absent_tails")  # of triples, see `ParsedTriples`
 SUMS = ("passages", "failed", "empty", "triples", "malformed", *DOUBTS, "prompt_tokens", "output_tokens")
@@ -58,6 +62,8 @@ class TripleStore:
     def parsed(self, passage: Passage) -> ParsedTriples:
         """As `triples`, with the count of what could not be parsed."""
         if passage.id not in self._parsed:
+            if len(self._parsed) >= PARSED:
+                del self._parsed[next(iter(self._parsed))]
             self._parsed[passage.id] = parse_triples(self.extraction(passage).completion, passage)
         return self._parsed[passage.id]
 
@@ -90,15 +96,19 @@ class TripleStore:
     def add_all(self, extractions: Iterable[Extraction]) -> None:
         """Keep extractions, each at once and for good; other processes that add wait meanwhile.
 
+        A passage that has one already keeps it, whoever added that.
+
         Raises:
             StorageError: the disk is full or refuses.
         """
         with storing(self.file, ELSEWHERE):
             self._write_manifest()
-            with self._locked(), self.file.open("ab", buffering=0) as file:
+            with self._locked(), begun(self.file).open("ab", buffering=0) as file:
                 _cut_unfinished_line(self.file)
                 for extraction in extractions:
-                    _write(file.fileno(), extraction_line(extraction), self.file)
+                    self._read_new_lines()
+                    if extraction.passage_id not in self._places:
+                        _write(file.fileno(), extraction_line(extraction), self.file)
 
     def arrange(self) -> None:
         """Put the file in its final order, by passage id, each passage once: equal contents are then equal bytes.
@@ -165,13 +175,13 @@ class TripleStore:
 
     def _check_manifest(self) -> None:
         path = self.folder / "manifest.json"
-        if self._manifest_checked or not path.exists():
+        if self._manifest_checked or not filled(path):
             return
-        try:
-            with storing(path, ELSEWHERE):
-                recorded = json.loads(path.read_bytes())
-        except ValueError as error:
-            raise DataError(f"{path}: not JSON ({error}); delete {self.folder} and build it again") from None
+        again = f"delete {self.folder} and build it again"
+        with storing(path, ELSEWHERE):
+            recorded = read_value(path.read_bytes(), str(path), again)
+        if not isinstance(recorded, dict):
+            raise DataError(f"{path}: not an object; {again}")
         wanted = json.loads(json.dumps(self.built_with))
         if recorded != wanted:
             keys = sorted(recorded.keys() ^ wanted.keys() | {k for k in wanted if recorded.get(k) != wanted[k]})
@@ -203,9 +213,9 @@ def read_extractions(file: Path) -> Iterator[Extraction]:
 
 def _parse_line(line: bytes, where: str) -> Extraction:
     try:
-        return Extraction(**json.loads(line))
-    except (ValueError, TypeError) as error:  # not JSON or not UTF-8; or other keys than ours
-        raise DataError(f"{where}: not an extraction ({error}); remove the line and build again") from None
+        return checked(Extraction, decoded(line), f"{where}: not an extraction", REMOVE)
+    except NotJson as error:
+        raise DataError(f"{where}: not an extraction ({error}); {REMOVE}") from None
 
 
 def _write(descriptor: int, line: bytes, file: Path) -> None:

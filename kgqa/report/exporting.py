@@ -10,12 +10,12 @@ from pathlib import Path
 from kgqa.artefacts.run import FinishedRun
 from kgqa.errors import ConfigError
 from kgqa.report.tables import Row, call_rows, prediction_rows
-from kgqa.storage import OUT_ELSEWHERE, storing
+from kgqa.storage import OUT_ELSEWHERE, begun, made, storing
 
 
 def write_jsonl(rows: Iterable[Row], file: Path) -> None:
     # a lone surrogate becomes JSON's own escape
-    with storing(file, OUT_ELSEWHERE), file.open("w", encoding="utf-8", errors="backslashreplace") as out:
+    with storing(file, OUT_ELSEWHERE), begun(file).open("w", encoding="utf-8", errors="backslashreplace") as out:
         for row in rows:
             out.write(json.dumps(row, ensure_ascii=False) + "\n")
 
@@ -37,7 +37,7 @@ def write_export(run: Path, out: Path) -> list[Path]:
     written = {"predictions.jsonl": prediction_rows(finished), "traces.jsonl": call_rows(finished)}
     with storing(part, OUT_ELSEWHERE):
         shutil.rmtree(part, ignore_errors=True)  # of an export that was killed
-        part.mkdir(parents=True)
+        made(part)
         try:
             for name, rows in written.items():
                 write_jsonl(rows, part / name)

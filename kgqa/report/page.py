@@ -5,12 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
 
 def page(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: object) -> str:
-    """Render a template of assets/ with some of its files.
+    """The same as `page_parts`, as one text."""
+    return "".join(page_parts(template, styles, scripts, **values))
+
+
+def page_parts(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: object) -> Iterator[str]:
+    """Render a template of assets/ with some of its files, part by part: no page is in memory as a whole.
 
     It sees `style` and `script`, and `style_hash` and `script_hash` for a content security policy: nothing else runs,
     whatever a passage holds. The filter `marked` sets Markdown's code and bold; every other text is escaped.
@@ -27,7 +32,7 @@ def page(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **va
     )
     environment.filters["marked"] = marked
     style, script = _joined(styles), _joined(scripts)
-    return environment.get_template(template).render(
+    yield from environment.get_template(template).generate(
         **values,
         style=Markup(style),  # noqa: S704 - ours
         script=Markup(script),  # noqa: S704 - ours

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 
-from kgqa.artefacts.predictions import question_ids
+from kgqa.artefacts.form import AGAIN
+from kgqa.artefacts.predictions import PREDICTIONS, question_ids
 from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.trace import TracedQuestion, read_trace
+from kgqa.artefacts.trace import TRACE, TracedQuestion, read_trace
 from kgqa.artefacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
+from kgqa.report.spreadsheet import csv_text
 from kgqa.scoring.questions import score_question
 
 
@@ -100,15 +100,26 @@ def same_questions(run: FinishedRun, other: FinishedRun) -> dict[str, QuestionRo
     return rows
 
 
-def questions_csv(run: FinishedRun) -> str:
-    """One line a question, in the data file's order; golds and flags as JSON, nothing for what is not known."""
-    rows = {question.row.id: question.row for question in reported_questions(run)}
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, [field.name for field in fields(QuestionRow)], lineterminator="\n")
-    writer.writeheader()
+def told_ids(run: FinishedRun, rows: Container[str]) -> Iterator[str]:
+    """What the run answered, in the data file's order. Raises DataError: the trace, which gave the rows, lacks one."""
     for question_id in question_ids(run.folder):
-        cells = asdict(rows[question_id])
-        writer.writerow(
-            {k: json.dumps(v, ensure_ascii=False) if k in ("gold", "flags") else v for k, v in cells.items()}
-        )
-    return text.getvalue()
+        if question_id not in rows:
+            raise DataError(
+                f"{run.folder / TRACE}: no question {question_id}, which {PREDICTIONS} beside it has; {AGAIN}"
+            )
+        yield question_id
+
+
+def questions_csv(run: FinishedRun) -> str:
+    """One line a question, in the data file's order; golds and flags as JSON, nothing for what is not known.
+
+    What a spreadsheet would take for a formula begins with ', see `kgqa.report.spreadsheet`.
+    """
+    rows = {question.row.id: question.row for question in reported_questions(run)}
+    names = [field.name for field in fields(QuestionRow)]
+    return csv_text([names, *([*_cells(rows[question_id])] for question_id in told_ids(run, rows))])
+
+
+def _cells(row: QuestionRow) -> Iterator[object]:
+    for key, value in asdict(row).items():
+        yield json.dumps(value, ensure_ascii=False) if key in ("gold", "flags") else value

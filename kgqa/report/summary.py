@@ -64,7 +64,8 @@ def answer_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> list[tupl
 
 def score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> list[tuple[str, str]]:
     """How many questions, the scores that are defined, and the judge's if there was one."""
-    rows = [("questions", f"{summary.questions} ({summary.failed} failed, {summary.answerless} empty answers)")]
+    wrong = " and count as wrong" if 0 < summary.failed < summary.questions else ""
+    rows = [("questions", f"{summary.questions} ({summary.failed} failed{wrong}, {summary.answerless} empty answers)")]
     named = summary.scores.named()
     for name, label in SCORES.items():
         if (score := named.get(name)) and score.mean is not None:

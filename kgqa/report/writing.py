@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from kgqa.artefacts.run import FinishedRun
-from kgqa.report.html import html
+from kgqa.report.html import PAGE, html
 from kgqa.report.latex import latex
 from kgqa.report.markdown import markdown
 from kgqa.report.questions import questions_csv
-from kgqa.storage import replace_file
+from kgqa.storage import replace_with_parts
 
-WRITERS: Mapping[str, tuple[str, Callable[[FinishedRun], str]]] = {
+WRITERS: Mapping[str, tuple[str, Callable[[FinishedRun], str | Iterable[str]]]] = {
     "html": ("report.html", html),
     "md": ("report.md", markdown),
     "csv": ("report.csv", questions_csv),
@@ -20,10 +20,13 @@ WRITERS: Mapping[str, tuple[str, Callable[[FinishedRun], str]]] = {
 }
 
 
-def write_report(folder: Path, form: str, out: Path | None = None, against: Path | None = None) -> Path:
+def write_report(
+    folder: Path, form: str, out: Path | None = None, against: Path | None = None, megabytes: float = PAGE
+) -> Path:
     """Write one of `WRITERS`, by default into the run's folder; gives the file.
 
-    `against`: the folder of another run; the page with both is a file of its own, against-<its name>.html.
+    against: the folder of another run; the page with both is a file of its own, against-<its name>.html.
+    megabytes: how large the HTML page may be.
 
     Raises:
         DataError: not the folder of a run that ended.
@@ -33,4 +36,5 @@ def write_report(folder: Path, form: str, out: Path | None = None, against: Path
     run, other = FinishedRun.read(folder), FinishedRun.read(against) if against else None
     if other:
         name = f"against-{other.folder.resolve().name}.html"
-    return replace_file(out or folder / name, html(run, other) if other else write(run))
+    written = html(run, other, megabytes) if form == "html" else write(run)
+    return replace_with_parts(out or folder / name, [written] if isinstance(written, str) else written)

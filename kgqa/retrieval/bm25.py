@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -96,6 +97,18 @@ def _empty(folder: Path) -> None:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """What tantivy makes of files that are not as it wrote them; its panics are no `Exception`."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, (ValueError, OSError)) and type(error).__name__ != "PanicException":
+            raise
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{folder}: damaged index ({reason:.200}); delete it and build it again") from None
+
+
 class Bm25Finder:
     """Searches from the files as the system maps them: opening reads next to nothing."""
 
@@ -120,24 +133,23 @@ class Bm25Finder:
     def _opened(self) -> tuple[tantivy.Schema, tantivy.Searcher]:
         import tantivy
 
-        try:
+        with _reading(self._folder):
             index = tantivy.Index.open(str(self._folder))
             return index.schema, index.searcher()
-        except (ValueError, OSError) as error:
-            raise DataError(f"{self._folder}: damaged index ({error}); delete it and build it again") from error
 
     def _best(self, query: Query, wanted: tantivy.Query | None) -> list[int]:
         if wanted is None or query.k < 1:
             return []
         _, searcher = self._opened
         fetch = query.k + SPARE
-        while True:
-            hits = searcher.search(wanted, fetch, count=False).hits  # counting would visit every match
-            scores = [float(f"{score:.{DIGITS}g}") for score, _ in hits]
-            if len(hits) < fetch or scores[-1] < scores[query.k - 1] or fetch > MOST_TIES:
-                break
-            fetch *= 4
-        places: list[Any] = searcher.fast_field_values("place", [address for _, address in hits])
+        with _reading(self._folder):
+            while True:
+                hits = searcher.search(wanted, fetch, count=False).hits  # counting would visit every match
+                scores = [float(f"{score:.{DIGITS}g}") for score, _ in hits]
+                if len(hits) < fetch or scores[-1] < scores[query.k - 1] or fetch > MOST_TIES:
+                    break
+                fetch *= 4
+            places: list[Any] = searcher.fast_field_values("place", [address for _, address in hits])
         ranked = sorted(zip((-score for score in scores), places, strict=True))
         return [place for _, place in ranked[: query.k]]
 

@@ -10,9 +10,12 @@ All of it comes from the environment, so that no credential gets into a configur
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import ssl
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -22,6 +25,8 @@ from kgqa.extras import installed
 from kgqa.types import Json
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
+_told: set[str] = set()  # warnings of servers
 
 DEFAULT_URL = "http://127.0.0.1:9200"
 WAITS = (1, 2, 4, 8, 16, 32)  # seconds before another try: a node that restarts is back within them
@@ -62,21 +67,22 @@ class Server:
                 time.sleep(wait)
             else:
                 self._answered = True
+                _tell_warnings(self.url, getattr(reply, "meta", None))
                 return reply
 
     def require_health(self, index: str | None = None) -> None:
-        """Refuse a cluster, or an index, that has lost shards.
+        """Refuse a cluster, or an index, that has lost shards; nothing where this user may not ask.
 
         Raises:
             DataError: its status is red, and stays so for five seconds.
         """
         # Red for a moment while the server starts or opens an index. It answers 408 when its time is over.
         health = self.ask(
-            lambda client: client.options(ignore_status=408).cluster.health(
+            lambda client: client.options(ignore_status=(403, 408)).cluster.health(
                 index=index, wait_for_status="yellow", timeout="5s"
             )
         )
-        if health["status"] == "red":
+        if health.get("status") == "red":
             what = f"index {index}" if index else "the cluster"
             raise DataError(
                 f"{self.url}: {what} is red, {health['unassigned_shards']} shards have no node; "
@@ -106,6 +112,15 @@ class Server:
         return ConfigError(f"{where}: cannot be reached ({reason}); start the server or set KGQA_ES_URL")
 
 
+def _tell_warnings(url: str, meta: Any) -> None:
+    """What the server warns of in a header, each warning once in this process."""
+    header = str(meta.headers.get("warning") or "") if meta is not None else ""
+    for warning in re.findall(r'"([^"]*)"', header) or filter(None, [header.strip()]):
+        if warning not in _told:
+            _told.add(warning)
+            logger.warning("KGQA_ES_URL=%s: the server warns: %s", url, " ".join(warning.split()))
+
+
 def client_major() -> int:
     """The client library's own major version, which decides the servers it can talk to."""
     import elasticsearch
@@ -120,8 +135,9 @@ def _client(url: str) -> Any:
         raise ConfigError("KGQA_ES_URL: holds credentials; put them into KGQA_ES_USER and KGQA_ES_PASSWORD")
     if parts.scheme not in ("http", "https") or not _has_host_and_port(url):
         raise ConfigError(f"KGQA_ES_URL={url}: expected scheme, host and port, e.g. {DEFAULT_URL}")
-    from elasticsearch import Elasticsearch
+    from elasticsearch import Elasticsearch, ElasticsearchWarning
 
+    warnings.filterwarnings("ignore", category=ElasticsearchWarning)  # `_tell_warnings` says them, once and in a line
     return Elasticsearch(
         url,
         **_credentials(),
@@ -201,11 +217,11 @@ def _refusal(where: str, error: Any) -> KgqaError:
         )
     if status == 403 and kind in ("security_exception", ""):
         return ConfigError(
-            f"{where}: forbidden with {given}; it needs the cluster privilege monitor "
-            "and the index privilege all on kgqa-*"
+            f"{where}: forbidden with {given}; it needs the index privileges read and view_index_metadata on kgqa-* to "
+            "search, and to load the index privilege all and the cluster privilege monitor"
         )
     if kind == "index_not_found_exception":
-        return DataError(f"{where}: {reason}; delete the index's folder and build it again")
+        return DataError(f"{where}: {reason}; run kgqa index build again")
     return EngineError(f"{where}: HTTP {status} {kind}: {reason}")
 
 

@@ -56,6 +56,7 @@ class SentenceTransformer:
         }
 
     def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
+        installed(EXTRA, "sentence-transformers", "transformers", "torch")  # before the hub is asked for it
         return {
             "encoder": f"sentence-transformers {kind}",
             "prefix": self.query_prefix if kind == "query" else self.passage_prefix,

@@ -11,20 +11,34 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from kgqa.errors import DataError
-from kgqa.protocols import Retriever
+from kgqa.json_values import decoded
+from kgqa.protocols import KeptElsewhere, Retriever
+from kgqa.retrieval.content import changed, described
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, Corpus, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
-from kgqa.storage import AGAIN, json_text, locked, replace_file, sha256, storing
+from kgqa.storage import (
+    AGAIN,
+    as_open_as_folder,
+    digest,
+    filled,
+    json_text,
+    locked,
+    made,
+    replace_file,
+    sha256,
+    storing,
+)
 from kgqa.types import Json, Passage
 
 FORMAT = 2  # 2: ids of passages have 16 digits
 CORPUS, FINDER, MANIFEST = "corpus.json", "finder", "manifest.json"
+DIGEST = "digest"  # of the rest of the manifest, so that a changed bit of it is seen, too
 Advance = Callable[[str, int, int | None], None]  # stage, passages more, passages in all if that is known
 
 
@@ -42,12 +56,14 @@ class IndexFolder:
 
     def finished(self) -> bool:
         """Whether there is an index, which `open` may still refuse."""
-        return (self.path / MANIFEST).is_file()
+        return filled(self.path / MANIFEST)
 
     def build(self, passages: Iterable[Passage], advance: Advance) -> Mapping[str, Json]:
         """Make the index unless it is there and whole; gives its manifest.
 
-        A build that was killed goes on from the stored passages, and as far as the retriever can from its own part.
+        One that is there is read as a whole, and built anew where a bit of it has changed; what a server should have of
+        it and has not is loaded there. A build that was killed
+        goes on from the stored passages, and as far as the retriever can from its own part.
         Where another process is building it, this one waits, and takes what that one made.
 
         Raises:
@@ -58,23 +74,32 @@ class IndexFolder:
         with locked(self.path / ".lock", lambda: advance(waiting, 0, None)):
             if self.finished():
                 try:
-                    return self.manifest()
+                    manifest = self.verify()
                 except DataError:  # damaged: what it consists of cannot be trusted either
                     self._remove(MANIFEST, CORPUS)
+                else:
+                    self._restore(advance)
+                    return manifest
             corpus = self._stored(passages, advance)
             with storing(self.path):
-                (self.path / FINDER).mkdir(exist_ok=True)
+                made(self.path / FINDER)
             with closing(StoredPassages(self.path)) as stored:
                 self.retriever.build(stored, self.path / FINDER, lambda n: advance("indexing", n, corpus.count))
             return self._finish(corpus)
 
-    def open(self) -> PassageIndex:
-        """The index, ready to search.
+    def open(self, seed: int = 0) -> PassageIndex:
+        """The index, ready to search. Of a large one a sample of its files is read, drawn by `seed`.
 
         Raises:
             DataError: there is none, it is damaged, or of another corpus or retriever.
         """
         manifest = self.manifest()
+        try:
+            name = changed(self.path, manifest["files"], seed)
+        except OSError as error:
+            raise self._refused(f"damaged index: {error.filename} cannot be read ({error.strerror})") from error
+        if name is not None:
+            raise self._refused(f"damaged index: {name} changed since it was written")
         passages = StoredPassages(self.path)
         finder = self.retriever.open(passages, self.path / FINDER)
         return PassageIndex(manifest["corpus"], passages, self.retriever, finder)
@@ -86,8 +111,17 @@ class IndexFolder:
         written = self._read(MANIFEST)
         if written.get("format") != FORMAT:
             raise self._refused(f"format {written.get('format')} where {FORMAT} is expected")
+        if written.get(DIGEST, _digest(written)) != _digest(written):
+            raise self._refused(f"damaged index: {MANIFEST} changed since it was written")
         if not {"corpus", "made_from", "retriever", "files"} <= written.keys():
             raise self._refused(f"{MANIFEST} is not whole")
+        try:
+            self._check(written)
+        except (KeyError, TypeError, AttributeError) as error:  # one of before there was a digest
+            raise self._refused(f"{MANIFEST} is damaged at {error}") from error
+        return written
+
+    def _check(self, written: Mapping[str, Any]) -> None:
         for key, wanted in (("made_from", self.made_from), ("retriever", self.retriever.identity())):
             differing = _differing(written[key], _plain(wanted))
             if differing:
@@ -98,27 +132,35 @@ class IndexFolder:
             size = file.stat().st_size if file.is_file() else None
             if size != recorded["bytes"]:
                 raise self._refused(f"{name} has {size} bytes where {recorded['bytes']} were written")
-        if (self.path / OFFSETS).stat().st_size != 8 * (written["corpus"]["count"] + 1):
-            raise self._refused(f"{OFFSETS} does not have {written['corpus']['count']} passages")
-        return written
+        corpus = Corpus(**written["corpus"])
+        if (self.path / OFFSETS).stat().st_size != 8 * (corpus.count + 1):
+            raise self._refused(f"{OFFSETS} does not have {corpus.count} passages")
 
-    def verify(self) -> None:
-        """Compare the content of every file with its hash in the manifest.
+    def verify(self) -> Mapping[str, Any]:
+        """The manifest, after every file was compared with its hash.
 
         Raises:
             DataError: naming the first file that changed.
         """
-        for name, written in self.manifest()["files"].items():
+        manifest = self.manifest()
+        for name, written in manifest["files"].items():
             if sha256(self.path / name) != written["sha256"]:
-                raise self._refused(f"{name} changed since it was written")
+                raise self._refused(f"damaged index: {name} changed since it was written")
+        return manifest
+
+    def _restore(self, advance: Advance) -> None:
+        if isinstance(self.retriever, KeptElsewhere):
+            with closing(StoredPassages(self.path)) as stored:
+                self.retriever.restore(stored, self.path / FINDER, lambda n: advance("indexing", n, len(stored)))
 
     def _stored(self, passages: Iterable[Passage], advance: Advance) -> Corpus:
         """The corpus: as an earlier build left it complete, else written now."""
         purpose = _plain({"format": FORMAT, "made_from": self.made_from, "retriever": self.retriever.identity()})
-        if (self.path / CORPUS).is_file():
+        if filled(self.path / CORPUS):
             corpus_file = self._read(CORPUS)
             if corpus_file.get("for") == purpose:
-                return Corpus(**corpus_file["corpus"])
+                with suppress(KeyError, TypeError):  # damaged: the passages are stored again
+                    return Corpus(**corpus_file["corpus"])
         self._remove(CORPUS, FINDER)  # a part of another corpus' index must not be gone on from
         corpus = store(passages, self.path, lambda n: advance("reading", n, None))
         self._write(CORPUS, {"for": purpose, "corpus": asdict(corpus)})
@@ -127,11 +169,10 @@ class IndexFolder:
     def _finish(self, corpus: Corpus) -> Mapping[str, Any]:
         with storing(self.path):
             own = sorted(file for file in (self.path / FINDER).rglob("*") if file.is_file())
+            for file in own:  # made by libraries
+                as_open_as_folder(file)
             files = [*(self.path / name for name in (LINES, OFFSETS, TITLES)), *own]
-            written = {
-                str(file.relative_to(self.path)): {"bytes": file.stat().st_size, "sha256": sha256(file)}
-                for file in files
-            }
+            written = described(self.path, files)
         manifest = {
             "format": FORMAT,
             "corpus": asdict(corpus),
@@ -139,12 +180,12 @@ class IndexFolder:
             "retriever": self.retriever.identity(),
             "files": written,
         }
-        self._write(MANIFEST, manifest)
+        self._write(MANIFEST, {**manifest, DIGEST: _digest(manifest)})
         return self.manifest()
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
-            value = json.loads((self.path / name).read_bytes())
+            value = decoded((self.path / name).read_bytes())
         except (OSError, ValueError) as error:
             raise self._refused(f"{name} cannot be read ({error})") from error
         return value if isinstance(value, dict) else {}
@@ -168,6 +209,10 @@ def _plain(value: Mapping[str, Json]) -> dict[str, Any]:
     """As it comes back from a file: tuples are lists, keys are strings."""
     plain: dict[str, Any] = json.loads(json.dumps(value))
     return plain
+
+
+def _digest(manifest: Mapping[str, Json]) -> str:
+    return digest({key: value for key, value in manifest.items() if key != DIGEST}, 16)
 
 
 def _differing(written: Mapping[str, Json], wanted: Mapping[str, Json]) -> list[str]:

@@ -32,6 +32,9 @@ class Knn:
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
         self._parts.build(passages, folder, advance)
 
+    def restore(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+        self._parts.restore(passages, folder, advance)
+
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
         finders = self._parts.open(passages, folder)
         return _Finder(finders["dense"], finders["fuzzy"])

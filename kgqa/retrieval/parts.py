@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.protocols import Finder, Retriever
-from kgqa.storage import storing
+from kgqa.protocols import Finder, KeptElsewhere, Retriever
+from kgqa.storage import made, storing
 from kgqa.types import Json, Passage
 
 
@@ -29,8 +29,13 @@ class Parts:
         progress = _Progress(len(self.retrievers), advance)
         for name, retriever in self.retrievers.items():
             with storing(folder / name):
-                (folder / name).mkdir(exist_ok=True)
+                made(folder / name)
             retriever.build(passages, folder / name, progress)
+
+    def restore(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+        for name, retriever in self.retrievers.items():
+            if isinstance(retriever, KeptElsewhere):
+                retriever.restore(passages, folder / name, advance)
 
     def open(self, passages: Sequence[Passage], folder: Path) -> dict[str, Finder]:
         return {name: retriever.open(passages, folder / name) for name, retriever in self.retrievers.items()}

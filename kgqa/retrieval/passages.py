@@ -14,7 +14,7 @@ from typing import overload
 
 from kgqa.errors import DataError
 from kgqa.scoring.retrieval import plain
-from kgqa.storage import storing
+from kgqa.storage import begun, storing
 from kgqa.types import Json, Passage
 
 LINES, OFFSETS, TITLES = "passages.jsonl", "offsets.bin", "titles.bin"
@@ -44,7 +44,7 @@ def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], No
     """
     seen = _Seen()
     offsets, titles, hashed, written = array("Q"), array("Q"), hashlib.sha256(), 0
-    with storing(folder / LINES), (folder / LINES).open("wb") as lines:
+    with storing(folder / LINES), begun(folder / LINES).open("wb") as lines:
         for passage in passages:
             if not seen.first(passage):
                 continue
@@ -59,8 +59,8 @@ def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], No
     advance(len(offsets) % STEP)
     offsets.append(written)
     with storing(folder):
-        (folder / OFFSETS).write_bytes(offsets.tobytes())
-        (folder / TITLES).write_bytes(_sorted_by_title(titles))
+        begun(folder / OFFSETS).write_bytes(offsets.tobytes())
+        begun(folder / TITLES).write_bytes(_sorted_by_title(titles))
     count = len(offsets) - 1
     return Corpus(hashed.hexdigest(), count, seen.duplicates, count - len(seen.texts), seen.without_text)
 
@@ -69,6 +69,7 @@ class StoredPassages(Sequence[Passage]):
     """What `store` wrote, as a sequence. Opening takes no longer for a large corpus; safe to use from threads."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._maps = [_mapped(folder / name) for name in (LINES, OFFSETS, TITLES)]
         self._lines = self._maps[0]
         self._offsets = memoryview(self._maps[1]).cast("Q")
@@ -87,9 +88,12 @@ class StoredPassages(Sequence[Passage]):
         if not -len(self) <= place < len(self):
             raise IndexError(place)
         place %= len(self)
-        value = json.loads(self._lines[self._offsets[place] : self._offsets[place + 1]].decode())
-        sentences = tuple(value.get("sentences", ()))
-        return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
+        try:
+            value = json.loads(self._lines[self._offsets[place] : self._offsets[place + 1]].decode())
+            sentences = tuple(value.get("sentences", ()))
+            return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
+        except (ValueError, KeyError, AttributeError) as error:
+            raise DataError(f"{self._folder / LINES}: passage {place} is damaged ({error}); build it again") from error
 
     def titled(self, title: str) -> list[int]:
         """Places of the passages with this title, ascending; case, underscores and runs of blanks do not matter."""

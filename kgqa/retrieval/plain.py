@@ -49,6 +49,7 @@ class PlainEncoder:
         return {"ranker": "plain encoder", **asdict(self), "weights": weights, "versions": dict(versions)}
 
     def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
+        installed("transformers", "transformers", "torch")  # before the hub is asked for what could not be used
         return {
             "encoder": f"plain {kind}",
             "pooling": self.pooling,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kgqa.errors import DataError
-from kgqa.storage import replacing
+from kgqa.storage import replacing, sha256
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -162,7 +162,8 @@ def _taken_over(file: Path) -> bool:
     finder = next((folder for folder in file.resolve().parents if folder.name == FINDER), None)
     if finder is None or len(finder.parents) < 3:
         return False
-    twin = next(finder.parents[2].glob(f"*/*/{FINDER}/**/{file.name}"), None)
+    twins = finder.parents[2].glob(f"*/*/{FINDER}/**/{file.name}")
+    twin = next((twin for twin in twins if _as_written(twin)), None)
     if twin is None:
         return False
     with replacing(file) as fresh:
@@ -171,3 +172,17 @@ def _taken_over(file: Path) -> bool:
         except OSError:
             shutil.copyfile(twin, fresh)
     return True
+
+
+def _as_written(shard: Path) -> bool:
+    """Whether the shard of another index is what its manifest says; an index that is not finished has none."""
+    from kgqa.retrieval.index import FINDER, MANIFEST
+
+    index = next(folder for folder in shard.parents if folder.name == FINDER).parent
+    try:
+        written = json.loads((index / MANIFEST).read_bytes())["files"][str(shard.relative_to(index))]["sha256"]
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return bool(sha256(shard) == written)

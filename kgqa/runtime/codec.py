@@ -87,19 +87,74 @@ def reply_json(reply: object) -> Json:
 
 
 def reply_from_json(call: Call[Any], value: Json) -> object:
-    """The reply a cached value stands for; the call says of what kind it is."""
+    """The reply a cached value stands for; the call says of what kind it is, and how long.
+
+    Raises:
+        ValueError: it is no reply to this call.
+    """
+    try:
+        reply = _reply(call, value)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"no reply to {type(call).__name__}: {error!r}") from None
+    if not _fits(call, reply):
+        raise ValueError(f"no reply to {type(call).__name__}")
+    return reply
+
+
+def _reply(call: Call[Any], value: Json) -> object:
     match call:
         case Generate():
-            usage, flags = Usage(*value["usage"]), tuple(value["flags"])
+            usage, flags = _usage(value["usage"]), tuple(value["flags"])
             return Completion(value["text"], value["finish"], usage, flags, value.get("thought", ""))
         case Choose():
-            usage, flags = Usage(*value["usage"]), tuple(value["flags"])
+            usage, flags = _usage(value["usage"]), tuple(value["flags"])
             return Choice(tuple(value["logprobs"]), value["mass"], usage, flags, value.get("thought", ""))
-        case Rank():
+        case Rank() if isinstance(value, list):
             return tuple(value)
-        case Search():
+        case Search() if isinstance(value, list):
             return tuple(Passage(**{**passage, "sentences": tuple(passage.get("sentences", ()))}) for passage in value)
     return value
+
+
+def _usage(numbers: Json) -> Usage:
+    if not isinstance(numbers, list) or len(numbers) < 4:
+        raise TypeError(f"usage {numbers}")
+    return Usage(*numbers)
+
+
+def _fits(call: Call[Any], reply: Any) -> bool:
+    """Whether its parts are of their types, and as many as the call asks for."""
+    if isinstance(call, Rank | Search) and not isinstance(reply, tuple):
+        return False
+    match call:
+        case Generate():
+            known = (
+                isinstance(reply.text, str) and isinstance(reply.thought, str) and reply.finish in ("stop", "length")
+            )
+            return known and _counted(reply)
+        case Choose():
+            mass = reply.mass is None or _number(reply.mass)
+            right = len(reply.logprobs) == len(call.options) and all(map(_number, reply.logprobs))
+            return right and mass and isinstance(reply.thought, str) and _counted(reply)
+        case CountTokens():
+            return type(reply) is int and reply >= 0
+        case Rank():
+            return len(reply) == len(call.texts) and all(map(_number, reply))
+        case Search():
+            texts = (text for passage in reply for text in (passage.id, passage.title, passage.text))
+            return len(reply) <= call.k and all(isinstance(text, str) for text in texts)
+    return True
+
+
+def _counted(reply: Completion | Choice) -> bool:
+    used = reply.usage
+    numbers = (used.prompt_tokens, used.cached_tokens, used.output_tokens, used.seconds, used.reasoning_tokens)
+    return all(map(_number, numbers)) and all(isinstance(flag, str) for flag in reply.flags)
+
+
+def _number(value: object) -> bool:
+    """NaN is none."""
+    return (type(value) is float or type(value) is int) and value == value
 
 
 def _prompt_json(prompt: Prompt) -> dict[str, Json]:

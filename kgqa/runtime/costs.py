@@ -79,6 +79,7 @@ class Ledger:
     answered: Counter[str] = field(default_factory=Counter)  # every kind of call
     hits: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)  # of calls that ask no model, those from the cache left out
+    price: PriceOf = lambda role: None  # noqa: ARG005 - of the engines that were asked, for `dollars`
 
     def add(self, record: CallRecord) -> None:
         kind = type(record.call).__name__
@@ -96,6 +97,12 @@ class Ledger:
         paid = total(self.paid.values())
         dollars = (_dollars(tally, price(role)) or 0.0 for role, tally in self.paid.items())
         return Spent(paid.prompt_tokens + paid.output_tokens, sum(dollars))
+
+    def dollars(self) -> float | None:
+        """Paid so far; None where a price is not known."""
+        paid = [_dollars(tally, self.price(role)) for role, tally in list(self.paid.items())]
+        known = [dollars for dollars in paid if dollars is not None]
+        return sum(known) if len(known) == len(paid) else None
 
     def costs(self, questions: int, price: PriceOf) -> Costs:
         """US dollars are None where a role's prices are not known."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TextIO
 
+from kgqa.inert import inert
+from kgqa.redaction import without_secrets
 from kgqa.runtime.costs import Ledger, total
 from kgqa.runtime.sweep_board import SweepBoard
 
@@ -87,7 +89,7 @@ class PlainLines:
         self._stream = stream
 
     def line(self, text: str, *, alarm: bool = False) -> None:
-        self._stream.write(f"{text}\n")
+        self._stream.write(f"{inert(text)}\n")
         self._stream.flush()
 
     @contextmanager
@@ -170,6 +172,7 @@ def log_lines(display: Display) -> Iterator[None]:
     """Show what kgqa logs as lines: what takes long and is no call, such as the conversion of weights."""
     logger, lines = logging.getLogger("kgqa"), _Lines(display)
     logger.setLevel(logging.INFO)
+    logging.getLogger("kgqa.events").propagate = False  # many lines, for logs alone: see `kgqa.runtime.work_log`
     logger.addHandler(lines)
     try:
         yield
@@ -183,4 +186,4 @@ class _Lines(logging.Handler):
         self._display = display
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._display.line(record.getMessage())
+        self._display.line(without_secrets(record.getMessage()))

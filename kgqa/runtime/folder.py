@@ -14,7 +14,7 @@ from kgqa.artefacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestio
 from kgqa.errors import ConfigError, DataError
 from kgqa.runtime.codec import call_json, traced_reply_json
 from kgqa.runtime.scheduler import CallRecord
-from kgqa.storage import OUT_ELSEWHERE, digest, json_text, jsonl_text, locked, replace_file, storing
+from kgqa.storage import OUT_ELSEWHERE, begun, digest, filled, json_text, jsonl_text, locked, replace_file, storing
 from kgqa.types import Json, Question
 
 
@@ -31,9 +31,9 @@ class RunFolder:
         with storing(path, OUT_ELSEWHERE), ExitStack() as opened:
             opened.enter_context(locked(path / ".lock", self._refuse, OUT_ELSEWHERE))
             self._claim(identity)
-            self._trace = opened.enter_context((path / PARTIAL_TRACE).open("wb"))
+            self._trace = opened.enter_context(begun(path / PARTIAL_TRACE).open("wb"))
             self._partial = opened.enter_context(
-                (path / PARTIAL_PREDICTIONS).open(
+                begun(path / PARTIAL_PREDICTIONS).open(
                     "w",
                     encoding="utf-8",
                     errors="backslashreplace",  # a lone surrogate becomes JSON's own escape
@@ -79,7 +79,7 @@ class RunFolder:
 
     def _claim(self, identity: Mapping[str, Json]) -> None:
         target = self.path / IDENTITY
-        if target.exists():
+        if filled(target):
             differing = _differences(_read_identity(target), identity)
             if differing:
                 raise ConfigError(

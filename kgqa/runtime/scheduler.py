@@ -17,7 +17,8 @@ from typing import Any, Generic, TypeVar
 
 from kgqa.calls import Call, Gather, Generate, Program
 from kgqa.errors import EngineDied, UsageError
-from kgqa.runtime.services import Done, Request, Service, ServiceReply
+from kgqa.runtime.requests import Done, Request, ServiceReply
+from kgqa.runtime.services import Service
 
 T = TypeVar("T")
 
@@ -192,7 +193,7 @@ class Scheduler:
 
     def _receive(self, reply: ServiceReply) -> None:
         task, path, call = self._waiting.pop(reply.ticket)
-        if isinstance(reply.value, (EngineDied, UsageError)):
+        if isinstance(reply.value, (EngineDied, UsageError, KeyboardInterrupt, SystemExit)):
             raise reply.value
         record = CallRecord(path, call, reply.value, reply.cached, reply.queued, reply.seconds)
         task.root.records.append(record)

@@ -13,36 +13,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from queue import SimpleQueue
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kgqa.calls import Generate, ModelCall
-from kgqa.errors import EngineDied, EngineError, KgqaError
+from kgqa.errors import KgqaError
 from kgqa.protocols import BatchEngine, StreamingEngine
+from kgqa.runtime.asked import Asked
+from kgqa.runtime.bisecting import Bisecting
 from kgqa.runtime.cache import CallCache
-from kgqa.runtime.codec import call_key, reply_from_json, reply_json
 from kgqa.runtime.occupancy import Occupancy
+from kgqa.runtime.requests import Done, Request, ServiceReply
 from kgqa.types import Json
-
-
-class Request(NamedTuple):
-    """A call on its way. Requests sort by the question's place and the call's place in its program."""
-
-    order: tuple[int, ...]
-    ticket: int
-    call: Any  # a Call; each service knows its own kind
-    since: float  # `time.monotonic()` when it was asked
-
-
-class ServiceReply(NamedTuple):
-    ticket: int
-    value: Any  # an exception is raised in the program
-    cached: bool  # nothing was paid for it: found in the cache, or asked by another program at the same time
-    queued: float = 0.0  # seconds between asking and the start of the work; 0 for a cached reply
-    seconds: float = 0.0  # the work itself where it is no model's; calls answered together share it equally
-
-
-Done = SimpleQueue[ServiceReply]
 
 
 class Service(Protocol):
@@ -83,51 +64,6 @@ class Instant:
         """Nothing ever runs."""
 
 
-class _Asked:
-    """Cache look-ups, and the calls in flight: identical ones are made once."""
-
-    def __init__(self, done: Done, cache: CallCache, identity: Mapping[str, Json]) -> None:
-        self._done, self._cache, self._identity = done, cache, identity
-        self._lock = threading.Lock()
-        self._flight: dict[str, list[Request]] = {}
-        self._keys: dict[int, str] = {}
-
-    def begin(self, request: Request) -> bool:
-        """Answer from the cache or join an identical call; True when the call has to be made."""
-        key = call_key(self._identity, request.call)
-        with self._lock:
-            if key in self._flight:
-                self._flight[key].append(request)
-                return False
-            value = self._cache.get(key)
-            if value is None:
-                self._flight[key], self._keys[request.ticket] = [request], key
-                return True
-        self._done.put(ServiceReply(request.ticket, reply_from_json(request.call, value), cached=True))
-        return False
-
-    def finish(self, answered: Sequence[tuple[Request, Any]], started: float, seconds: float = 0.0) -> None:
-        """Commit replies, then hand them on. Errors are handed on and not kept.
-
-        started: when work on them began. seconds: see `ServiceReply`.
-        """
-        try:
-            self._cache.put(
-                (self._keys[request.ticket], reply_json(reply))
-                for request, reply in answered
-                if not isinstance(reply, Exception)
-            )
-        except (KgqaError, TypeError, ValueError) as error:  # a reply that cannot be kept must not vanish
-            answered = [(request, error) for request, _ in answered]
-        for request, reply in answered:
-            with self._lock:
-                waiting = self._flight.pop(self._keys.pop(request.ticket))
-            queued = started - request.since
-            self._done.put(ServiceReply(request.ticket, reply, cached=False, queued=queued, seconds=seconds))
-            for asker in waiting[1:]:
-                self._done.put(ServiceReply(asker.ticket, reply, cached=True))
-
-
 class Waves:
     """A batch engine: calls are held, then answered batch after batch in one worker thread."""
 
@@ -135,10 +71,11 @@ class Waves:
         self.held = self.busy = 0
         self.occupancy = Occupancy()
         self._engine = engine
-        self._asked = _Asked(done, cache, engine.identity())
+        self._asked = Asked(done, cache, engine.identity(), self._make)
+        self._lock = threading.Lock()
         self._wave: list[Request] = []
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-waves")
-        self._answer = _Bisecting(engine.answer)
+        self._answer = Bisecting(engine.answer)
         self._stopped = False
 
     def submit(self, request: Request) -> None:
@@ -147,16 +84,21 @@ class Waves:
 
     def flush(self) -> None:
         wave, self._wave, self.held = self._wave, [], 0
-        requests = [request for request in sorted(wave) if self._asked.begin(request)]
+        self._make(self._asked.begin(sorted(wave)))
+
+    def _make(self, requests: Sequence[Request]) -> None:
         for batch in batches(requests, self._engine.batch_size):
-            self.busy += len(batch)
-            self._worker.submit(self._work, batch)
+            with self._lock:
+                self.busy += len(batch)
+            if not self._stopped:
+                self._worker.submit(self._work, batch)
 
     def stop(self, timeout: float) -> None:
         self._stopped = True
         self._worker.shutdown(wait=False, cancel_futures=True)
         for thread in tuple(self._worker._threads):
             thread.join(timeout)
+        self._asked.stop()
 
     def _work(self, batch: Sequence[Request]) -> None:
         if not self._stopped:
@@ -164,32 +106,9 @@ class Waves:
             self.occupancy.change(len(batch))
             replies = self._answer([request.call for request in batch])
             self.occupancy.change(-len(batch))
-            self.busy -= len(batch)
+            with self._lock:
+                self.busy -= len(batch)
             self._asked.finish(list(zip(batch, replies, strict=True)), started)
-
-
-class _Bisecting:
-    """Answers a batch; one that fails as a whole is halved until the bad call stands alone."""
-
-    def __init__(self, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
-        self._answer = answer
-        self._failures = 0  # calls in a row that failed without an error of their own
-
-    def __call__(self, calls: Sequence[Any]) -> list[Any]:
-        try:
-            replies = list(self._answer(calls))
-        except KgqaError as error:
-            return [error] * len(calls)
-        except Exception as error:  # noqa: BLE001 - whatever third-party code throws becomes an error of ours
-            if len(calls) == 1:
-                self._failures += 1
-                died = self._failures >= 3  # alone, three times running: it is the engine
-                reason = f"{type(error).__name__}: {error}"
-                return [EngineDied(f"the engine died: {reason}") if died else EngineError(reason)]
-            middle = len(calls) // 2
-            return [*self(calls[:middle]), *self(calls[middle:])]
-        self._failures = 0
-        return replies
 
 
 def batches(requests: Sequence[Request], size: int) -> list[Sequence[Request]]:
@@ -215,15 +134,19 @@ class Streams:
         self.busy = 0
         self.occupancy = Occupancy()
         self._engine = engine
-        self._asked = _Asked(done, cache, engine.identity())
+        self._asked = Asked(done, cache, engine.identity(), self._make)
         self._lock = threading.Lock()
         self._waiting: list[Request] = []
         self._stopped = False
 
     def submit(self, request: Request) -> None:
-        if self._asked.begin(request):
-            with self._lock:
+        self._make(self._asked.begin([request]))
+
+    def _make(self, requests: Sequence[Request]) -> None:
+        with self._lock:
+            for request in requests:
                 heapq.heappush(self._waiting, request)
+        if requests:
             self._start()
 
     def flush(self) -> None:
@@ -233,6 +156,7 @@ class Streams:
         with self._lock:
             self._stopped = True
             self._waiting.clear()
+        self._asked.stop()
         if self.busy:  # an engine drops calls only by being closed; an idle one may be used again
             self._engine.close()
 
@@ -269,14 +193,14 @@ class Worker:
         answer: Callable[[Sequence[Any]], Sequence[Any]],
     ) -> None:
         self.busy = 0
-        self._answer = _Bisecting(answer)
-        self._asked = _Asked(done, cache, identity)
+        self._answer = Bisecting(answer)
+        self._asked = Asked(done, cache, identity)
         self._lock = threading.Lock()
         self._waiting: list[Request] = []
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-worker")
 
     def submit(self, request: Request) -> None:
-        if self._asked.begin(request):
+        if self._asked.begin([request]):
             with self._lock:
                 self._waiting.append(request)
             self._worker.submit(self._work)

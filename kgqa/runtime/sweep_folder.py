@@ -10,7 +10,7 @@ from types import TracebackType
 
 from kgqa.artefacts.sweep import SWEEP, CellState, SweepPlan, cell_file
 from kgqa.errors import ConfigError
-from kgqa.storage import OUT_ELSEWHERE, json_text, locked, replace_file, text_digest
+from kgqa.storage import OUT_ELSEWHERE, filled, json_text, locked, replace_file, text_digest
 
 
 class SweepFolder:
@@ -29,7 +29,7 @@ class SweepFolder:
         self.path, self._kept = path, 0
         with ExitStack() as claim:
             claim.enter_context(locked(path / ".lock", self._refuse, OUT_ELSEWHERE))
-            if (path / SWEEP).is_file():
+            if filled(path / SWEEP):
                 before = SweepPlan.read(path)
                 if before.search != plan.search:
                     raise ConfigError(f"{path} holds another sweep; give another sweep.name=, or remove the folder")

@@ -6,13 +6,13 @@ DROP's in everything. Each is reproduced as released, so that a figure can stand
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from kgqa.errors import ConfigError, nearest
+from kgqa.json_values import NotJson, decoded
 from kgqa.scoring.drop import drop_scores
 from kgqa.scoring.normalisation import normalise
 
@@ -122,8 +122,8 @@ def trace_profile(prediction: str, golds: Sequence[str]) -> Score:
 
 def _spans(gold: str) -> Sequence[str]:
     if gold.startswith('["'):
-        with suppress(json.JSONDecodeError):
-            return [str(span) for span in json.loads(gold)]
+        with suppress(NotJson):
+            return [str(span) for span in decoded(gold)]
     return [gold]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, replace
 from math import fsum
 
-from kgqa.artefacts.metrics import EmF1, Estimate, FoundAndRight, Given, Group, Scores, ScoreSummary, Wording
+from kgqa.artefacts.metrics import UNDEFINED, EmF1, Estimate, FoundAndRight, Given, Group, Scores, ScoreSummary, Wording
 from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.scoring.metrics import PROFILES, Score, score
 from kgqa.scoring.questions import ScoredQuestion
@@ -21,9 +22,9 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
 
     A failed question counts 0 in EM, F1, containment, support recall and support F1, and is left out of support
     precision and error rate. Every score is over the questions that define it, `n` of them; with n = 0 its figures are
-    None. `context_tokens` and each of `figures` are means over the questions that report them, `figures_if_right`
-    over those of them that were answered exactly (KnowTrace §4.4). `given` is how the
-    passages the questions came with would score if all were read (TRACE Table 5). `struct_em`, KGP Table 1's
+    None, as all are where every question failed. `context_tokens` and each of `figures` are means over the questions
+    that report them, `figures_if_right` over those of them that were answered exactly (KnowTrace §4.4). `given` is how
+    the passages the questions came with would score if all were read (TRACE Table 5). `struct_em`, KGP Table 1's
     Struct-EM, is EM over the questions of type "structural"; it is there only if there are such.
 
     Raises:
@@ -34,23 +35,15 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
     profiles = {row.profile for row in rows}
     if len(profiles) > 1:
         raise ValueError(f"one run is scored by one profile, not by {', '.join(sorted(profiles))}")
+    failed = sum(row.answer is None for row in rows)
     by_profile = {name: [score(row.answer, row.question.answers, name) for row in rows] for name in PROFILES}
     supports = [row.support for row in rows]
-    return ScoreSummary(
+    summary = ScoreSummary(
         questions=len(rows),
-        failed=sum(row.answer is None for row in rows),
+        failed=failed,
         answerless=sum(row.answer is not None and not row.answer.strip() for row in rows),
         profile=rows[0].profile,
-        scores=Scores(
-            em=estimate([row.em for row in rows], seed),
-            f1=estimate([row.f1 for row in rows], seed),
-            containment=estimate([row.containment for row in rows], seed),
-            struct_em=_structural(rows, seed),
-            support_recall=estimate([support.recall for support in supports], seed),
-            support_precision=estimate([support.precision for support in supports], seed),
-            support_f1=estimate([support.f1 for support in supports], seed),
-            support_error_rate=estimate([support.error_rate for support in supports], seed),
-        ),
+        scores=_scores(rows, seed),
         given=Given(
             support_recall=percent([support.given_recall for support in supports]),
             support_error_rate=percent([support.given_error_rate for support in supports]),
@@ -65,6 +58,28 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         by_type=_breakdown(rows, lambda row: row.question.type or _UNKNOWN),
         profiles={name: _mean_scores(scores) for name, scores in by_profile.items()},
     )
+    return summary if failed < len(rows) else without_scores(summary)
+
+
+def _scores(rows: Sequence[ScoredQuestion], seed: int) -> Scores:
+    supports = [row.support for row in rows]
+    return Scores(
+        em=estimate([row.em for row in rows], seed),
+        f1=estimate([row.f1 for row in rows], seed),
+        containment=estimate([row.containment for row in rows], seed),
+        struct_em=_structural(rows, seed),
+        support_recall=estimate([support.recall for support in supports], seed),
+        support_precision=estimate([support.precision for support in supports], seed),
+        support_f1=estimate([support.f1 for support in supports], seed),
+        support_error_rate=estimate([support.error_rate for support in supports], seed),
+    )
+
+
+def without_scores(summary: ScoreSummary) -> ScoreSummary:
+    """Of a run that answered nothing: there is nothing to score, so no score is 0."""
+    scores = Scores(**{score.name: UNDEFINED for score in fields(Scores) if score.default is MISSING})
+    bare = replace(summary, scores=scores, found_and_right=None)
+    return replace(bare, by_hops={}, by_type={}, profiles={})
 
 
 def _wording(answers: Sequence[str]) -> Wording:

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
 
+from kgqa.inert import inert
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Advance, PlainLines, Stage
 from kgqa.terminal.cells import live_cells
 from kgqa.terminal.progress import counting_bars, stage_bar
 
 
+class _InertConsole(Console):
+    """Text in whatever is drawn is shown as `kgqa.inert` says; rich's own colours and movements stay."""
+
+    def render_str(self, text: str, **given: Any) -> Text:
+        return super().render_str(inert(text), **given)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=inert(segment.text))
+
+
 class Terminal:
     """`width`: of tables that go into a pipe, in columns; None is what rich takes there, 80."""
 
     def __init__(self, width: int | None = 160) -> None:
-        self.console = Console(width=None if sys.stdout.isatty() else width)
+        self.console: Console = _InertConsole(width=None if sys.stdout.isatty() else width)
         self._piped = None if self.console.is_terminal else PlainLines(sys.stdout)
 
     def line(self, text: str, *, alarm: bool = False, style: str | None = None) -> None:
@@ -31,7 +47,7 @@ class Terminal:
 
     def result(self, path: Path) -> None:
         """The last line of a command, plain, so that scripts can take it."""
-        sys.stdout.write(f"{path}\n")
+        sys.stdout.write(f"{inert(str(path))}\n")
         sys.stdout.flush()
 
     def stage(self, title: str, count: int, ledger: Ledger) -> AbstractContextManager[Stage]:

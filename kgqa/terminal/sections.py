@@ -24,13 +24,8 @@ def show_sections(title: str, sections: Sequence[Section], terminal: Terminal) -
             figures = bool(section.header) and all(cell[:1] in _FIGURES for cell in cells)
             table.add_column(escape(name), justify="right" if figures else "left", overflow="fold")
         for row in section.rows:
-            table.add_row(*(escape(_printable(cell)) for cell in row))
+            table.add_row(*(escape(cell) for cell in row))
         terminal.line(f"\n{section.title}", style="bold")
         terminal.show(table)
         for text in section.text:
             terminal.line(text.replace("**", ""), style="red" if text.startswith(_WARNING) else "dim")
-
-
-def _printable(text: str) -> str:
-    """Models may write half a character, which no terminal takes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from kgqa.experiment.sweep.running import Swept
 from kgqa.report.sweeps import Entry, SweepReport, tables
+from kgqa.runtime.watch import command_line
 from kgqa.terminal.console import Terminal
 
 _WIDE = 130  # columns of a terminal that shows intervals
@@ -20,6 +21,8 @@ def show_sweep(swept: Swept, terminal: Terminal) -> int:
     _show_tables(SweepReport.read(swept.folder), terminal)
     counts = Counter(result.status for result in swept.results)
     terminal.line(f"cells: {', '.join(f'{count} {status}' for status, count in counts.items())}")
+    if (command := command_line()) and not swept.whole:
+        terminal.line(f"what was answered is kept; go on with: {command}")
     terminal.line(f"report: {swept.folder / 'report.html'}")
     terminal.result(swept.folder)
     return 0 if swept.whole else 2

@@ -9,6 +9,7 @@ from typing import Literal
 
 from kgqa.errors import ConfigError, TrackerError
 from kgqa.protocols import TrackedRun
+from kgqa.storage import made
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class WandbTracker:
             x_disable_stats=True, x_disable_meta=True, x_disable_machine_info=True, x_save_requirements=False,
         )  # fmt: skip
         try:
-            Path(self.folder).mkdir(parents=True, exist_ok=True)
+            made(Path(self.folder))
             logged = wandb.init(
                 project=self.project, name=run.name, config=dict(run.parameters), mode=self.mode,
                 dir=self.folder, settings=quiet,

@@ -123,7 +123,7 @@ def test_a_damaged_cache_is_named_and_the_run_kept(kgqa: Kgqa) -> None:
     for file in cache.parent.glob("calls.sqlite-*"):
         file.unlink()
     cache.write_bytes(b"no database " * 1000)
-    ran = kgqa("run", "method=no_context", "limit=2", *QUICK)
+    ran = kgqa("run", "method=no_context", "limit=2", "name=again", *QUICK)
     assert ran.code == 2
     assert "damaged call cache" in ran.err
     assert (first.folder / "predictions.jsonl").is_file()

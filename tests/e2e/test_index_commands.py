@@ -66,6 +66,24 @@ def test_a_changed_file_is_found_by_the_check(kgqa: Kgqa) -> None:
     assert "passages.jsonl changed since it was written; delete the folder and run: kgqa index build" in ran.err
 
 
+def test_a_run_refuses_a_damaged_index_and_the_command_it_names_mends_it(kgqa: Kgqa) -> None:
+    searching = ("run", "method=retrieve_read", "dataset=demo", "engine=scripted", "limit=2")
+    wanted = (kgqa(*searching).folder / "predictions.jsonl").read_bytes()
+    (manifest,) = Path("outputs/index").glob("demo/bm25/*/manifest.json")
+    file = max((manifest.parent / "finder").iterdir(), key=lambda file: file.stat().st_size)
+    changed = bytearray(file.read_bytes())
+    changed[len(changed) // 2] ^= 4
+    file.write_bytes(changed)
+    refused = kgqa(*searching, "name=again")
+    assert refused.code == 2
+    (line,) = [line for line in refused.err.splitlines() if "damaged" in line]
+    assert f"damaged index: finder/{file.name} changed since it was written" in line
+    command = line.rpartition("run: kgqa ")[2].split()
+    assert "built in" in kgqa(*command).out
+    assert "was there already" in kgqa(*command).out
+    assert (kgqa(*searching, "name=again").folder / "predictions.jsonl").read_bytes() == wanted
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

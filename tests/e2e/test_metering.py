@@ -35,7 +35,7 @@ def test_a_run_reports_rates_and_how_busy_its_engine_was(kgqa: Kgqa) -> None:
 
 def test_a_run_from_the_cache_has_no_rates(kgqa: Kgqa) -> None:
     kgqa("run", "method=no_context", "limit=2", *QUICK)
-    ran = kgqa("run", "method=no_context", "limit=2", *QUICK)
+    ran = kgqa("run", "method=no_context", "limit=2", "name=again", *QUICK)
     measured = ran.json("metrics.json")["throughput"]
     assert measured["tokens_per_second"] == {"prompt": None, "output": None}
     assert measured["engines"][0]["busy_share"] == 0
@@ -48,7 +48,7 @@ def test_the_trace_holds_the_waiting_time_of_every_call(kgqa: Kgqa) -> None:
 
     first = kgqa("run", "method=no_context", "limit=2", *QUICK)
     assert all(seconds > 0 for seconds in waited(first.folder))
-    second = kgqa("run", "method=no_context", "limit=2", *QUICK)
+    second = kgqa("run", "method=no_context", "limit=2", "name=again", *QUICK)
     assert waited(second.folder) == [0, 0]
 
 

@@ -40,7 +40,10 @@ def test_ctrl_c_ends_a_sweep_with_130_and_keeps_what_was_done(kgqa: Kgqa, tmp_pa
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert err.strip() == "kgqa: interrupted; the same command goes on from here"
+    said = [line for line in err.splitlines() if line]
+    assert said[0] == "kgqa: interrupted; the same command goes on from here"
+    assert any(line.startswith("kgqa: kept: 1 of 3 cells in outputs/sweeps/") for line in said)
+    assert said[-1] == f"kgqa: go on with: kgqa {' '.join(slow)}"
     (folder,) = (tmp_path / "outputs/sweeps").iterdir()
     assert kgqa("report", str(folder), "--format", "csv").code == 0
     rows = list(csv.DictReader(io.StringIO((folder / "report.csv").read_text())))

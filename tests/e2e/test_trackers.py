@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kgqa.experiment.run import tracking
-from kgqa.experiment.session.experiment import Experiment
+from kgqa.errors import TrackerError
 from tests.e2e.conftest import QUICK, Kgqa
 
 RUN = ("run", "method=all_documents", "limit=3", *QUICK)
@@ -99,9 +97,25 @@ def test_a_tracker_does_not_make_another_run(kgqa: Kgqa, monkeypatch: pytest.Mon
     assert first.folder == second.folder
 
 
-def test_addresses_are_tracked_without_credentials(kgqa: Kgqa) -> None:
-    os.environ.pop("OPENAI_API_KEY", None)
-    asked = ("method=no_context", "engine=openai", "engine.base_url=http://user:secret@127.0.0.1:1/v1", "limit=1")
-    found = tracking.parameters(Experiment.of(asked))
-    assert found["engine.base_url"] == "http://127.0.0.1:1/v1"
-    assert "secret" not in str(found)
+def test_addresses_with_credentials_are_refused_before_they_are_written_or_tracked(kgqa: Kgqa, tmp_path: Path) -> None:
+    ran = kgqa(*RUN, "tracker=mlflow", "tracker.uri='http://user:hunter22@127.0.0.1:5000'")
+    assert ran.code == 2
+    assert "tracker.uri: an address must hold no name, password" in ran.err
+    assert "set MLFLOW_TRACKING_URI" in ran.err
+    assert "hunter22" not in ran.out + ran.err
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_what_a_tracker_says_is_told_without_the_password_of_its_address(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLFLOW_TRACKING_URI may hold one, and the errors of MLflow repeat the address."""
+
+    def fail(*_: object) -> str:
+        raise TrackerError("API request to http://user:hunter22@127.0.0.1:1/api failed")
+
+    monkeypatch.setattr("kgqa.trackers.mlflow.find_spec", lambda name: object())
+    monkeypatch.setattr("kgqa.trackers.mlflow.MlflowTracker.log", fail)
+    ran = kgqa(*RUN, "tracker=mlflow")
+    assert "API request to http://[key]@127.0.0.1:1/api failed" in ran.out + ran.err
+    assert "hunter22" not in ran.out + ran.err

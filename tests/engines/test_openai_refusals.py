@@ -22,9 +22,7 @@ from tests.engines.openai_calls import CALLS, MODEL, REPLIES, asked, engine
         (refuse(429, "quota", code="insufficient_quota"), UsageError, "the account is used up"),
         (refuse(402, "balance"), UsageError, "the account is used up"),
         (refuse(400, "This is bad."), EngineError, "refused the call (400): This is bad."),
-        (raw(b'{"usage": {}}'), EngineError, "no choices"),
-        (raw(b'{"choices": []}'), EngineError, "how many tokens"),
-        (raw(b'{"choices": [3], "usage": {}}'), EngineError, "no choices"),
+        (raw(b'{"choices": [{"text": "so"}]}'), EngineError, "how many tokens"),
     ],
 )
 def test_what_asking_again_cannot_mend_is_told_at_once(

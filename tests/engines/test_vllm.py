@@ -186,7 +186,9 @@ def served(forgetful: Model) -> Iterator[str]:
         port = free.getsockname()[1]
     flags = ("--dtype", "float32", "--enforce-eager", "--max-model-len", "2048", "--kv-cache-memory-bytes", "1G")
     command = ["bash", str(Path(__file__).parents[2] / "scripts" / "serve_vllm.sh"), str(forgetful.locate()), *flags]
-    server = subprocess.Popen(command, env={**os.environ, "PORT": str(port), "PYTHON": sys.executable})
+    server = subprocess.Popen(
+        command, env={**os.environ, "PORT": str(port), "PYTHON": sys.executable, "VLLM_API_KEY": ""}
+    )
     deadline = time.monotonic() + 300
     while server.poll() is None and time.monotonic() < deadline:
         with suppress(OSError):

@@ -83,7 +83,8 @@ def served(taught: Model) -> Iterator[str]:
     thinking = ["--enforce-eager", "--reasoning-parser", "deepseek_r1", "--reasoning-config", tags]
     command = ["bash", str(Path(__file__).parents[2] / "scripts" / "serve_vllm.sh"), str(taught.path)]
     server = subprocess.Popen(
-        [*command, *flags, *thinking], env={**os.environ, "PORT": str(port), "PYTHON": sys.executable}
+        [*command, *flags, *thinking],
+        env={**os.environ, "PORT": str(port), "PYTHON": sys.executable, "VLLM_API_KEY": ""},
     )
     deadline = time.monotonic() + 300
     while server.poll() is None and time.monotonic() < deadline:

@@ -14,7 +14,7 @@ import pytest
 from kgqa.calls import Search
 from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Query
-from kgqa.retrieval import elasticsearch, elasticsearch_server
+from kgqa.retrieval import elasticsearch, elasticsearch_index, elasticsearch_server
 from kgqa.retrieval.bm25 import Bm25
 from kgqa.retrieval.elasticsearch_server import Server
 from kgqa.retrieval.index import IndexFolder
@@ -106,7 +106,7 @@ def test_a_passage_of_a_megabyte_is_indexed(client: Any, tmp_path: Path) -> None
 def test_an_interrupted_load_goes_on_where_it_stopped(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elasticsearch, "CHUNK", 2)
+    monkeypatch.setattr(elasticsearch_index, "CHUNK", 2)
     steps = Counter()
 
     def interrupted(count: int) -> None:
@@ -137,7 +137,7 @@ def test_what_is_no_beginning_of_the_corpus_is_loaded_afresh(
 
 def test_an_index_that_is_there_is_taken_as_it_is(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built(tmp_path)
-    monkeypatch.setattr(elasticsearch, "_bulk", None)  # cannot be called
+    monkeypatch.setattr(elasticsearch_index, "_bulk", None)  # cannot be called
     assert built(tmp_path / "again").find([Query("keeper", 1)]) == [[0]]
 
 
@@ -149,10 +149,13 @@ def test_the_index_has_one_shard_no_replica_and_the_similarity(client: Any, tmp_
     assert index["similarity"] == {"default": {"type": "BM25", "k1": "0.9", "b": "0.4"}}
 
 
-def test_a_missing_index_is_told_with_its_remedy(client: Any, tmp_path: Path) -> None:
+def test_a_missing_index_of_a_large_corpus_is_told_with_its_remedy(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     finder = built(tmp_path / "finder")
     client.indices.delete(index=index_name(tmp_path / "finder"))
-    with pytest.raises(DataError, match=rf"index kgqa-\w+ is missing; delete {tmp_path} and run kgqa index build"):
+    monkeypatch.setattr(elasticsearch, "LOADED_BY_RUNS", len(PASSAGES) - 1)
+    with pytest.raises(DataError, match=r"index kgqa-\w+ is missing; run kgqa index build again"):
         finder.find([Query("keeper", 1)])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kgqa.errors import EngineDied
 from kgqa.protocols import Query
-from kgqa.retrieval import elasticsearch, elasticsearch_server
+from kgqa.retrieval import elasticsearch_index, elasticsearch_server
 from tests.retrieval.elasticsearch_indexes import PASSAGES, Counter, built, settings
 from tests.retrieval.elasticsearch_servers import StandIn
 
@@ -55,7 +55,7 @@ def test_a_server_stopped_in_the_middle_of_a_load_loses_nothing(
     own: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elasticsearch_server, "WAITS", (0.1, 0.1))
-    monkeypatch.setattr(elasticsearch, "CHUNK", 2)
+    monkeypatch.setattr(elasticsearch_index, "CHUNK", 2)
     steps = Counter()
 
     def stopping(count: int) -> None:

@@ -20,6 +20,11 @@ from tests.retrieval.linked_passages import neighbours, passages
 class _Tagme(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        if "moved" in form["text"][0]:
+            self.send_response(307)
+            self.send_header("Location", "http://127.0.0.2:9/tag")
+            self.end_headers()
+            return
         self.send_response(200 if form["gcube-token"] == ["key"] else 403)
         self.end_headers()
         notes = [
@@ -50,6 +55,12 @@ def test_mentions_that_are_likely_links_may_count_instead(tagme: Tagme, monkeypa
     likely = replace(tagme, confidence="link_probability")
     assert neighbours(likely.links(passages("AAA b", "cc DDD", "dd"))) == [[1], [0, 2], [1]]
     assert likely.identity() != tagme.identity()
+
+
+def test_the_key_is_not_carried_to_another_address(tagme: Tagme, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAGME_TOKEN", "key")
+    with pytest.raises(DataError, match=r"sends on to another address; mend graph\.url"):
+        tagme.links(passages("moved"))
 
 
 def test_a_passage_may_mention_its_document_too(tagme: Tagme, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from kgqa.calls import Program
 from kgqa.runtime.cache import CallCache
+from kgqa.runtime.requests import ServiceReply
 from kgqa.runtime.scheduler import Finished, Scheduler
-from kgqa.runtime.services import ServiceReply, Waves
+from kgqa.runtime.services import Waves
 from tests.engines_for_tests import Batches, ask
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kgqa.artefacts.predictions import Prediction
-from kgqa.kg.statistics import chain_statistics, density, triple_figures
-from kgqa.types import Question, Triple
+from kgqa.kg.statistics import ReadChains, chain_statistics, density, triple_figures
+from kgqa.types import Triple
 
 TRIANGLE = (Triple("a", "r", "b"), Triple("b", "r", "c"), Triple("c", "r", "a"))
 
@@ -40,17 +39,12 @@ def test_no_question_has_no_mean() -> None:
     assert (statistics.entities, statistics.triples, statistics.density) == (None, None, None)
 
 
-def chains(*lengths: int) -> dict[str, object]:
-    triples = [["h", "r", "t", "p"]]
-    return {"chains": [{"score": 0.0, "ended": True, "triples": triples * length} for length in lengths]}
-
-
 def test_chain_statistics_leave_out_empty_chains_and_questions_without_evidence() -> None:
-    question = Question("q", "?", ("a",), support=frozenset({"gold"}))
+    gold = frozenset({"gold"})
     answered = [
-        (question, Prediction("q", "x", None, ("gold", "other"), notes=chains(3, 2))),
-        (question, Prediction("q", "x", None, ("gold",), notes=chains(1, 0))),
-        (question, Prediction("q", "x", None, (), notes=chains(0))),
+        ReadChains(gold, ("gold", "other"), (3, 2)),
+        ReadChains(gold, ("gold",), (1, 0)),
+        ReadChains(gold, (), (0,)),
     ]
     statistics = chain_statistics(answered)
     assert statistics.chain_length == pytest.approx(2.0)

@@ -21,9 +21,10 @@ from kgqa.artefacts.trace import TracedCall, read_trace
 from kgqa.cli import main
 from kgqa.errors import DataError
 from kgqa.report.content import sections
-from kgqa.report.html import REFERENCE, Packing, abridged, html
+from kgqa.report.html import html
 from kgqa.report.latex import escaped, latex
 from kgqa.report.markdown import markdown
+from kgqa.report.packing import REFERENCE, Packing, abridged
 from kgqa.report.page import marked
 from kgqa.report.questions import QuestionRow, reported_questions
 from kgqa.report.writing import WRITERS, write_report
@@ -78,7 +79,7 @@ def rounded(value: Any) -> Any:
 
 
 def test_every_table_of_the_markdown_is_in_the_html(run: FinishedRun) -> None:
-    page = unescape(re.sub(r"<svg.*?</svg>", "", html(run), flags=re.DOTALL))
+    page = unescape(re.sub(r"<svg.*?</svg>", "", "".join(html(run)), flags=re.DOTALL))
     text = markdown(run)
     assert len(sections(run)) >= 8
     for section in sections(run):

@@ -12,9 +12,10 @@ import pytest
 from kgqa.calls import Call, Generate, ModelCall, ModelReply, Program, Rank, Search, gather, settle
 from kgqa.errors import EngineDied, EngineError, StorageError
 from kgqa.runtime.cache import CallCache
+from kgqa.runtime.requests import ServiceReply
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import Instant, Service, ServiceReply, Waves, Worker
-from kgqa.types import Completion, Passage
+from kgqa.runtime.services import Instant, Service, Waves, Worker
+from kgqa.types import Completion, Json, Passage
 from tests.engines_for_tests import Batches, ask, echo
 from tests.unit.scheduling import drive, named, two_steps
 
@@ -125,7 +126,7 @@ def test_awaiting_something_foreign_is_a_type_error_in_the_program(cache: CallCa
 
 
 def test_a_full_disk_stops_the_run_and_is_no_questions_error(cache: CallCache) -> None:
-    def full(items: object) -> None:
+    def full(items: object, origin: object = None) -> dict[str, Json]:
         raise StorageError("disk full")
 
     cache.put = full  # type: ignore[method-assign]

@@ -11,8 +11,9 @@ import pytest
 
 from kgqa.calls import ModelCall, ModelReply, Search, gather
 from kgqa.runtime.cache import CallCache
+from kgqa.runtime.requests import ServiceReply
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import Service, ServiceReply, Streams, Waves, Worker
+from kgqa.runtime.services import Service, Streams, Waves, Worker
 from kgqa.types import Passage
 from tests.engines_for_tests import Batches, Slots, ask, echo
 from tests.unit.scheduling import drive, named

@@ -96,6 +96,26 @@ def test_a_file_is_replaced_as_a_whole_and_its_folder_made(tmp_path: Path) -> No
     assert os.listdir(file.parent) == ["file.txt"]
 
 
+def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_before_anybody_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    fsync, replace = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        steps.append(f"sync {Path(os.readlink(f'/proc/self/fd/{descriptor}')).name.partition('.')[0]}")
+        fsync(descriptor)
+
+    def renamed(self: Path, target: Path) -> Path:
+        steps.append("rename")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    storage.replace_file(tmp_path / "folder" / "file.txt", "text")
+    assert steps == ["sync file", "rename", "sync folder"]
+
+
 @pytest.mark.parametrize("error", [ValueError("broken"), KeyboardInterrupt()])
 def test_what_fails_while_a_file_is_replaced_leaves_it_as_it_was_and_nothing_beside_it(
     tmp_path: Path, error: BaseException

@@ -125,8 +125,14 @@ def test_a_score_no_question_defines_is_null_and_not_zero() -> None:
     assert scores.support_recall == UNDEFINED
 
 
+def test_where_every_question_failed_no_score_is_zero() -> None:
+    metrics = summarise([FAILED, FAILED])
+    assert {score.n for score in metrics.scores.named().values()} == {0}
+    assert (metrics.by_hops, metrics.by_type, metrics.profiles) == ({}, {}, {})
+
+
 def test_a_text_left_beside_an_error_is_not_an_answer() -> None:
-    metrics = summarise([row(error="the engine gave up")])
+    metrics = summarise([row(error="the engine gave up"), EMPTY])
     assert metrics.failed == 1
     assert metrics.scores.em.mean == 0
     assert metrics.scores.support_recall.mean == 0

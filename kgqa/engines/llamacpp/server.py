@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, DataError, EngineDied, EngineError
+from kgqa.json_values import decoded
 from kgqa.types import Json
 
 # Tokens computed between two looks at whether a call was dropped: seconds, and no slower than the default of 2048
@@ -80,7 +81,7 @@ class LlamaServer:
             try:
                 connection.request("POST", path, json.dumps(request), {"Content-Type": "application/json"})
                 response = connection.getresponse()
-                answer: dict[str, Json] = json.loads(response.read())
+                answer: dict[str, Json] = decoded(response.read())
             except (OSError, HTTPException, ValueError) as error:
                 reason = "the engine was closed while it was answering" if self._stopping else f"no answer: {error!r}"
                 raise EngineDied(f"llama.cpp's server: {reason}") from error

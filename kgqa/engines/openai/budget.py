@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from dataclasses import dataclass, field
 
 from kgqa.engines.weights import Prices
 from kgqa.errors import BudgetSpent, ConfigError
 from kgqa.types import Usage
+
+events = logging.getLogger("kgqa.events")  # see kgqa.runtime.work_log
 
 
 @dataclass
@@ -51,9 +55,17 @@ class Budget:
             self._idle.set()
 
     def spend(self, usage: Usage) -> None:
+        before = self._share()
         self.spent_tokens += usage.prompt_tokens + usage.output_tokens
         if self.prices is not None:
             self.spent_dollars += self.prices.dollars(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens)
+        if int(10 * self._share()) > int(10 * before):  # another tenth of it
+            told = {"event": "budget", "tokens": self.spent_tokens, "usd": round(self.spent_dollars, 6)}
+            events.info("%.0f %% of the engine's budget is spent", 100 * self._share(), extra={"told": told})
+
+    def _share(self) -> float:
+        """Of the budget that is nearer to its end; 0 without one."""
+        return max(self.spent_tokens / (self.tokens or math.inf), self.spent_dollars / (self.dollars or math.inf))
 
     def _spent(self) -> str:
         """The key of the budget that is spent, with its value; "" while there is some left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from typing import Any, Literal
 from kgqa.calls import Generate, ModelCall
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.labels import Spelling, continuation, spell
+from kgqa.engines.openai.answers import lacking
 from kgqa.engines.openai.budget import Budget
 from kgqa.engines.openai.endpoint import Endpoint, Refused, ServerReply, Unknown
 from kgqa.engines.openai.requests import Abilities, Server, chat, too_long, usage
@@ -17,6 +19,8 @@ from kgqa.engines.thinking import NO_THINKING, TAGS, Thinking, opening
 from kgqa.engines.tokens import END_TOKENS
 from kgqa.errors import ConfigError, EngineError, PromptTooLong
 from kgqa.types import Json, Prompt
+
+log = logging.getLogger(__name__)
 
 TOKENS_SHOWN: tuple[Server, ...] = ("vllm", "llamacpp")  # they tell a text's tokens and take prompts as tokens
 UNTEMPLATED = ChatTemplate(None, "", "", completion_bos=False)  # conversations as plain text, flagged
@@ -44,6 +48,7 @@ class Client:
     _known: dict[str, list[int]] = field(default_factory=dict)  # tokens of labels and prefills
     _openings: dict[bool, str] = field(default_factory=dict)  # what vLLM's turns lack to a thought, or an answer
     _spellings: dict[tuple[str, ...], Spelling] = field(default_factory=dict)
+    _seen: set[str] = field(default_factory=set)  # names under which it has answered
 
     async def ask(self, call: ModelCall, settings: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
         """One reply, and flags for what the server did not do.
@@ -92,12 +97,13 @@ class Client:
         while True:
             fitted = self.abilities.fit(request)
             try:
-                answered = await self.endpoint.post(path, fitted)
+                answered = await self.endpoint.post(path, fitted, lacking)
             except Refused as refused:
                 if self.abilities.learn(refused, fitted):
                     continue
                 raise too_long(refused, self.context) or refused from refused
             self.budget.spend(usage(answered))
+            self._tell_of_another_model(answered.json.get("model"))
             return answered, self.abilities.flags(request)
 
     async def greet(self) -> None:
@@ -208,3 +214,17 @@ class Client:
         if key not in answered.json:
             raise EngineError(f"{path[2:]} of engine.server={self.server} gave no {key}")
         return answered.json[key]
+
+    def _tell_of_another_model(self, name: Json) -> None:
+        """Once for each name. A longer or shorter one is the same model's: of a version, or behind a provider's."""
+        if not isinstance(name, str) or name in self._seen:
+            return
+        self._seen.add(name)
+        one, other = name.casefold(), self.model.casefold()
+        if one and one not in other and other not in one:
+            log.warning(
+                "warning: %s answers as model %.80r, not %r, which it was asked for",
+                self.endpoint.url,
+                name,
+                self.model,
+            )

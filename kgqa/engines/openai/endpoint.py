@@ -11,23 +11,30 @@ import json
 import logging
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from kgqa import http
+from kgqa.engines.openai.answers import longest, texts
 from kgqa.errors import ConfigError, EngineDied, EngineError, UsageError
+from kgqa.redaction import Key
 from kgqa.types import Json
 
 if TYPE_CHECKING:
     import httpx2
 
 log = logging.getLogger(__name__)
+events = logging.getLogger("kgqa.events")  # see kgqa.runtime.work_log
 
 LONGEST_BACKOFF = 30.0  # seconds between two attempts, unless the server asks for more
 LOOK_AGAIN = 5.0  # seconds between two looks at a server that is gone
 AGAIN = frozenset({408, 409, 425, 429})  # and all of 500 to 599
+SHOWN = 120  # characters of an answer that is none
+READ = 4000  # of it, to look for what must not be shown
+Lacking = Callable[[Mapping[str, Json], Mapping[str, Json]], str]  # answer, request -> why it is none, or ""
 
 
 class ServerReply(NamedTuple):
@@ -73,79 +80,117 @@ class Persistence:
 class Endpoint:
     """A server's address and key. Belongs to the event loop it is used in; as many requests at once as it is given.
 
-    The key is put into the request's header and nowhere else; a server that repeats it is not repeated.
+    The key is put into the request's header and nowhere else; a server that repeats it is not repeated, and a reply
+    that holds it is an attempt that failed.
     """
 
     def __init__(self, url: str, key: str | None, persistence: Persistence, connections: int) -> None:
         self.url = url.rstrip("/")
-        self._key, self._persistence, self._connections = key, persistence, connections
+        self._header = {"Authorization": f"Bearer {key}"} if key else {}
+        self._key = Key(key) if key else None
+        self._persistence, self._connections = persistence, connections
         self._client: httpx2.AsyncClient | None = None
         self._gone_since: float | None = None
         self._resume_at = 0.0  # what one call learns from Retry-After holds for all
 
     async def get(self, path: str) -> dict[str, Json]:
         """A path below the address, e.g. "/models"; one that starts with ".." is taken beside it."""
-        return (await self._ask("GET", path, None)).json
+        return (await self._ask("GET", path, None, None)).json
 
-    async def post(self, path: str, body: Mapping[str, Json]) -> ServerReply:
-        """The server's answer.
+    async def post(self, path: str, body: Mapping[str, Json], lacking: Lacking | None = None) -> ServerReply:
+        """The server's answer. `lacking`: what makes it none, so that it is asked for again.
 
         Raises:
             Refused: it says that the request is wrong; asking again would not help.
-            ConfigError: it does not accept the key, or (Unknown) does not know the model or the path.
+            ConfigError: it does not accept the key, lies elsewhere, or (Unknown) does not know the model or the path.
             UsageError: the account is used up.
             EngineError: every attempt failed.
             EngineDied: nobody has listened for longer than `patience`.
         """
-        return await self._ask("POST", path, body)
+        return await self._ask("POST", path, body, lacking)
 
     async def close(self) -> None:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _ask(self, method: str, path: str, body: Mapping[str, Json] | None) -> ServerReply:
+    async def _ask(
+        self, method: str, path: str, body: Mapping[str, Json] | None, lacking: Lacking | None
+    ) -> ServerReply:
         url = self.url.removesuffix("/v1") + path[2:] if path.startswith("..") else self.url + path
         failures = 0
         while True:
             await asyncio.sleep(max(0.0, self._resume_at - time.monotonic()))
             try:
-                return await self._attempt(method, url, body)
+                answered = await self._attempt(method, url, body)
+                if lacking and body is not None:
+                    self._accept(answered.json, lacking(answered.json, body))
             except http.NoServer as gone:
                 wait = self._until_next_look(gone)
             except _Trouble as trouble:
                 failures += 1
                 wait = self._until_next_attempt(trouble, failures)
+            else:
+                return answered
             await asyncio.sleep(wait)
 
     async def _attempt(self, method: str, url: str, body: Mapping[str, Json] | None) -> ServerReply:
-        client = self._opened()
         started = time.perf_counter()
         try:
             with http.in_words():
-                request = client.request(method, url, json=body)
-                response = await asyncio.wait_for(request, self._persistence.timeout)
+                request = self._opened().build_request(method, url, json=body)
+                exchange = self._exchange(request, longest(body, len(request.content)))
+                response, content = await asyncio.wait_for(exchange, self._persistence.timeout)
         except http.NoServer:
             raise
         except (asyncio.TimeoutError, http.Silent) as error:
             raise _Trouble(f"no answer within {self._persistence.timeout:g} s") from error
         except http.Unanswered as error:
-            raise _Trouble(str(error)) from error
+            raise _Trouble(self._shown(str(error))) from error
         self._gone_since = None
-        return ServerReply(self._read(response), time.perf_counter() - started)
+        return ServerReply(self._read(response, content), time.perf_counter() - started)
 
-    def _read(self, response: httpx2.Response) -> dict[str, Json]:
-        answer = _json(response.text)
-        if response.status_code == 200 and isinstance(answer, dict) and "error" not in answer:
-            return answer
-        text = response.text.replace(self._key, "[key]") if self._key else response.text  # it goes into a message
-        if response.status_code == 200 and not isinstance(_json(text), dict):
-            raise _Trouble(f"an answer that is not a JSON object: {text[:80]!r}")
-        raise _refusal(response.status_code, text, response.headers)
+    async def _exchange(self, request: httpx2.Request, most: int) -> tuple[httpx2.Response, bytes]:
+        response = await self._opened().send(request, stream=True)
+        try:
+            return response, await http.content(response, most)
+        finally:
+            await response.aclose()
+
+    def _read(self, response: httpx2.Response, content: bytes) -> dict[str, Json]:
+        status, answer = response.status_code, _json(content)
+        if 200 <= status < 300:
+            if not isinstance(answer, dict):
+                raise _Trouble(f"{_unlike_json(content)}: {self._shown(content[:READ].decode(errors='replace'))!r}")
+            if not answer.get("error"):
+                if self._key and self._key.is_in("\n".join(texts(answer))):
+                    raise _Trouble("an answer that repeats the key it was asked with")
+                return answer
+        if 300 <= status < 400:
+            raise ConfigError(f"the server sends on to {self._place(response.headers)}; set engine.base_url to that")
+        told = answer if isinstance(answer, dict) else {"error": content[:READ].decode(errors="replace")}
+        inner = told.get("error") or told
+        error = inner if isinstance(inner, dict) else {"message": inner}
+        raise _refusal(status, self._key.left_out_of_all(error) if self._key else error, response.headers)
+
+    def _accept(self, answer: Mapping[str, Json], reason: str) -> None:
+        """Raises _Trouble where there is a reason against it."""
+        if reason:
+            raise _Trouble(f"{reason}: {self._shown(json.dumps(answer, ensure_ascii=False))}")
+
+    def _shown(self, text: str) -> str:
+        """The beginning of what a server said."""
+        text = text[:READ]
+        return (self._key.left_out_of(text) if self._key else text)[:SHOWN]
+
+    def _place(self, headers: Mapping[str, str]) -> str:
+        """Where a redirection leads, with nothing that could be a secret."""
+        parts = urlsplit(headers.get("location", ""))
+        host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else ""
+        return self._shown(host + parts.path) or "another place"
 
     def _opened(self) -> httpx2.AsyncClient:
         if self._client is None:
-            headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-            self._client = http.async_client(headers, self._connections)
+            self._client = http.async_client(self._header, self._connections)
         return self._client
 
     def _until_next_look(self, gone: http.NoServer) -> float:
@@ -157,7 +202,9 @@ class Endpoint:
             log.info("no server at %s; looking again for %g s", self.url, patience)
         if now - self._gone_since >= patience:
             raise EngineDied(f"no server at {self.url} for {patience:g} s ({gone}); start it, or set engine.base_url")
-        return min(LOOK_AGAIN, self._persistence.backoff * _jitter())
+        wait = min(LOOK_AGAIN, self._persistence.backoff * _jitter())
+        _tell("wait", f"no server at {self.url}", wait + LOOK_AGAIN)
+        return wait
 
     def _until_next_attempt(self, trouble: _Trouble, failures: int) -> float:
         limits = self._persistence
@@ -169,15 +216,20 @@ class Endpoint:
             ) from trouble
         if trouble.after:
             self._resume_at = max(self._resume_at, time.monotonic() + trouble.after)
-        return float(max(trouble.after, min(LONGEST_BACKOFF, limits.backoff * 2 ** (failures - 1))) * _jitter())
+        wait: float = max(trouble.after, min(LONGEST_BACKOFF, limits.backoff * 2 ** (failures - 1))) * _jitter()
+        _tell("wait" if trouble.after else "retry", str(trouble), wait)
+        return wait
 
 
-def _refusal(status: int, text: str, headers: Mapping[str, str]) -> Exception:
+def _tell(event: str, cause: str, seconds: float) -> None:
+    """For logs and `kgqa status`, which count equal causes."""
+    told = {"event": event, "cause": cause, "seconds": round(seconds, 2)}
+    events.info("again in %.1f s: %s", seconds, cause, extra={"told": told})
+
+
+def _refusal(status: int, error: Mapping[str, Json], headers: Mapping[str, str]) -> Exception:
     """What an answer that brings no reply means."""
-    answer = _json(text)
-    inner = answer.get("error", answer) if isinstance(answer, dict) else text[:300]
-    error = inner if isinstance(inner, dict) else {"message": str(inner)}
-    if status == 200:  # some proxies answer so and put the status inside
+    if status < 300:  # some proxies answer so and put the status inside
         status = code if isinstance(code := error.get("code"), int) and 400 <= code < 600 else 502
     refused = Refused(status, error)
     if status == 402 or "insufficient_quota" in (error.get("code"), error.get("type")):
@@ -191,24 +243,30 @@ def _refusal(status: int, text: str, headers: Mapping[str, str]) -> Exception:
     return refused
 
 
-def _json(text: str) -> Json:
-    """None where it is not JSON."""
+def _json(content: bytes) -> Json:
+    """None where it is not JSON: an encoding that is none, numbers and nesting beyond measure included."""
     try:
-        return json.loads(text)
-    except ValueError:
+        return json.loads(content)
+    except (ValueError, RecursionError):
         return None
 
 
+def _unlike_json(content: bytes) -> str:
+    is_page = content.lstrip()[:1] == b"<"
+    return "a web page where the server's answer should be" if is_page else "an answer that is not a JSON object"
+
+
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds; 0 where the server does not say. The header holds seconds or a date."""
+    """Seconds; 0 where the server does not say. The header holds seconds or a date, which is read by its own clock."""
     value = headers.get("retry-after", "")
     try:
         return max(0.0, float(value))
     except ValueError:
         pass
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError):
+        now = parsedate_to_datetime(headers["date"]).timestamp() if "date" in headers else time.time()
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+    except (TypeError, ValueError, OverflowError, OSError):
         return 0.0
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from kgqa.calls import Generate
 from kgqa.engines.grammar import bounded
+from kgqa.engines.openai.answers import MOST_TOKENS
 from kgqa.engines.openai.endpoint import Refused, ServerReply
 from kgqa.engines.thinking import NO_THINKING, TAGS, Thinking, parted
 from kgqa.errors import EngineError, PromptTooLong
@@ -231,12 +232,18 @@ def usage(answered: ServerReply) -> Usage:
     counts = answered.json.get("usage")
     if not isinstance(counts, dict):
         raise EngineError("the server's answer does not say how many tokens it used (usage)")
-    details, written = (counts.get(f"{part}_tokens_details") or {} for part in ("prompt", "completion"))
-    prompt, output = (int(counts.get(f"{part}_tokens") or 0) for part in ("prompt", "completion"))
-    reasoning = int(written.get("reasoning_tokens") or 0)
+    prompt, output = (_number(counts, f"{part}_tokens") for part in ("prompt", "completion"))
+    reasoning = _number(counts.get("completion_tokens_details"), "reasoning_tokens")
     if reasoning and counts.get("total_tokens") == prompt + output + reasoning:
         output += reasoning
-    return Usage(prompt, int(details.get("cached_tokens") or 0), output, answered.seconds, reasoning)
+    cached = _number(counts.get("prompt_tokens_details"), "cached_tokens")
+    return Usage(prompt, cached, output, answered.seconds, reasoning)
+
+
+def _number(counts: Json, key: str) -> int:
+    """0 where the server does not say, or not in a number."""
+    number = counts.get(key) if isinstance(counts, dict) else 0
+    return int(number) if isinstance(number, (int, float)) and 0 <= number <= MOST_TOKENS else 0
 
 
 def too_long(refused: Refused, limit: int) -> PromptTooLong | None:

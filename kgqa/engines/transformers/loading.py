@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, DataError
+from kgqa.json_values import decoded
 
 Network = Any  # torch is imported late and not checked
 
@@ -17,7 +17,7 @@ Network = Any  # torch is imported late and not checked
 def is_encoder_decoder(folder: Path) -> bool:
     """Whether one half of the model reads and the other writes, as the folder's config.json says."""
     try:
-        return bool(json.loads((folder / "config.json").read_text(encoding="utf-8")).get("is_encoder_decoder"))
+        return bool(decoded((folder / "config.json").read_bytes()).get("is_encoder_decoder"))
     except ValueError as error:
         raise DataError(f"{folder / 'config.json'}: not JSON ({error}); get the model's folder again") from error
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +20,7 @@ from kgqa.engines.tokens import Tokens
 from kgqa.engines.vllm.loop import LoopSettings, Output, VllmLoop
 from kgqa.engines.weights import Model, digest
 from kgqa.errors import ConfigError, EngineDied, of_one_call
+from kgqa.json_values import decoded
 from kgqa.protocols import Deliver
 from kgqa.types import Choice, Completion, Json, Usage
 
@@ -235,7 +235,7 @@ class Vllm:
 def _rank(adapter: Path) -> int:
     """The least room vLLM makes that holds the adapter's matrices."""
     try:
-        rank = int(json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["r"])
+        rank = int(decoded((adapter / "adapter_config.json").read_bytes())["r"])
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"engine.lora={adapter}: adapter_config.json names no rank r ({error})") from error
     return next((room for room in RANKS if room >= rank), rank)

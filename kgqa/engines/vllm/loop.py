@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.engines.vllm.worker import LOG, RUN
 from kgqa.errors import ConfigError, EngineDied, EngineError
-from kgqa.storage import home
+from kgqa.storage import home, made
 
 T = TypeVar("T")
 Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
@@ -133,7 +133,7 @@ class VllmLoop:
         let_waiting_threads_sleep()
         warnings.filterwarnings("ignore", module="vllm")  # for good: another thread's filters cannot be put back
         settings = await self.beside(self._prepare)
-        self._log.parent.mkdir(parents=True, exist_ok=True)
+        made(self._log.parent)
         with _environment({**settings.environment, RUN: str(os.getpid()), LOG: str(self._log)}):
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.lora.request import LoRARequest

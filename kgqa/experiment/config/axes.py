@@ -76,7 +76,7 @@ def axes(overrides: Sequence[str]) -> list[Axis]:
             continue
         if not read.is_discrete_sweep():
             raise ConfigError(f"{override}: has no list of values; only hydra/sweeper=optuna can search an interval")
-        values = tuple(dict.fromkeys(read.sweep_string_iterator()))
+        values = _distinct(read)
         if not values:
             raise ConfigError(f"{override}: no value fits; see kgqa run --help for the names")
         listed.append(Axis(read.get_key_element(), values, swept=True))
@@ -85,6 +85,27 @@ def axes(overrides: Sequence[str]) -> list[Axis]:
         if axis.swept and keys.count(axis.key) > 1:
             raise ConfigError(f"{axis.key}: given twice; list its values in one override")
     return listed
+
+
+def _distinct(override: Override) -> tuple[str, ...]:
+    """The values as they are written, each once: `a` and `"a"` are one, `1` and `"1"` are two."""
+    spellings: dict[object, str] = {}
+    for value, spelling in zip(override.sweep_iterator(), override.sweep_string_iterator(), strict=True):
+        spellings.setdefault(_meaning(value), spelling)
+    return tuple(spellings.values())
+
+
+def _meaning(value: object) -> object:
+    """Equal for what means the same; numbers and truth values of one worth are apart."""
+    from hydra.core.override_parser.types import QuotedString
+
+    if isinstance(value, QuotedString):
+        return _meaning(value.text)
+    if isinstance(value, list):
+        return ("list", *map(_meaning, value))
+    if isinstance(value, dict):
+        return ("dict", *((_meaning(key), _meaning(below)) for key, below in value.items()))
+    return type(value).__name__, value
 
 
 def grid(axes: Sequence[Axis]) -> list[tuple[str, list[str]]]:

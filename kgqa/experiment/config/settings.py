@@ -17,12 +17,14 @@ NOT_IDENTITY = (
     "out",
     "dry_run",
     "width",
+    "fail_above",
     "profile",
     "choices",
     "experiment",
     "judge",
     "tracker",
 )
+FAILED_BEFORE = 0.05  # the limit before `fail_above` was a key
 # of an engine: how a server is reached and for how long, not what it answers
 REACHING = ("api_key_env", "concurrency", "timeout", "retries", "backoff", "patience", "budget_tokens", "budget_usd")
 
@@ -36,6 +38,7 @@ class RunSettings:
     ids: tuple[str, ...] | None
     seed: int
     width: int
+    fail_above: float
     name: str | None
     out: str | None
     dry_run: bool
@@ -51,7 +54,9 @@ class RunSettings:
         ids = config["ids"]
         values = {
             **{key: config[key] for key in ("limit", "seed", "width", "name", "out", "dry_run", "profile", "roles")},
-            "sample": config.get("sample"),  # a configuration that was kept may be older than the key
+            # a configuration that was kept may be older than these keys
+            "sample": config.get("sample"),
+            "fail_above": config.get("fail_above", FAILED_BEFORE),
             "ids": [ids] if isinstance(ids, str | int) else ids,
             "offline": config["kg"]["offline"],
         }
@@ -74,6 +79,8 @@ class RunSettings:
             value = getattr(self, key)
             if value is not None and value < 1:
                 raise ConfigError(f"{key}={value}: must be at least 1")
+        if not 0 <= self.fail_above <= 1:
+            raise ConfigError(f"fail_above={self.fail_above}: must be a share, from 0 to 1")
         if self.name is not None and (not self.name or Path(self.name).name != self.name or self.name.startswith(".")):
             raise ConfigError(f"name={self.name}: must be a plain folder name, without slashes or a leading dot")
         if self.out is not None and not self.out:

@@ -146,5 +146,8 @@ def _config(file: Path) -> Config:
 
 
 def _refuse_without_answers(folder: Path) -> None:
-    if (folder / METRICS).is_file() and not Metrics.read(folder).scores.em.n:
-        raise DataError(f"{folder}: this run retrieved and answered nothing; its scores are in {METRICS}")
+    if not (folder / METRICS).is_file() or (metrics := Metrics.read(folder)).scores.em.n:
+        return
+    if metrics.failed == metrics.questions:
+        raise DataError(f"{folder}: every question of this run failed; run the run's command again")
+    raise DataError(f"{folder}: this run retrieved and answered nothing; its scores are in {METRICS}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,15 +12,16 @@ from kgqa.artefacts.run import IDENTITY
 from kgqa.artefacts.verdicts import VERDICTS
 from kgqa.errors import ConfigError
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_predictions, open_run
-from kgqa.experiment.run.judging import Judged, judge_answers
+from kgqa.experiment.run.judging import Judged, judge_answers, judge_engines
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.report.content import Section
 from kgqa.report.evaluation import evaluation_sections
 from kgqa.report.markdown import document
 from kgqa.runtime.display import Display
+from kgqa.runtime.watch import watched
 from kgqa.scoring.summary import summarise
-from kgqa.storage import OUT_ELSEWHERE, json_text, jsonl_text, replace_file, storing
+from kgqa.storage import OUT_ELSEWHERE, json_text, jsonl_text, made, replace_file, storing
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Evaluated:
         if self.folder is None:
             return None
         with storing(self.folder, OUT_ELSEWHERE):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            made(self.folder)
         if self.judged:
             replace_file(self.folder / VERDICTS, jsonl_text(line.json() for line in self.judged.lines))
         replace_file(self.folder / "evaluation.md", document(self.name, self.sections()))
@@ -59,7 +61,7 @@ def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evalu
     experiment = Experiment.of(overrides)
     answered = open_run(run, experiment.settings.profile)
     folder = _own_folder(experiment, run) or run
-    return Evaluated(*scored(experiment, answered, display), folder)
+    return Evaluated(*scored(experiment, answered, display, folder), folder)
 
 
 def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display, *, subset: bool) -> Evaluated:
@@ -72,23 +74,29 @@ def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display,
     experiment = Experiment.of(overrides)
     answered = open_predictions(file, experiment, subset=subset)
     folder = _own_folder(experiment, None)
-    return Evaluated(*scored(experiment, answered, display), folder)
+    return Evaluated(*scored(experiment, answered, display, folder), folder)
 
 
-def scored(experiment: Experiment, answered: AnsweredQuestions, display: Display) -> tuple[Evaluation, Judged | None]:
-    """What evaluation.json says, and the verdicts if a judge was chosen.
+def scored(
+    experiment: Experiment, answered: AnsweredQuestions, display: Display, log: Path | None = None
+) -> tuple[Evaluation, Judged | None]:
+    """What evaluation.json says, and the verdicts if a judge was chosen. log: the folder of the judge's log.
 
     A judge without a model of its own takes the run's: the command line's, where it names one, goes first.
     """
     rows = answered.rows()
     scores = summarise(rows, seed=experiment.settings.seed)
     evaluation = Evaluation(answered.name, scores, _notes(answered))
-    if experiment.judge is None:
+    judge = experiment.judge
+    if judge is None:
         return evaluation, None
     if answered.config is not None:
         experiment = experiment.with_models_of(answered.config)
+    watching = nullcontext(display) if log is None else watched(display, "judge", log)
     with Session(experiment) as session:
-        judged = judge_answers(session, rows, display, answered.reader)
+        judge_engines(session, judge)  # a wrong one leaves the folder as it was, without a log
+        with watching as told:
+            judged = judge_answers(session, rows, told, answered.reader)
     return replace(evaluation, judge=judged.metrics), judged
 
 

@@ -22,7 +22,8 @@ from kgqa.kg.statistics import too_many_failed
 from kgqa.kg.store import TripleStore, extraction_line, read_extractions
 from kgqa.retrieval.passages import StoredPassages, store
 from kgqa.runtime.display import Display
-from kgqa.storage import digest, locked, replacing, storing
+from kgqa.runtime.watch import watched
+from kgqa.storage import AGAIN, begun, digest, filled, locked, made, replace_file, replacing, storing
 from kgqa.types import Json, Passage
 
 MOST_SHARDS = 64  # of a small corpus: enough for workers to end at about the same time
@@ -37,7 +38,7 @@ class CorpusBuild:
 
     @property
     def prepared(self) -> bool:
-        return self._manifest.exists()
+        return filled(self._manifest)
 
     def prepare(self, passages: Iterable[Passage], display: Display) -> None:
         """Write down the passages to extract, which are distinct; nothing if there are none."""
@@ -48,8 +49,9 @@ class CorpusBuild:
         shutil.rmtree(self.folder / "shards", ignore_errors=True)  # of a build that was killed as it was removed
         with storing(self.folder), display.counting("passages") as advance:
             count = store(chain([first], some), self.folder, lambda number: advance("storing", number, None)).count
-            (self.folder / "shards").mkdir(exist_ok=True)
-            self._manifest.write_text(json.dumps({"passages": count}) + "\n")  # last: without it some are not there
+            made(self.folder / "shards")
+            # last: without it some are not there
+            replace_file(self._manifest, json.dumps({"passages": count}) + "\n", AGAIN)
 
     def shards(self) -> list[range]:
         """All of them, as places of their passages. They depend on the number of passages alone."""
@@ -75,7 +77,7 @@ class CorpusBuild:
 
     def begin_attempt(self, shard: range) -> int:
         """Count an attempt, the first is 1; on disk, since its process may be killed."""
-        with storing(self.folder), self._file(shard).with_suffix(".attempts").open("ab") as attempts:
+        with storing(self.folder), begun(self._file(shard).with_suffix(".attempts")).open("ab") as attempts:
             attempts.write(b".")
             return attempts.tell()
 
@@ -132,7 +134,7 @@ def build_corpus(session: Session, extract: Extract, display: Display) -> dict[s
         raise ConfigError("ids, sample: these are of questions, and --corpus asks for none; limit=N takes N passages")
     builder = TripleBuilder(session)
     build = CorpusBuild(_folder(session, builder.store))
-    with build.claimed():
+    with watched(display, "kg build", builder.store.folder) as display, build.claimed():
         if not build.prepared:
             build.prepare(builder.store.stream_missing(_corpus(session)), display)
         if build.prepared:

@@ -19,7 +19,7 @@ from kgqa.methods.steps.structure import ordinary
 from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.display import Display
-from kgqa.storage import outputs, replace_file
+from kgqa.storage import made, outputs, replace_file
 
 Value = int | float | str
 # what makes each graph denser, and the values tried where none are given
@@ -148,7 +148,6 @@ def write_quality(curve: QualityCurve) -> list[Path]:
             Series("precision", [Point(point.neighbours, point.precision) for point in points], 1),
         ],
     )
-    folder = outputs() / "graph_quality"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = made(outputs() / "graph_quality")
     written = ((folder / f"{name}.csv", table.getvalue()), (folder / f"{name}.svg", svg(plot) + "\n"))
     return [replace_file(file, text) for file, text in written]

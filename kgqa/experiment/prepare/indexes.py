@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import fields, is_dataclass
 from itertools import islice
+from typing import Any, NamedTuple
 
 from kgqa.errors import ConfigError
 from kgqa.experiment.session.session import Session
@@ -15,8 +16,8 @@ from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.display import Display
+from kgqa.runtime.watch import watched
 from kgqa.storage import digest, outputs
-from kgqa.types import Json
 
 SMALL = 50_000  # passages that a run indexes by itself: seconds for BM25
 EMBEDDED = 5_000  # where they are embedded for it: minutes with a small encoder on a CPU
@@ -34,10 +35,23 @@ def index_folder(session: Session) -> IndexFolder:
     return IndexFolder(outputs().joinpath("index", *names, address), retriever, made_from, command)
 
 
-def build_index(session: Session, display: Display) -> Mapping[str, Json]:
-    """The manifest of the index, which is there already or built now."""
-    with display.counting("passages") as advance:
-        return index_folder(session).build(session.experiment.dataset.passages(), advance)
+class Built(NamedTuple):
+    manifest: Mapping[str, Any]
+    anew: bool  # this process worked on a passage at least
+
+
+def build_index(session: Session, display: Display) -> Built:
+    """The index, which is there already or built now."""
+    folder, passages = index_folder(session), 0
+    with watched(display, "index build", folder.path) as told, told.counting("passages") as advance:
+
+        def counted(stage: str, more: int, of: int | None) -> None:
+            nonlocal passages
+            passages += more
+            advance(stage, more, of)
+
+        manifest = folder.build(session.experiment.dataset.passages(), counted)
+    return Built(manifest, passages > 0)
 
 
 @contextmanager
@@ -54,7 +68,7 @@ def opened_index(session: Session, display: Display) -> Iterator[Index | None]:
         if not folder.finished():
             _refuse_large(session, folder.command)
             build_index(session, display)
-        with closing(folder.open()) as index:
+        with closing(folder.open(session.experiment.settings.seed)) as index:
             yield index
     elif "pool" in uses:
         with closing(PoolIndex(session.retriever)) as pools:

@@ -13,6 +13,7 @@ from kgqa.kg.parsing import Extraction
 from kgqa.kg.statistics import too_many_failed, triple_figures
 from kgqa.kg.store import TripleStore, store_folder
 from kgqa.prompting import template_hash
+from kgqa.redaction import told
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
 from kgqa.storage import outputs, text_digest
@@ -48,24 +49,25 @@ class TripleBuilder:
             DataError: triples are missing and `kg.offline` forbids to extract them.
             EngineError: more than 5 % of the passages failed.
         """
-        passages = distinct_passages(questions)
-        missing = self.store.missing(passages)
-        if not missing:
+        lacking = sum(1 for _ in self.store.stream_missing(distinct_passages(questions)))
+        if not lacking:
             return Ledger()
         if self._session.experiment.settings.offline:
+            count = sum(1 for _ in distinct_passages(questions))
             raise DataError(
-                f"kg.offline=true: no triples for {len(missing)} of {len(passages)} passages in {self.store.folder}; "
+                f"kg.offline=true: no triples for {lacking} of {count} passages in {self.store.folder}; "
                 f"run: {self._command}"
             )
         failed: list[Extraction] = []
-        with self._session.runner() as runner, display.stage("triples", len(missing), runner.ledger) as stage:
+        missing = self.store.stream_missing(distinct_passages(questions))
+        with self._session.runner() as runner, display.stage("triples", lacking, runner.ledger) as stage:
             for extraction in self.extractions(runner, missing, stage.recorded):
                 if extraction.error is None:
                     self.store.add(extraction)
                 else:
                     failed.append(extraction)
                 stage.finished(failed=extraction.error is not None)
-        if error := too_many_failed(failed, len(missing)):
+        if error := too_many_failed(failed, lacking):
             raise error
         self.store.add_all(failed)
         return runner.ledger
@@ -87,14 +89,14 @@ class TripleBuilder:
         for ended in runner.run(programs(), recorded):
             title = titles.pop(ended.key)
             if isinstance(ended.result, Exception):
-                error = f"{type(ended.result).__name__}: {ended.result}"
+                error = told(ended.result)
                 yield Extraction(ended.key, title, "", error=error)
             else:
                 yield ended.result
 
     def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
         """Table 5's figures over these questions, and what the parser had to skip."""
-        graphs = [[t for p in question.passages for t in self.store.triples(p)] for question in questions]
+        graphs = ([t for p in question.passages for t in self.store.triples(p)] for question in questions)
         means = triple_figures(graphs)
         passages = distinct_passages(questions)
         return {
@@ -106,5 +108,11 @@ class TripleBuilder:
         }
 
 
-def distinct_passages(questions: Sequence[Question]) -> list[Passage]:
-    return list({passage.id: passage for question in questions for passage in question.passages}.values())
+def distinct_passages(questions: Iterable[Question]) -> Iterator[Passage]:
+    """Each once, one after another: of ten thousand questions they are too many for a list."""
+    seen = set[str]()
+    for question in questions:
+        for passage in question.passages:
+            if passage.id not in seen:
+                seen.add(passage.id)
+                yield passage

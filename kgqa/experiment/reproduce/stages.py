@@ -19,6 +19,7 @@ from kgqa.experiment.sweep.cells import Cell, CellResult, Status
 from kgqa.experiment.sweep.parts import Tuning, parts
 from kgqa.experiment.sweep.running import open_sweep, run_cells
 from kgqa.experiment.sweep.tuning import Candidates, TuneRequest, on_part, run_tuning
+from kgqa.redaction import without_secrets
 from kgqa.runtime.display import Display
 from kgqa.storage import text_digest
 
@@ -90,7 +91,7 @@ class Stages:
         try:
             return self._tuned(display, budget) if self.among else self._plain(display, budget)
         except KgqaError as error:
-            return Ran([CellResult(self.cell, "failed", None, None, 0.0, " ".join(str(error).split()))])
+            return Ran([CellResult(self.cell, "failed", None, None, 0.0, " ".join(without_secrets(error).split()))])
 
     def _tuned(self, display: Display, budget: SweepBudget | None) -> Ran:
         record = run_tuning(self.candidates, replace(self.request, budget=budget), display).record

@@ -14,6 +14,7 @@ from kgqa.experiment.session.runner import Runner
 from kgqa.runtime.costs import Ledger, model_seconds
 from kgqa.runtime.display import Display
 from kgqa.runtime.scheduler import CallRecord
+from kgqa.runtime.work_log import tell
 from kgqa.types import Answer, Question
 
 
@@ -21,10 +22,11 @@ from kgqa.types import Answer, Question
 class Answers:
     """What became of every question, and what that took."""
 
-    predictions: Mapping[str, Prediction]  # by question, as they came
+    predictions: Mapping[str, Prediction]  # by question, as they came; without notes
     ledger: Ledger
     throughput: Throughput
     model_seconds: Sequence[float]  # of each question, cached calls with the time they once took
+    chains: Mapping[str, tuple[int, ...]]  # by question, of a method that notes chains: the triples of each
 
     def first_errors(self, count: int = 3) -> tuple[str, ...]:
         failed = [(key, prediction.error) for key, prediction in self.predictions.items() if prediction.error]
@@ -39,23 +41,30 @@ class Keeper(Protocol):
 
 def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Display) -> Answers:
     """Run the method on every question."""
-    questions = {question.id: question for question in experiment.questions}
+    questions = experiment.questions
+    places = {question.id: place for place, question in enumerate(questions)}
     predictions: dict[str, Prediction] = {}
-    seconds = []
-    programs = ((key, experiment.method.answer(question)) for key, question in questions.items())
+    seconds, chains = [], dict[str, tuple[int, ...]]()
+    programs = ((question.id, experiment.method.answer(question)) for question in questions)
     estimated = experiment.asks_models and runner.engines.estimates_tokens("reader")
     with display.stage("questions", len(questions), runner.ledger) as stage:
         for ended in runner.run(programs, stage.recorded):
-            question, outcome = questions[ended.key], ended.result
+            question, outcome = questions[places[ended.key]], ended.result
             if isinstance(outcome, Answer):
                 if estimated:
                     outcome = without_tokens(outcome)
                 outcome = with_evidence_titles(outcome, question, ended.records)
-            prediction = predictions[ended.key] = Prediction.of(question, outcome)
+            prediction = Prediction.of(question, outcome)
+            if prediction.error:
+                cause = prediction.error.partition(":")[0]  # of many that fail alike the log holds some
+                tell("question failed", f"{ended.key}: {prediction.error}", cause=cause)
+            if "chains" in prediction.notes:
+                chains[ended.key] = tuple(len(chain["triples"]) for chain in prediction.notes["chains"])
+            predictions[ended.key] = replace(prediction, notes={})  # they lie in the trace
             seconds.append(model_seconds(ended.records))
             keeper.record(question, prediction, ended.records)
             stage.finished(failed=isinstance(outcome, Exception))
-    return Answers(predictions, runner.ledger, runner.throughput(), seconds)
+    return Answers(predictions, runner.ledger, runner.throughput(), seconds, chains)
 
 
 def without_tokens(answer: Answer) -> Answer:

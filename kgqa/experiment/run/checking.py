@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from kgqa.errors import ConfigError
 from kgqa.experiment.run.judging import judge_engines
@@ -21,9 +22,8 @@ def check(session: Session) -> None:
     parts: dict[str, Callable[[], object]] = {
         "retriever": lambda: session.retriever,
         "graph": lambda: session.linker,
-        "ranker": lambda: session.ranker("ranker"),
-        "demonstrations_ranker": lambda: session.ranker("demonstrations_ranker"),
-        "reranker": lambda: session.ranker("reranker"),
+        # with its identity: whether its packages and its model can be had
+        **{group: partial(_identified, session, group) for group in ("ranker", "demonstrations_ranker", "reranker")},
     }
     for group, made in parts.items():
         if group in experiment.choices or group in experiment.method.uses:
@@ -34,3 +34,7 @@ def check(session: Session) -> None:
         raise ConfigError(f"{names} answers nothing; leave it out")
     if judge:
         judge_engines(session, judge).identities()
+
+
+def _identified(session: Session, group: str) -> None:
+    session.ranker(group).identity()

@@ -18,6 +18,8 @@ from kgqa.experiment.config.listing import sources
 from kgqa.experiment.prepare.indexes import opened_index
 from kgqa.experiment.prepare.prepared import prepare
 from kgqa.experiment.run.answering import Answers, answer
+from kgqa.experiment.run.checking import check
+from kgqa.experiment.run.finished import REPORTS, finished, nothing_is_left, too_many_failed
 from kgqa.experiment.run.judging import judge_answers
 from kgqa.experiment.run.manifest import manifest
 from kgqa.experiment.run.measuring import measure, score_answers
@@ -29,7 +31,8 @@ from kgqa.protocols import Index
 from kgqa.report.content import used_settings
 from kgqa.report.writing import write_report
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import RunFolder
+from kgqa.runtime.folder import RunFolder, run_name
+from kgqa.runtime.watch import watched
 from kgqa.storage import jsonl_text
 from kgqa.types import Passage
 
@@ -39,6 +42,7 @@ class Executed:
     folder: Path
     metrics: Metrics
     errors: tuple[str, ...]  # of the first questions that failed
+    failure: str | None  # in one line, where more of them failed than `fail_above` lets
 
 
 def execute(session: Session, display: Display) -> Executed:
@@ -51,7 +55,11 @@ def execute(session: Session, display: Display) -> Executed:
     started, experiment = time.monotonic(), session.experiment
     with ExitStack() as searching:
         index = searching.enter_context(opened_index(session, display))
-        with closing(RunFolder(run_folder(session), run_identity(session))) as folder:
+        identity = run_identity(session)
+        with (
+            closing(RunFolder(run_folder(session), identity)) as folder,
+            watched(display, "run", folder.path, identity=run_name(identity)) as display,
+        ):
             answers, metrics = _answered(session, index, folder, display, started)
             _write_reports(experiment, folder, metrics)
             if experiment.judge:  # an engine that dies now takes no report along
@@ -61,7 +69,30 @@ def execute(session: Session, display: Display) -> Executed:
                 _write_reports(experiment, folder, metrics)
     if line := track(experiment, folder.path, metrics):
         display.line(line)
-    return Executed(folder.path, metrics, answers.first_errors())
+    errors = answers.first_errors()
+    return Executed(folder.path, metrics, errors, _failure(metrics, experiment.settings.fail_above, errors))
+
+
+def _failure(metrics: Metrics, fail_above: float, errors: Sequence[str]) -> str | None:
+    if not too_many_failed(metrics, fail_above):
+        return None
+    return f"{metrics.failed} of {metrics.questions} questions failed, above fail_above={fail_above:g}: {errors[0]}"
+
+
+def execute_unless_finished(session: Session, display: Display) -> Executed:
+    """The same, checked before; a run that its folder holds already is read from there, and nothing is asked.
+
+    What failed is asked again, and what is missing of its files is written again from the call cache.
+    """
+    metrics = finished(session)
+    if metrics is None or not nothing_is_left(session, metrics):
+        check(session)
+        return execute(session, display)
+    folder = run_folder(session)
+    display.line(f"{folder}: finished with this code, data and settings; kgqa report {folder} writes its report anew")
+    if line := track(session.experiment, folder, metrics):
+        display.line(line)
+    return Executed(folder, metrics, (), None)
 
 
 def _answered(
@@ -112,5 +143,5 @@ def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Metrics) 
     folder.write_json(METRICS, metrics.json())
     settings = used_settings(experiment.config, experiment.choices, sources(experiment.config))
     folder.write_json(SETTINGS, as_json(Chosen(experiment.choices, tuple(settings))))
-    for form in ("md", "html"):
+    for form in REPORTS:
         write_report(folder.path, form)

@@ -6,40 +6,79 @@ import json
 
 from kgqa.artefacts.form import read_json
 from kgqa.artefacts.manifest import Manifest
-from kgqa.artefacts.metrics import Metrics
+from kgqa.artefacts.metrics import METRICS, Metrics
 from kgqa.artefacts.predictions import question_ids
-from kgqa.artefacts.run import IDENTITY
+from kgqa.artefacts.run import IDENTITY, SETTINGS
+from kgqa.artefacts.trace import TRACE
 from kgqa.errors import DataError
 from kgqa.experiment.config.files import Config, load_yaml
+from kgqa.experiment.config.settings import REACHING
 from kgqa.experiment.run.manifest import code_hash
 from kgqa.experiment.session.identity import run_folder, run_identity
 from kgqa.experiment.session.session import Session
+from kgqa.report.writing import WRITERS
 from kgqa.types import Json
 
-MAX_FAILED = 0.05  # more failed questions than this, and a run's scores stand for nothing
+REPORTS = ("md", "html")  # that a run leaves in its folder
+_TELLS_NOTHING = ("choices", "dry_run", "experiment", "fail_above", "name", "out", "tracker", "width")
 
 
 def finished(session: Session) -> Metrics | None:
     """The metrics of the session's run if its folder has them for exactly this configuration and these questions.
 
-    Made by other code, a run is not finished: running it again takes its replies from the cache.
+    Made by other code, a run is not finished: running it again takes its replies from the cache. The data file is read
+    only where its hash and the run's settings do not tell already which questions there are.
     """
     experiment, folder = session.experiment, run_folder(session)
     try:
         identity, metrics, made = read_json(folder / IDENTITY), Metrics.read(folder), Manifest.read(folder)
-        config = _reporting(load_yaml(folder / "config.yaml"))
+        config = load_yaml(folder / "config.yaml")
+        reporting, asking = _reporting(config), _asking(config)
         answered = question_ids(folder)
     except (KeyError, DataError):
         return None  # not begun, killed before its end, or damaged: running it again mends it
-    same = identity == json.loads(json.dumps(run_identity(session))) and config == _reporting(experiment.config)
+    same = identity == json.loads(json.dumps(run_identity(session))) and reporting == _reporting(experiment.config)
     same = same and made.code == code_hash(experiment.config)
     judged = experiment.config.get("judge") is None or metrics.judge is not None
-    whole = answered == [question.id for question in experiment.questions] and metrics.questions == len(answered)
-    return metrics if same and judged and whole and not too_many_questions_failed(metrics) else None
+    told = metrics.questions == len(answered) and (folder / TRACE).is_file()
+    if not same or not judged or not told or too_many_failed(metrics, experiment.settings.fail_above):
+        return None
+    whole = asking == _asking(experiment.config) and made.dataset.questions == len(answered)
+    return metrics if whole or answered == [question.id for question in experiment.questions] else None
 
 
-def too_many_questions_failed(metrics: Metrics) -> bool:
-    return metrics.failed > MAX_FAILED * metrics.questions
+def nothing_is_left(session: Session, metrics: Metrics) -> bool:
+    """Of a finished run: nothing failed, no setting changes what is told of it, and its reports are of its metrics.
+
+    Prices change what is told, and nothing else.
+    """
+    folder = run_folder(session)
+    tried = metrics.failed == 0 and (metrics.judge is None or metrics.judge.unscored == 0)
+    if not tried or _telling(load_yaml(folder / "config.yaml")) != _telling(session.experiment.config):
+        return False
+    written = (SETTINGS, *(WRITERS[form][0] for form in REPORTS))
+    try:
+        measured = (folder / METRICS).stat().st_mtime_ns
+        return all((folder / name).stat().st_mtime_ns >= measured for name in written)
+    except OSError:
+        return False  # killed before its last report, or somebody took one away
+
+
+def too_many_failed(metrics: Metrics, fail_above: float) -> bool:
+    """Whether the run's scores stand for nothing, so that running it again asks what failed once more."""
+    return metrics.failed > fail_above * metrics.questions
+
+
+def _telling(config: Config) -> dict[str, Json]:
+    """What may change anything that a run leaves."""
+    engine = {key: value for key, value in config["engine"].items() if key not in REACHING}
+    kept = {key: value for key, value in config.items() if key not in _TELLS_NOTHING}
+    return {**kept, "engine": engine}
+
+
+def _asking(config: Config) -> dict[str, Json]:
+    """What decides, with the data's hash and the code, which questions a run has."""
+    return {key: config.get(key) for key in ("dataset", "collection", "limit", "ids", "sample", "seed")}
 
 
 def _reporting(config: Config) -> dict[str, Json]:

@@ -9,9 +9,10 @@ from typing import Any
 
 from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, Neighbours, Rank, Search, Triples
 from kgqa.prompting import imagined_reply
+from kgqa.runtime.asked import kept_reply
 from kgqa.runtime.cache import CallCache
-from kgqa.runtime.codec import call_key, reply_from_json
-from kgqa.runtime.services import Done, Request, ServiceReply
+from kgqa.runtime.codec import call_key
+from kgqa.runtime.requests import Done, Request, ServiceReply
 from kgqa.types import Choice, Completion, Json, Passage, Question, Triple, Usage
 
 PASSAGE = "text like this " * 30  # 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs
@@ -50,16 +51,16 @@ class Imagined:
             self._done.put(ServiceReply(request.ticket, self._look_up(request), cached=False))
             return
         key, program = call_key(self._identify(call), call), request.order[0]
-        value = self._cache.get(key)
+        kept = kept_reply(self._cache, key, call)
         again = program not in self.imagining and key in self._made
-        if value is not None:
-            reply = reply_from_json(call, value)
+        if kept is not None:
+            reply = kept
         else:
             if program not in self.imagining:
                 self._made.add(key)
             reply = self._look_up(request) if isinstance(call, Search) else _imagined(call, next(self._numbers))
             self.imagining.add(program)
-        self._done.put(ServiceReply(request.ticket, reply, cached=value is not None or again))
+        self._done.put(ServiceReply(request.ticket, reply, cached=kept is not None or again))
 
     def flush(self) -> None:
         """Nothing is ever held."""

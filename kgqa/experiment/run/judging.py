@@ -14,6 +14,7 @@ from kgqa.experiment.session.engines import Engines, chosen_nodes
 from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import ROLE, AnyJudge, JudgedAnswer, Verdict
 from kgqa.prompting import template_hash
+from kgqa.redaction import told
 from kgqa.runtime.display import Display
 from kgqa.scoring.questions import ScoredQuestion
 from kgqa.scoring.verdicts import summarise_verdicts
@@ -90,7 +91,7 @@ def _judgement(row: ScoredQuestion, verdict: Verdict | Exception | None, judge: 
         fate=fate,
         answer=row.answer,
         votes=tuple(KeptVote(vote.label, vote.replies, vote.error) for vote in given.votes),
-        error=f"{type(verdict).__name__}: {verdict}" if isinstance(verdict, Exception) else None,
+        error=told(verdict) if isinstance(verdict, Exception) else None,
         judge=judge,
     )
 

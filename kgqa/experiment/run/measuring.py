@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kgqa.artefacts.form import extended
@@ -11,7 +11,7 @@ from kgqa.artefacts.predictions import Prediction
 from kgqa.calls import Search
 from kgqa.experiment.run.answering import Answers
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.kg.statistics import chain_statistics
+from kgqa.kg.statistics import ReadChains, chain_statistics
 from kgqa.runtime.costs import PriceOf
 from kgqa.scoring.questions import ScoredQuestion, score_question
 from kgqa.scoring.retrieval import (
@@ -29,7 +29,7 @@ from kgqa.types import Question
 def measure(experiment: Experiment, answers: Answers, prices: PriceOf, page: Page) -> Metrics:
     rows, ledger = score_answers(experiment, answers), answers.ledger
     summary = summarise(rows, seed=experiment.settings.seed)
-    retrieves = experiment.searches or "reranker" in experiment.method.uses
+    retrieves = (experiment.searches or "reranker" in experiment.method.uses) and summary.failed < len(rows)
     return extended(
         Metrics,
         summary if experiment.asks_models else _without_answers(summary),
@@ -40,7 +40,7 @@ def measure(experiment: Experiment, answers: Answers, prices: PriceOf, page: Pag
         question_seconds=_quantiles(answers.model_seconds) if experiment.asks_models else None,
         call_seconds={kind: round(seconds, 6) for kind, seconds in sorted(ledger.seconds.items())},
         retrieval=_retrieval(experiment, answers, page) if retrieves else None,
-        chains=_chains(experiment.questions, answers.predictions),
+        chains=_chains(experiment.questions, answers),
     )
 
 
@@ -52,9 +52,10 @@ def _quantiles(seconds: Sequence[float]) -> QuestionSeconds:
 
 
 def score_answers(experiment: Experiment, answers: Answers) -> list[ScoredQuestion]:
-    """In the order of the questions."""
+    """In the order of the questions, whose passages are left behind."""
     questions, predictions = experiment.questions, answers.predictions
-    return [score_question(question, predictions[question.id], experiment.profile) for question in questions]
+    scored = (score_question(question, predictions[question.id], experiment.profile) for question in questions)
+    return [replace(row, question=replace(row.question, passages=())) for row in scored]
 
 
 def _without_answers(summary: ScoreSummary) -> ScoreSummary:
@@ -80,11 +81,15 @@ def _retrieved(question: Question, prediction: Prediction, page: Page) -> Retrie
     return RetrievedPassages(evidence, *places, question.hops, question.type)
 
 
-def _chains(questions: Sequence[Question], predictions: Mapping[str, Prediction]) -> Chains | None:
-    answered = [(question, predictions[question.id]) for question in questions]
-    answered = [(question, prediction) for question, prediction in answered if prediction.error is None]
-    if not any("chains" in prediction.notes for _, prediction in answered):
+def _chains(questions: Sequence[Question], answers: Answers) -> Chains | None:
+    if not answers.chains:
         return None
+    pairs = ((question, answers.predictions[question.id]) for question in questions)
+    answered = [
+        ReadChains(question.support, prediction.evidence or (), answers.chains.get(question.id, ()))
+        for question, prediction in pairs
+        if prediction.error is None
+    ]
     chains = chain_statistics(answered)
     return Chains(
         length=chains.chain_length,

@@ -20,8 +20,8 @@ from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.parsing import Extraction
 from kgqa.protocols import Index
+from kgqa.runtime.requests import Request, ServiceReply
 from kgqa.runtime.scheduler import CallRecord, Scheduler
-from kgqa.runtime.services import Request, ServiceReply
 from kgqa.types import Answer, Json, Passage, Triple
 
 
@@ -88,7 +88,7 @@ def planned(session: Session, shared: Shared) -> Plan:
 def _index(session: Session) -> Iterator[Index | None]:
     """The index that the run would search, if it is there already."""
     if "search" in session.experiment.method.uses and (folder := index_folder(session)).finished():
-        with closing(folder.open()) as index:
+        with closing(folder.open(session.experiment.settings.seed)) as index:
             yield index
     else:
         yield None

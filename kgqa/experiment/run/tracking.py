@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from kgqa.artefacts.form import Number
@@ -14,10 +13,10 @@ from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import Config, flatten, groups
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.protocols import TrackedRun, Tracker
+from kgqa.redaction import without_secrets
 
 FILES = ("report.html", "report.md", METRICS, MANIFEST, "config.yaml", PREDICTIONS)
 LONGEST = 500  # characters of a parameter; trackers cut or refuse longer ones
-_CREDENTIALS = re.compile(r"://[^/@\s]+@")  # in an address
 
 
 def chosen_tracker(config: Config) -> Tracker | None:
@@ -39,7 +38,7 @@ def track(experiment: Experiment, folder: Path, metrics: Metrics) -> str | None:
     try:
         return f"tracked: {tracker.log(TrackedRun(name, parameters(experiment), tracked_metrics(metrics), files))}"
     except TrackerError as error:
-        reason = " ".join(str(error).split())
+        reason = " ".join(without_secrets(error).split())
         return f"warning: tracker={experiment.name('tracker')}: {reason:.160}; the run itself is complete"
 
 
@@ -49,7 +48,7 @@ def parameters(experiment: Experiment) -> dict[str, str]:
     used = {key: value for key, value in experiment.config.items() if key not in unused}
     named = {group: name for group, name in experiment.choices.items() if group != "tracker"}
     flat = {key: value for key, value in flatten(used).items() if value is not None and not key.endswith("._target_")}
-    return {key: _CREDENTIALS.sub("://", str(value))[:LONGEST] for key, value in (named | flat).items()}
+    return {key: without_secrets(value)[:LONGEST] for key, value in (named | flat).items()}
 
 
 def tracked_metrics(metrics: Metrics) -> dict[str, float]:

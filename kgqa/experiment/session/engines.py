@@ -95,7 +95,7 @@ def role_nodes(config: Config) -> RoleNodes:
     """Model and engine of the method's roles; the judge is no part of a method."""
     own = {role: choice for role, choice in config["roles"].items() if choice and role != "judge"}
     default = {"": (config["model"], config["engine"])}
-    return default | {role: chosen_nodes(f"roles.{role}", choice) for role, choice in own.items()}
+    return default | {role: chosen_nodes(f"roles.{role}", str(choice)) for role, choice in own.items()}
 
 
 def chosen_nodes(key: str, choice: str) -> tuple[Node, Node]:

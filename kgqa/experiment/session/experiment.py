@@ -14,6 +14,7 @@ from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import Config
 from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.config.settings import RunSettings
+from kgqa.experiment.session.kept_questions import KeptQuestions
 from kgqa.experiment.session.method_code import program_hash
 from kgqa.judge.judges import ROLE, AnyJudge
 from kgqa.kg.extraction import TripleExtractor
@@ -90,29 +91,29 @@ class Experiment:
         return self.source.sha256
 
     @cached_property
-    def questions(self) -> list[Question]:
+    def questions(self) -> Sequence[Question]:
         """Those asked for by `ids`, `sample` and `limit`, in file order; the whole file is read, so all is checked."""
-        questions = list(self.source.questions())
+        kept = KeptQuestions(self.source.questions())
         if self.settings.ids is not None:
-            known = {question.id for question in questions}
+            known = set(kept.ids)
             for wanted in self.settings.ids:
                 if wanted not in known:
                     hint = nearest(wanted, known) if len(known) < 100 else "see the data file for its ids"
                     raise ConfigError(f"ids={wanted}: no such question in dataset={self.name('dataset')}; {hint}")
-            questions = [question for question in questions if question.id in self.settings.ids]
-        questions = self._sampled(questions)[: self.settings.limit]
-        return list(self.collection.collect(questions)) if self.collection else questions
+            kept = kept.only(place for place, id_ in enumerate(kept.ids) if id_ in self.settings.ids)
+        kept = self._sampled(kept)[: self.settings.limit]
+        return list(self.collection.collect(kept)) if self.collection else kept
 
-    def _sampled(self, questions: list[Question]) -> list[Question]:
+    def _sampled(self, questions: KeptQuestions) -> KeptQuestions:
         """`sample` of these: an id is drawn or not by itself and the seed, wherever it stands in the file."""
         count = self.settings.sample
         if count is None:
             return questions
         if count > len(questions):
             raise ConfigError(f"sample={count}: only {len(questions):,} questions to draw from; leave it out for all")
-        drawn = sorted((text_digest(f"{self.settings.seed} {question.id}"), question.id) for question in questions)
+        drawn = sorted((text_digest(f"{self.settings.seed} {id_}"), id_) for id_ in questions.ids)
         ids = {id_ for _, id_ in drawn[:count]}
-        return [question for question in questions if question.id in ids]
+        return questions.only(place for place, id_ in enumerate(questions.ids) if id_ in ids)
 
     @cached_property
     def judge(self) -> AnyJudge | None:

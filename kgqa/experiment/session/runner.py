@@ -16,8 +16,9 @@ from kgqa.experiment.session.engines import Engines
 from kgqa.protocols import BatchEngine, Engine, Index, NeighbourSource, Ranker, StreamingEngine, TripleSource
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import Ledger, Spent, total
+from kgqa.runtime.requests import Done, ServiceReply
 from kgqa.runtime.scheduler import CallRecord, Finished, Scheduler
-from kgqa.runtime.services import Done, Instant, Service, ServiceReply, Streams, Waves, Worker
+from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.types import Json
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ class Runner:
     ) -> None:
         """`rankers`: by the name of their group, asked when first needed."""
         self.engines = engines
-        self.ledger = Ledger()  # of all its calls, those of programs that were cut short too
+        self.ledger = Ledger(price=engines.prices)  # of all its calls, those of programs that were cut short too
         self._cache, self._rankers, self._prepared, self._settings = cache, rankers, prepared, settings
         self._services: dict[tuple[str, int], Service] = {}
         self._asked: dict[int, tuple[Engine, Streams | Waves]] = {}  # the engines among them

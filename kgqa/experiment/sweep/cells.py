@@ -34,7 +34,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class CellResult:
-    """skipped: its run was finished before. failed: no run, or one with more than 5 % failed questions."""
+    """skipped: its run was finished before. failed: no run, or one with more failed questions than `fail_above`."""
 
     cell: Cell
     status: Status

@@ -11,6 +11,7 @@ from kgqa.experiment.sweep.launching import run_all
 from kgqa.experiment.sweep.request import SweepRequest
 from kgqa.experiment.sweep.running import Swept, open_sweep, write_reports
 from kgqa.runtime.display import Display
+from kgqa.runtime.watch import watched
 from kgqa.types import Json
 
 
@@ -44,7 +45,7 @@ def run_sweep(planned: Grid, request: SweepRequest, display: Display) -> Swept:
     cells = planned.cells
     with open_sweep(cells, request.command, planned.swept, request.name) as folder:
         display.line(f"{len(cells)} cell{'s' if len(cells) != 1 else ''} in {folder.path}")
-        with display.cells(folder.path):
+        with watched(display, "sweep", folder.path) as told, told.cells(folder.path):
             results = run_all(cells, folder, request.hydra, budget=request.budget)
         write_reports(folder.path)
     return Swept(folder.path, results)

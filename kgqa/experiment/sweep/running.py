@@ -17,17 +17,19 @@ from kgqa.errors import BudgetSpent, ConfigError, KgqaError
 from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.executing import execute
-from kgqa.experiment.run.finished import finished, too_many_questions_failed
+from kgqa.experiment.run.finished import finished
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
 from kgqa.experiment.sweep.budget import SweepBudget, limited
 from kgqa.experiment.sweep.cells import Cell, CellResult, Status, adjacent, listed_plan
+from kgqa.redaction import without_secrets
 from kgqa.report.sweep_writing import write_sweep_report
 from kgqa.runtime.costs import NOTHING
 from kgqa.runtime.display import PlainLines, log_lines
 from kgqa.runtime.sweep_folder import SweepFolder, keep_state
-from kgqa.storage import OUT_ELSEWHERE, outputs, storing
+from kgqa.runtime.work_log import tell
+from kgqa.storage import OUT_ELSEWHERE, begun, outputs, storing
 from kgqa.types import Json
 
 Ended = Callable[[CellResult], None]
@@ -96,6 +98,7 @@ def run_cells(
                 result = results[cell.number] = run_cell(cell, folder.path, pool, allowance)
                 if budget:
                     budget.pay(result.paid)
+                    tell("budget", budget.so_far())
                 if budget and result.status == "not run":
                     budget.exhausted = True
                 if ended:
@@ -122,16 +125,15 @@ def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: SweepBudget | None 
                 check(session)
                 executed = execute(session, display)
                 metrics = executed.metrics
-                if too_many_questions_failed(metrics):
-                    status = "failed"
-                    error = f"{metrics.failed} of {metrics.questions} questions: {executed.errors[0]}"
+                if executed.failure is not None:
+                    status, error = "failed", " ".join(executed.failure.split())
     except BudgetSpent as spent:
         status, error = "not run", _one_line(spent)
     except KgqaError as failure:
         status, error = "failed", _one_line(failure)
     except Exception as failure:  # noqa: BLE001 - a defect, ours or of code that was added, stops no other cell
         with _opened(log) as stream:
-            traceback.print_exc(file=stream)
+            stream.write(without_secrets(traceback.format_exc()))
         status, error = "failed", f"{type(failure).__name__}: {_one_line(failure)}; its traceback is in {log}"
     paid = begun.spent() if begun else NOTHING
     result = CellResult(cell, status, run, metrics, round(time.monotonic() - started, 1), error, paid)
@@ -181,7 +183,7 @@ def _keep(sweep: Path, result: CellResult) -> None:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+    return " ".join(without_secrets(error).split())
 
 
 @contextmanager
@@ -193,4 +195,4 @@ def _display(log: Path) -> Iterator[PlainLines]:
 
 def _opened(log: Path) -> TextIO:
     with storing(log, OUT_ELSEWHERE):
-        return log.open("a", encoding="utf-8", errors="backslashreplace")
+        return begun(log).open("a", encoding="utf-8", errors="backslashreplace")

@@ -24,6 +24,7 @@ from kgqa.experiment.sweep.request import SweepRequest
 from kgqa.experiment.sweep.running import Swept, frozen_texts, open_sweep, run_cell, write_reports
 from kgqa.runtime.display import Display
 from kgqa.runtime.sweep_folder import SweepFolder
+from kgqa.runtime.watch import watched
 from kgqa.types import Json
 
 Optuna = Any  # what is of optuna, which may not be installed
@@ -40,7 +41,7 @@ def run_search(request: SweepRequest, display: Display) -> Swept:
     space = _space(request)
     study, name = _study(seed), request.name or f"optuna-{space.digest}"
     with open_sweep([], request.command, space.axes, name, space.digest) as folder:
-        with display.cells(folder.path):
+        with watched(display, "sweep", folder.path) as told, told.cells(folder.path):
             results = _tried(study, space, request, trials, folder)
         write_reports(folder.path)
     ended = Swept(folder.path, results, trials - len(results))

@@ -23,6 +23,7 @@ from kgqa.report.markdown import document
 from kgqa.report.tuning import tuning_sections
 from kgqa.runtime.display import Display
 from kgqa.runtime.sweep_folder import SweepFolder
+from kgqa.runtime.watch import watched
 from kgqa.storage import json_text, outputs, replace_file, text_digest
 from kgqa.types import Json
 
@@ -131,7 +132,7 @@ class _Sweeps:
     def run(self, cells: Sequence[Cell], suffix: str, swept: Mapping[str, Sequence[Json]]) -> list[CellResult]:
         with self._claimed(cells, swept, self.name + suffix) as folder:
             self.display.line(f"{len(cells)} cell{'s' if len(cells) > 1 else ''} in {folder.path}")
-            with self.display.cells(folder.path):
+            with watched(self.display, "sweep", folder.path) as told, told.cells(folder.path):
                 results = run_cells(cells, folder, budget=self.request.budget)
             write_reports(folder.path)
         return results

@@ -13,6 +13,7 @@ const OUTCOMES = {
   lost: (row) => row.em === 0 && row.other?.em === 1,
   disputed: (row) => row.em !== null && !["unscored", null].includes(row.verdict) && (row.verdict === "correct") !== (row.em === 1),
   unscored: (row) => row.verdict === "unscored",
+  traced: (row) => row.traced,
 };
 
 const loaded = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
@@ -73,9 +74,22 @@ async function unpacked(line) {
   return JSON.parse(await new Response(stream).text());
 }
 
-async function traceOf(place) {
+async function allTraces() {
   await loaded; // the traces come after this script
   packed ??= byId("traces").textContent.split("\n");
+}
+
+/** Which rows have their calls in this page is known once all of it is read. */
+async function noteTraced() {
+  await allTraces();
+  for (const [place, row] of rows.entries()) row.traced = packed[place + 1] !== "";
+  if (byId("outcome").value === "traced") filter();
+}
+
+/** null: the page had no room for it. */
+async function traceOf(place) {
+  await allTraces();
+  if (packed[place + 1] === "") return null;
   shared ??= await unpacked(packed[0]);
   const { value, paragraphs } = await unpacked(packed[place + 1]);
   const texts = paragraphs.map((each) => (typeof each === "number" ? shared[each] : each));
@@ -184,29 +198,37 @@ async function open(place) {
 }
 
 function questionView(row, traced) {
-  const passages = passagesOf(traced);
-  const titles = new Map(passages.map((passage) => [passage.id, passage.title]));
   const [, kind, said] = verdict(row);
   const back = element("a", { href: "#questions", id: "back" }, "← all questions");
   const flags = Object.entries(row.flags).map(([flag, count]) => mark(count > 1 ? `${flag} × ${count}` : flag, "wrong"));
-  const figures = Object.entries(traced.figures || {}).map(([name, value]) => mark(`${spaced(name)} ${number(value)}`));
+  const figures = Object.entries(traced?.figures || {}).map(([name, value]) => mark(`${spaced(name)} ${number(value)}`));
   const summary = facts([
     ["answer", row.error === null ? row.answer || element("i", null, "empty") : element("span", { class: "wrong" }, row.error)],
     ["gold", row.gold.join(" | ")],
     ["scores", [`EM ${percent(row.em)} · F1 ${percent(row.f1)} · support recall ${percent(row.support_recall)}`]],
     ["other run", row.other && `${row.other.error ?? (row.other.answer || "empty")} (EM ${percent(row.other.em)} · F1 ${percent(row.other.f1)})`],
-    ["judge", traced.judgement && judgementView(traced.judgement)],
+    ["judge", traced ? traced.judgement && judgementView(traced.judgement) : row.verdict && spaced(row.verdict)],
     ["cost", `${row.calls} calls · ${row.prompt_tokens} + ${row.output_tokens} tokens` + (row.context_tokens === null ? "" : ` · context ${row.context_tokens} tokens`)],
     ["flags", flags.length ? element("span", { class: "marks" }, flags) : null],
     ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
   ]);
   const marks = [mark(said, kind), mark(row.id), row.hops !== null && mark(`${row.hops} hops`), row.type && mark(row.type)];
+  const head = [back, element("h2", null, row.question), element("div", { class: "marks" }, marks), summary];
+  return traced ? [...head, ...ledView(traced)] : [...head, elsewhereView(row)];
+}
+
+/** Where the calls are that this page had no room for. */
+function elsewhereView(row) {
+  const command = `kgqa show ${byId("selection").dataset.run} ${row.id}`;
+  return element("p", { class: "hint" }, "This page had no room for this question's passages and calls; they are in the run's trace: ", element("code", null, command));
+}
+
+/** What led to the answer: the method's notes, the passages, the calls. */
+function ledView(traced) {
+  const passages = passagesOf(traced);
+  const titles = new Map(passages.map((passage) => [passage.id, passage.title]));
   const notes = Object.entries(traced.notes || {});
   return [
-    back,
-    element("h2", null, row.question),
-    element("div", { class: "marks" }, marks),
-    summary,
     ...notes.flatMap(([name, value]) => [element("h3", null, spaced(name)), name === "traversal" && value ? traversalView(value, traced) : noteView(value, titles)]),
     element("h3", null, `passages (${passages.length})`),
     ...passagesView(passages, traced),
@@ -492,6 +514,7 @@ async function start() {
   offer("type", rows.map((row) => row.type));
   for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
   for (const id of ["won", "lost"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.other === null);
+  if (byId("selection")) void noteTraced();
   for (const id of ["outcome", "hops", "type", "search"]) byId(id).addEventListener("input", filter);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   byId("list").addEventListener("scroll", draw);

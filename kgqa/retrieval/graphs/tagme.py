@@ -48,7 +48,7 @@ class Tagme:
         """Raises ConfigError without a key, DataError where the service does not answer."""
         if not os.environ.get(self.token_env):
             raise ConfigError(f"graph=tagme: no key in the environment variable {self.token_env}; set it, {OFFLINE}")
-        with http.client(self.timeout) as client, ThreadPoolExecutor(AT_ONCE) as workers:
+        with http.client(self.timeout, redirected=False) as client, ThreadPoolExecutor(AT_ONCE) as workers:
             found = list(workers.map(partial(self._entities, client), passages))
         return linked(
             [[*pages, document_of(p)] if self.titles else pages for p, pages in zip(passages, found, strict=True)]
@@ -63,6 +63,8 @@ class Tagme:
                 answer = client.post(self.url, data=form)
         except http.Unanswered as error:
             raise DataError(f"TAGME at {self.url} cannot be reached ({error}); try again, {OFFLINE}") from None
+        if answer.is_redirect:  # the key is for this address
+            raise DataError(f"TAGME at {self.url}: sends on to another address; mend graph.url, {OFFLINE}")
         if answer.is_error:
             raise DataError(f"TAGME at {self.url}: HTTP {answer.status_code}; check {self.token_env}, {OFFLINE}")
         try:

@@ -1,0 +1,142 @@
+"""`kgqa cache`: the call cache looked after, and its calls for others."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from kgqa.commands.parsing import RUN, Parser
+from kgqa.errors import ConfigError
+
+NAME = "cache"
+SUMMARY = "the call cache: check, stats, export and import of calls, prune"
+_EXPORTED = "FILE.jsonl.zst"
+
+
+def arguments(parser: Parser) -> None:
+    check = parser.command("check", "read every call and compare its checksum; exit code 1 where one is damaged")
+    check.add_argument("--repair", action="store_true", help="drop what is damaged, after a copy was made beside it")
+    check.examples = ("kgqa cache check", "kgqa cache check --repair")
+    parser.examples = ("kgqa cache check", "kgqa cache export calls.jsonl.zst --run last")
+    stats = parser.command("stats", "calls and bytes by engine, model and kind, oldest and newest")
+    stats.add_argument("--json", action="store_true", help="as JSON")
+    stats.examples = ("kgqa cache stats",)
+    export = parser.command("export", "calls as one file, with which others replay runs without a model")
+    export.takes_places(_EXPORTED, "where to")
+    export.add_argument(
+        "--run", metavar="RUN", dest="runs", action="append", help=f"only the calls of {RUN}; may be given again"
+    )
+    export.examples = ("kgqa cache export calls.jsonl.zst --run last", "kgqa cache export all.jsonl.zst")
+    merge = parser.command("import", "the calls of such a file into this cache; what is here stays")
+    merge.takes_places(_EXPORTED, "what kgqa cache export wrote")
+    merge.examples = ("kgqa cache import calls.jsonl.zst",)
+    prune = parser.command("prune", "list what would be deleted; with --yes, delete it")
+    prune.add_argument("--older-than", metavar="DAYS", type=int, help="calls made longer ago")
+    prune.add_argument("--unused", metavar="DAYS", type=int, help="calls that no program has asked for since")
+    prune.add_argument("--engine", metavar="NAME", help="calls of this engine, ranker or retriever only")
+    prune.add_argument("--yes", action="store_true", help="delete them")
+    prune.examples = ("kgqa cache prune --unused 90", "kgqa cache prune --engine scripted --yes")
+
+
+def run(given: Namespace) -> int:
+    from kgqa.runtime.display import log_lines
+    from kgqa.terminal.console import Terminal
+
+    terminal = Terminal(width=120)
+    actions = {"check": check, "stats": stats, "export": export, "import": merge, "prune": prune}
+    with log_lines(terminal):
+        return actions[given.action](given)
+
+
+def check(given: Namespace) -> int:
+    from kgqa.runtime.cache_upkeep import check, repair
+    from kgqa.storage import call_cache
+
+    found = check(call_cache())
+    for line in found.lines():
+        print(line)
+    if not given.repair or found.whole:
+        return 0 if found.whole else 1
+    kept, calls = repair(found)
+    print(f"{found.path}: {calls:,} calls are kept, the damaged ones will be asked again; the file as it was: {kept}")
+    return 0 if check(call_cache()).whole else 1
+
+
+def stats(given: Namespace) -> int:
+    from kgqa.runtime.cache_upkeep import stats
+    from kgqa.storage import call_cache
+
+    shares = stats(call_cache())
+    if given.json:
+        import json
+        from dataclasses import asdict
+
+        print(json.dumps([asdict(share) for share in shares], indent=2, ensure_ascii=False))
+    else:
+        from kgqa.terminal.calls import show_calls
+        from kgqa.terminal.console import Terminal
+
+        show_calls(shares, call_cache(), Terminal(width=120))
+    return 0
+
+
+def export(given: Namespace) -> int:
+    from kgqa.runtime.cache_exchange import export_calls
+    from kgqa.storage import call_cache
+
+    file = Path(given.places[0])
+    if file.is_dir():
+        raise ConfigError(f"{file}: a folder; name a file in it, e.g. {file / 'calls.jsonl.zst'}")
+    exported = export_calls(call_cache(), file, _keys_of(given.runs) if given.runs else None)
+    for count, why in (
+        (exported.damaged, "damaged; see kgqa cache check"),
+        (exported.secret, "their replies repeat a key that the environment holds"),
+    ):
+        if count:
+            print(f"left out: {count:,} calls ({why})")
+    print(f"{file}: {exported.calls:,} calls, {file.stat().st_size:,} bytes")
+    return 0
+
+
+def _keys_of(runs: list[str]) -> set[str]:
+    """Of the calls that these runs are replayed with."""
+    from kgqa.artefacts.runs import find_run
+    from kgqa.experiment.run.replaying import replay
+    from kgqa.terminal.console import Terminal
+
+    keys = set[str]()
+    for run in runs:
+        folder = find_run(run)
+        replayed = replay(folder, Terminal(width=120))
+        failed = f"; {replayed.missing:,} failed and are not kept" if replayed.missing else ""
+        print(f"{folder}: {len(replayed.keys):,} calls, which give its predictions{failed}")
+        keys |= replayed.keys
+    return keys
+
+
+def merge(given: Namespace) -> int:
+    from kgqa.runtime.cache_exchange import import_calls
+    from kgqa.storage import call_cache
+
+    imported = import_calls(call_cache(), Path(given.places[0]))
+    kept = " (those of this cache stay)" if imported.different else ""
+    print(f"{imported.new:,} new, {imported.equal:,} equal, {imported.different:,} different{kept}")
+    return 0
+
+
+def prune(given: Namespace) -> int:
+    from kgqa.runtime.cache_upkeep import Pruning, prunable, prune
+    from kgqa.storage import call_cache
+
+    for option, value in (("--older-than", given.older_than), ("--unused", given.unused)):
+        if value is not None and value < 0:
+            raise ConfigError(f"{option} {value}: days, at least 0")
+    if given.older_than is None and given.unused is None and given.engine is None:
+        raise given.parser.missing("--older-than, --unused or --engine")
+    pruning = Pruning(given.older_than, given.unused, given.engine)
+    if given.yes:
+        print(f"{prune(call_cache(), pruning):,} calls deleted")
+        return 0
+    calls, size = prunable(call_cache(), pruning)
+    print(f"{calls:,} calls of {size:,} bytes would be deleted" + ("; add --yes to delete them" if calls else ""))
+    return 0

@@ -1,0 +1,157 @@
+"""A finished run again, from the call cache alone: which calls it takes, and whether they give its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from kgqa.artefacts.form import read
+from kgqa.artefacts.metrics import Metrics
+from kgqa.artefacts.predictions import PREDICTIONS
+from kgqa.artefacts.run import SETTINGS, Chosen
+from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Program, Rank, Triples
+from kgqa.datasets.predictions import read_predictions
+from kgqa.errors import DataError, EngineError
+from kgqa.experiment.config.files import load_yaml
+from kgqa.experiment.prepare.indexes import opened_index
+from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
+from kgqa.experiment.run.judging import judge_engines
+from kgqa.experiment.session.engines import Engines
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.session import Session
+from kgqa.judge.judges import JudgedAnswer
+from kgqa.kg.parsing import Extraction, parse_triples
+from kgqa.protocols import Index
+from kgqa.runtime.asked import kept_reply
+from kgqa.runtime.cache import CallCache
+from kgqa.runtime.codec import call_key
+from kgqa.runtime.display import Display
+from kgqa.runtime.requests import Done, Request, ServiceReply
+from kgqa.runtime.scheduler import Scheduler
+from kgqa.types import Answer, Json, Triple
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """`keys`: of the calls it took. `missing`: calls that are not in the cache: those that failed."""
+
+    keys: frozenset[str]
+    missing: int
+
+
+def replay(folder: Path, display: Display) -> Replayed:
+    """Extraction, questions and verdicts of a run's folder; nothing is asked or written.
+
+    Raises:
+        DataError: not a run that ended; the cache has not all of its calls; or it gives other answers.
+    """
+    metrics, config = Metrics.read(folder), load_yaml(folder / "config.yaml")
+    choices = dict(read(Chosen, folder / SETTINGS).choices)
+    experiment = Experiment.of((), {**config, "choices": choices})
+    with Session(experiment) as session, opened_index(session, display) as index:
+        replaying = _Replaying(session, index)
+        answers = replaying.answers()
+        keys, missing = replaying.keys, replaying.missing
+    if missing and not metrics.failed:
+        raise DataError(f"{folder}: {missing:,} of its calls are not in this call cache; run its command again first")
+    kept = {prediction.question_id: prediction.answer for prediction in read_predictions(folder / PREDICTIONS)}
+    differing = [key for key, answer in kept.items() if answers.get(key) != answer]
+    if differing:
+        raise DataError(
+            f"{folder}: the call cache gives another answer to question {differing[0]} than {PREDICTIONS} "
+            f"({len(differing):,} in all); run its command again first"
+        )
+    return Replayed(frozenset(keys), missing)
+
+
+class _Replaying:
+    def __init__(self, session: Session, index: Index | None) -> None:
+        self.keys: set[str] = set()
+        self.missing = 0
+        self._session, self._index = session, index
+        self._triples: dict[str, tuple[Triple, ...]] = {}
+
+    def answers(self) -> dict[str, str | None]:
+        """By question; None where it failed."""
+        session, experiment = self._session, self._session.experiment
+        if "triples" in experiment.method.uses:
+            self._extract(TripleBuilder(session))
+        programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
+        ended = self._run(programs, session.engines)
+        answers = {key: result.text for key, result in ended.items() if isinstance(result, Answer)}
+        if judge := experiment.judge:
+            questions = [question for question in experiment.questions if question.id in answers]
+            verdicts = (
+                (question.id, judge.judge(JudgedAnswer(question.text, question.answers, answers[question.id])))
+                for question in questions
+            )
+            self._run(verdicts, judge_engines(session, judge))
+        return {question.id: answers.get(question.id) for question in experiment.questions}
+
+    def _extract(self, builder: TripleBuilder) -> None:
+        passages = {passage.id: passage for passage in distinct_passages(self._session.experiment.questions)}
+        programs = ((key, builder.extractor.extract(passage)) for key, passage in passages.items())
+        for key, result in self._run(programs, self._session.engines).items():
+            text = result.completion if isinstance(result, Extraction) else ""
+            self._triples[key] = parse_triples(text, passages[key]).triples
+
+    def _run(self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines) -> Mapping[str, object]:
+        """How each program ends, by its key."""
+        session, settings, done = self._session, self._session.experiment.settings, SimpleQueue[ServiceReply]()
+
+        def identify(call: Call[Any]) -> Json:
+            if isinstance(call, Generate | Choose | CountTokens):
+                return engines(call.role).identity()
+            if isinstance(call, Rank):
+                return session.ranker(call.scorer).identity()
+            return self._index.identity() if self._index is not None else {}
+
+        service = _Kept(done, session.cache, identify, self._found)
+        scheduler = Scheduler(lambda _: service, done, width=settings.width, seed=settings.seed)
+        ended = {each.key: each.result for each in scheduler.run(programs)}
+        self.keys |= service.keys
+        self.missing += service.missing
+        return ended
+
+    def _found(self, call: Call[Any]) -> object:
+        """Replies of what is looked up, not asked."""
+        if isinstance(call, Triples):
+            return self._triples.get(call.passage.id, ())
+        return PassageGraphs(self._session).store.neighbours(call)  # type: ignore[arg-type]
+
+
+class _Kept:
+    """Answers from the cache, and what is not there with an error."""
+
+    held = busy = 0
+
+    def __init__(
+        self, done: Done, cache: CallCache, identify: Callable[[Call[Any]], Json], found: Callable[[Call[Any]], object]
+    ) -> None:
+        self._done, self._cache, self._identify, self._found = done, cache, identify, found
+        self.keys: set[str] = set()
+        self.missing = 0
+
+    def submit(self, request: Request) -> None:
+        call = request.call
+        if isinstance(call, Triples | Neighbours):
+            self._done.put(ServiceReply(request.ticket, self._found(call), cached=False))
+            return
+        key = call_key(self._identify(call), call)
+        reply: object = kept_reply(self._cache, key, call)
+        if reply is None:
+            self.missing += 1
+            reply = EngineError(f"{type(call).__name__} {key[:12]}… is not in the call cache")
+        else:
+            self.keys.add(key)
+        self._done.put(ServiceReply(request.ticket, reply, cached=True))
+
+    def flush(self) -> None:
+        """Nothing is ever held."""
+
+    def stop(self, timeout: float) -> None:
+        """Nothing ever runs."""

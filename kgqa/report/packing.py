@@ -1,0 +1,128 @@
+"""Values made small for a page: long texts cut into paragraphs, a paragraph kept once, lines deflated and in base64."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable
+from itertools import repeat
+from math import isfinite
+
+from kgqa.artefacts.trace import TracedCall
+from kgqa.types import Json
+
+REFERENCE = "\x00"  # the key of an object that stands for a text: {"\0": [numbers of its paragraphs]}
+SHARED = 2_000_000  # characters of paragraphs kept for all questions: a browser unpacks them with the first one
+_SHARABLE = 40  # characters; shorter texts are not worth a reference
+_MET = 1 << 25  # places of the sieve of paragraphs met before: 4 MiB, however many there are
+_BEST = 10  # texts of a ranking
+_PLAIN = {int, bool, type(None)}  # what json.loads gives that is small already
+_DIGITS = 4  # of a number after its point, as the page shows them: log-probabilities have sixteen, all random
+
+
+def abridged(call: TracedCall) -> dict[str, Json]:
+    """The call as the page shows it: of a ranking only the best texts, best first, and how many there were (`of`).
+
+    A chain's every step ranks the whole graph again, which would be most of the file.
+    """
+    shown = call.json()
+    if call.kind != "rank" or call.items is None:
+        return shown
+    best = sorted(zip(call.items, call.request["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
+    return {
+        **shown,
+        "of": len(call.request["texts"]),
+        "texts": [text for _, text in best],
+        "reply": [score for score, _ in best],
+    }
+
+
+class Packing:
+    """Makes values small: long texts are cut into paragraphs, and a paragraph is kept once.
+
+    Prompts of one question repeat its passages, and prompts of all questions repeat the same demonstrations. A
+    paragraph met in a second question goes to `shared`, so one that only one question has is never loaded for others;
+    what comes when `shared` holds SHARED characters stays with its question.
+    """
+
+    def __init__(self) -> None:
+        self.shared: list[str] = []
+        self._room = SHARED
+        self._numbers: dict[str, int] = {}  # of the shared paragraphs
+        self._met = bytearray(_MET // 8)  # bits by CRC: a false match would share a paragraph too many, no more
+        self._own: dict[str, int] = {}  # the paragraphs of the value in work
+
+    def pack(self, value: Json) -> str:
+        """A line for the value and its paragraphs: its own as texts, shared ones as their numbers.
+
+        Takes the value apart: it is not to be used afterwards.
+        """
+        self._own = {}
+        packed = self._packed(value)
+        return packed_line({"value": packed, "paragraphs": [self._reference(paragraph) for paragraph in self._own]})
+
+    def _packed(self, value: Json) -> Json:
+        """In place, and whole lists at once where they are of one kind: a large run has millions of values."""
+        kind = type(value)
+        if kind is str:
+            if len(value) < _SHARABLE:
+                return value
+            return {REFERENCE: [self._own.setdefault(paragraph, len(self._own)) for paragraph in value.split("\n\n")]}
+        if kind is float:
+            return round(value, _DIGITS) if isfinite(value) else str(value)  # JSON has no infinity
+        if kind is list:
+            kinds = set(map(type, value))
+            if kinds == {float} and isfinite(sum(value)):
+                return list(map(round, value, repeat(_DIGITS)))
+            if kinds <= _PLAIN or (kinds == {str} and max(map(len, value)) < _SHARABLE):
+                return value
+            return [part if _is_short(part) else self._packed(part) for part in value]
+        if kind is dict:
+            for key, part in value.items():
+                if type(part) not in _PLAIN and not _is_short(part):
+                    value[key] = self._packed(part)
+        return value
+
+    def _reference(self, paragraph: str) -> str | int:
+        if len(paragraph) < _SHARABLE:
+            return paragraph
+        if paragraph in self._numbers:
+            return self._numbers[paragraph]
+        if len(paragraph) > self._room or not self._met_before(paragraph):
+            return paragraph
+        self._room -= len(paragraph)
+        self.shared.append(paragraph)
+        return self._numbers.setdefault(paragraph, len(self._numbers))
+
+    def _met_before(self, paragraph: str) -> bool:
+        place, bit = divmod(zlib.crc32(paragraph.encode("utf-8", "surrogatepass")) % _MET, 8)
+        met = bool(self._met[place] & 1 << bit)
+        self._met[place] |= 1 << bit
+        return met
+
+
+def packed_line(value: Json) -> str:
+    """The value's JSON, packed."""
+    return _deflated([compact_json(value)])
+
+
+def packed_list(values: Iterable[str]) -> str:
+    """A list of values that are JSON already, packed."""
+    return _deflated(["[", ",".join(values), "]"])
+
+
+def compact_json(value: Json) -> str:
+    """Of ASCII: quicker, and half a character stays JSON's own escape."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _is_short(value: Json) -> bool:
+    return type(value) is str and len(value) < _SHARABLE
+
+
+def _deflated(texts: Iterable[str]) -> str:
+    """Deflated and in base64, whose characters mean nothing in HTML: no text can end the element it stands in."""
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)  # without header: the browser's deflate-raw
+    parts = [deflate.compress(text.encode()) for text in texts]
+    return base64.b64encode(b"".join([*parts, deflate.flush()])).decode()

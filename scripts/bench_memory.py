@@ -1,0 +1,107 @@
+"""`make bench`: memory and disk of a run by its number of questions, beside the limits that they are to keep to.
+
+Questions are of MuSiQue's size: 20 passages of about 80 words each, all different. The engine is scripted, so figures
+are the program's own. `--questions 10000` takes about 15 minutes with TRACE, one with method no_context.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PASSAGES, WORDS = 20, 80  # of a question, of a passage
+MEMORY, PAGE, AGAIN = 300, 20.0, 2.0  # MiB of a process, MB of report.html, seconds of CPU of a finished run
+OPENING = "abcdefghijklmnoprstuvwz"
+Row = tuple[str, str, str]  # what, measured, limit
+
+
+class Used(NamedTuple):
+    """By a process that ended well."""
+
+    mebibytes: float  # at its peak
+    cpu: float  # seconds
+
+
+def write_questions(file: Path, count: int) -> Path:
+    """In MuSiQue's form; words as often as in a text, the n-th with a share of 1 / n. The same for the same count."""
+    numbers = random.Random(7)
+    words = ["".join(numbers.choices(OPENING, k=numbers.randint(2, 10))) for _ in range(20_000)]
+    shares = [1 / (place + 1) for place in range(len(words))]
+    with file.open("w", encoding="utf-8") as lines:
+        for number in range(count):
+            drawn = numbers.choices(words, shares, k=PASSAGES * WORDS)
+            paragraphs = [
+                {
+                    "idx": place,
+                    "title": f"{drawn[place * WORDS]} {number} {place}".capitalize(),
+                    "paragraph_text": " ".join(drawn[place * WORDS : (place + 1) * WORDS]),
+                    "is_supporting": place < 2,
+                }
+                for place in range(PASSAGES)
+            ]
+            steps = [{"question": "Which?", "answer": drawn[place], "paragraph_support_idx": place} for place in (0, 1)]
+            question = {
+                "id": f"2hop__{number}",
+                "paragraphs": paragraphs,
+                "question": f"Which {drawn[0]} has the {drawn[1]} {number}?",
+                "question_decomposition": steps,
+                "answer": drawn[2],
+                "answer_aliases": [],
+                "answerable": True,
+            }
+            lines.write(json.dumps(question) + "\n")
+    return file
+
+
+def used(arguments: Sequence[str], folder: Path) -> Used:
+    """By `kgqa` with these arguments, in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kgqa", *arguments], cwd=folder, env=environment, stdout=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"kgqa {' '.join(arguments)} ended with {process.returncode}")
+    return Used(usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime)
+
+
+def measured(questions: int, method: str) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        file, run = write_questions(folder / "questions.jsonl", questions), folder / "run"
+        quick = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical")
+        command = ("run", f"method={method}", "dataset=musique", f"dataset.path={file}", *quick, f"out={run}")
+        asked, again, report = (used(words, folder) for words in (command, command, ("report", str(run))))
+        sizes = {part: (run / part).stat().st_size / 1e6 for part in ("trace.jsonl.zst", "report.html")}
+    what = f"{method}, {questions:,} questions"
+    yield f"{what}: peak memory of kgqa run, its report included", f"{asked.mebibytes:.0f} MiB", f"{MEMORY} MiB"
+    yield f"{what}: peak memory of kgqa report", f"{report.mebibytes:.0f} MiB", f"{MEMORY} MiB"
+    yield f"{what}: CPU of kgqa report", f"{report.cpu:.1f} s", "none"
+    yield f"{what}: CPU of the same command on the finished run", f"{again.cpu:.1f} s", f"{AGAIN:.0f} s"
+    yield f"{what}: trace.jsonl.zst", f"{sizes['trace.jsonl.zst']:.1f} MB", "none"
+    yield f"{what}: report.html", f"{sizes['report.html']:.1f} MB", f"{PAGE:.0f} MB"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--questions", type=int, nargs="+", default=[100, 1_000])
+    parser.add_argument("--method", default="trace")
+    given = parser.parse_args()
+    print("| what | measured | limit |\n| --- | --- | --- |")
+    for questions in given.questions:
+        for row in measured(questions, given.method):
+            print(f"| {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""`kgqa cache`: what is wrong is told and mended, exports replay elsewhere, what would be deleted is listed first."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tests.e2e.conftest import QUICK, Kgqa
+
+TRACE = ("run", "method=trace", "limit=3", *QUICK)
+CACHE = Path("outputs/.cache/calls.sqlite")
+
+
+def changed(statement: str, file: Path = CACHE) -> None:
+    with closing(sqlite3.connect(file)) as cache, cache:
+        cache.execute(statement)
+
+
+def test_a_whole_cache_is_said_to_be_whole(kgqa: Kgqa) -> None:
+    assert kgqa(*TRACE).code == 0
+    ran = kgqa("cache", "check")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith("calls, 0 damaged: whole\n")
+
+
+def test_damaged_rows_are_listed_and_dropped_after_a_copy_was_made(kgqa: Kgqa) -> None:
+    first = kgqa(*TRACE)
+    before = (first.folder / "predictions.jsonl").read_bytes()
+    changed("UPDATE calls SET value = '{}' WHERE value LIKE '{%'")
+    ran = kgqa("cache", "check")
+    assert ran.code == 1
+    assert ran.out.count("damaged row ") == 20
+    ran = kgqa("cache", "check", "--repair")
+    assert ran.code == 0
+    assert "calls.damaged.sqlite" in ran.out
+    assert kgqa("cache", "check").code == 0
+    again = kgqa(*TRACE)
+    assert (again.folder / "predictions.jsonl").read_bytes() == before
+    with closing(sqlite3.connect("outputs/.cache/calls.damaged.sqlite")) as copy:
+        assert copy.execute("SELECT count(*) FROM calls WHERE value = '{}'").fetchone()[0] > 0
+
+
+def test_a_damaged_file_is_written_anew_from_the_rows_that_can_be_read(kgqa: Kgqa) -> None:
+    kgqa(*TRACE)
+    content = bytearray(CACHE.read_bytes())
+    page = len(content) // 2 // 4096 * 4096
+    content[page : page + 64] = b"\xff" * 64
+    CACHE.write_bytes(content)
+    assert kgqa("cache", "check").code == 1
+    ran = kgqa("cache", "check", "--repair")
+    assert ran.code == 0, ran.out
+    assert "calls are kept" in ran.out
+    copied = Path("outputs/.cache/calls.damaged.sqlite").read_bytes()
+    assert copied[100:] == content[100:]  # SQLite's header counts changes
+    assert kgqa(*TRACE).code == 0
+
+
+def test_an_exported_run_replays_elsewhere_without_a_model(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = kgqa(*TRACE, "judge=three_way")
+    kgqa("run", "method=no_context", "limit=7", *QUICK)
+    ran = kgqa("cache", "export", "calls.jsonl.zst", "--run", str(first.folder))
+    assert ran.code == 0
+    assert "calls, which give its predictions" in ran.out
+    monkeypatch.setenv("KGQA_CACHE", str(tmp_path / "elsewhere"))
+    monkeypatch.chdir(tmp_path / "outputs")  # where there are no triples yet
+    merged = kgqa("cache", "import", str(tmp_path / "calls.jsonl.zst"))
+    assert merged.code == 0
+    assert "0 equal, 0 different" in merged.out
+    again = kgqa(*TRACE, "judge=three_way")
+    before, after = (tmp_path / first.folder), again.folder
+    assert (after / "predictions.jsonl").read_bytes() == (before / "predictions.jsonl").read_bytes()
+    metrics = again.json("metrics.json")
+    assert metrics["cost"]["paid"]["calls"] == metrics["judge"]["cost"]["paid"]["calls"] == 0
+    assert metrics["cost"]["extraction_paid"]["calls"] == 0
+    assert " 0 new" in f" {kgqa('cache', 'import', str(tmp_path / 'calls.jsonl.zst')).out}"
+
+
+def test_a_run_whose_calls_are_not_all_kept_is_not_exported(kgqa: Kgqa) -> None:
+    first = kgqa(*TRACE)
+    changed("DELETE FROM calls WHERE value LIKE '{\"logprobs\"%'")
+    ran = kgqa("cache", "export", "calls.jsonl.zst", "--run", str(first.folder))
+    assert ran.code == 2
+    assert "of its calls are not in this call cache; run its command again first" in ran.err
+    assert not Path("calls.jsonl.zst").exists()
+
+
+def test_importing_keeps_what_is_here_and_counts_what_differs(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    kgqa("run", "method=no_context", "limit=3", *QUICK)
+    kgqa("cache", "export", "calls.jsonl.zst")
+    kgqa("run", "method=no_context", "limit=2", *QUICK)
+    exported = zstandard.ZstdDecompressor().stream_reader(Path("calls.jsonl.zst").read_bytes()).read()
+    monkeypatch.setenv("KGQA_CACHE", "other")
+    assert kgqa("cache", "import", "calls.jsonl.zst").out == "3 new, 0 equal, 0 different\n"
+    lines = [json.loads(line) for line in exported.splitlines()]
+    assert lines[0] == {"format": "kgqa calls 1"}
+    assert lines[-1] == {"calls": 3}
+    from kgqa.runtime.cache_schema import checksum
+
+    other = '{"text": "another", "finish": "stop", "usage": [1, 0, 1, 0.0], "flags": []}'
+    lines[1] |= {"value": other, "checksum": checksum(lines[1]["key"].encode(), other.encode())}
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    Path("other.jsonl.zst").write_bytes(zstandard.ZstdCompressor().compress(text.encode()))
+    ran = kgqa("cache", "import", "other.jsonl.zst")
+    assert ran.out == "0 new, 2 equal, 1 different (those of this cache stay)\n"
+    kgqa("cache", "export", "again.jsonl.zst")
+    again = zstandard.ZstdDecompressor().stream_reader(Path("again.jsonl.zst").read_bytes()).read()
+    assert again == exported
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda packed, text: packed[: len(packed) // 2], "cut short after|not what kgqa cache export writes"),
+        (lambda packed, text: b"no zstd", "calls.jsonl.zst:1: not what kgqa cache export writes"),
+        (lambda packed, text: _packed(text.rpartition('{"calls"')[0]), "cut short after 3 calls"),
+        (lambda packed, text: _packed(text.replace("kgqa calls 1", "kgqa calls 9")), "format 'kgqa calls 9'"),
+        (lambda packed, text: _packed(text.replace("stop", "step", 1)), "calls.jsonl.zst:2: damaged"),
+        (lambda packed, text: _packed(text.replace('"value"', '"words"', 1)), "calls.jsonl.zst:2"),
+        (lambda packed, text: b"", "cut short after 0 calls"),
+    ],
+)
+def test_a_file_that_is_not_whole_is_refused_and_nothing_of_it_kept(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, spoil: object, message: str
+) -> None:
+    import re
+
+    kgqa("run", "method=no_context", "limit=3", *QUICK)
+    kgqa("cache", "export", "calls.jsonl.zst")
+    packed = Path("calls.jsonl.zst").read_bytes()
+    text = zstandard.ZstdDecompressor().stream_reader(packed).read().decode()
+    Path("calls.jsonl.zst").write_bytes(spoil(packed, text))  # type: ignore[operator]
+    monkeypatch.setenv("KGQA_CACHE", "other")
+    ran = kgqa("cache", "import", "calls.jsonl.zst")
+    assert ran.code == 2
+    assert re.search(message, ran.err)
+    assert ran.err.count("\n") == 1
+    assert "0 calls, 0 damaged: whole" in kgqa("cache", "check").out
+
+
+def _packed(text: str) -> bytes:
+    return zstandard.ZstdCompressor().compress(text.encode())
+
+
+def test_no_reply_that_repeats_a_key_is_exported(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    kgqa("run", "method=no_context", "limit=3", *QUICK)
+    cache_text = '{"text": "your key is sk-Tr0ub4dor/\\"x", "finish": "stop", "usage": [1, 0, 1, 0.0], "flags": []}'
+    from kgqa.runtime.cache import CallCache
+
+    cache = CallCache(CACHE.parent)
+    cache.put([("secretive", json.loads(cache_text))])
+    cache.close()
+    monkeypatch.setenv("OPENAI_API_KEY", 'sk-Tr0ub4dor/"x')
+    ran = kgqa("cache", "export", "calls.jsonl.zst")
+    assert "left out: 1 calls (their replies repeat a key that the environment holds)" in ran.out
+    assert b"Tr0ub4dor" not in zstandard.ZstdDecompressor().stream_reader(Path("calls.jsonl.zst").read_bytes()).read()
+
+
+def test_pruning_lists_first_and_deletes_only_what_was_asked(kgqa: Kgqa) -> None:
+    kgqa(*TRACE)
+    before = json.loads(kgqa("cache", "stats", "--json").out)
+    assert {share["engine"] for share in before} == {"scripted", "lexical"}
+    assert {share["kind"] for share in before} == {"generate", "choose", "rank", "count_tokens"}
+    ranked = sum(share["calls"] for share in before if share["engine"] == "lexical")
+    assert kgqa("cache", "prune").code == 2
+    assert f"{ranked:,} calls of " in kgqa("cache", "prune", "--engine", "lexical").out
+    assert json.loads(kgqa("cache", "stats", "--json").out) == before
+    assert kgqa("cache", "prune", "--engine", "lexical", "--yes").out == f"{ranked:,} calls deleted\n"
+    assert json.loads(kgqa("cache", "stats", "--json").out) == [s for s in before if s["engine"] != "lexical"]
+    assert kgqa("cache", "prune", "--unused", "0").out.startswith("0 calls")
+    changed("UPDATE calls SET used = used - 100, made = made - 86400 * 200 WHERE value LIKE '{\"text\"%'")
+    written = sum(share["calls"] for share in before if share["kind"] == "generate")
+    assert kgqa("cache", "prune", "--unused", "90").out.startswith(f"{written:,} calls of ")
+    assert kgqa("cache", "prune", "--older-than", "190").out.startswith(f"{written:,} calls of ")
+    assert kgqa("cache", "prune", "--older-than", "210").out.startswith("0 calls")
+    kgqa(*TRACE)  # asks for them again
+    assert int(kgqa("cache", "prune", "--unused", "90").out.split()[0]) < written
+
+
+def test_without_a_cache_one_line_says_so(kgqa: Kgqa) -> None:
+    for words in (("check",), ("stats",), ("export", "x.zst"), ("prune", "--unused", "1")):
+        ran = kgqa("cache", *words)
+        assert ran.code == 2
+        assert "no call cache here" in ran.err
+        assert not Path("outputs").exists()

@@ -1,0 +1,134 @@
+"""Several processes on one cache: one asks, all go on with its reply."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from kgqa.calls import ModelCall
+from kgqa.runtime.asked import Asked
+from kgqa.runtime.cache import CallCache
+from kgqa.runtime.requests import Request, ServiceReply
+from kgqa.types import Completion
+from tests.engines_for_tests import Batches, ask
+from tests.unit.scheduling import drive, named, two_steps
+
+
+@pytest.fixture
+def other(cache: CallCache) -> Iterator[CallCache]:
+    """The same file, as another process has it."""
+    opened = CallCache(cache.path.parent)
+    yield opened
+    opened.close()
+
+
+def test_a_claim_is_one_processs_until_it_puts_gives_back_or_closes(cache: CallCache, other: CallCache) -> None:
+    assert cache.claim(["a", "b", "c"]) == {"a": "mine", "b": "mine", "c": "mine"}
+    assert other.claim(["a", "b", "d"]) == {"a": "theirs", "b": "theirs", "d": "mine"}
+    assert other.claimed_elsewhere(["a", "b", "c", "d", "e"]) == {"a", "b", "c"}
+    cache.put([("a", 1)])
+    assert other.claim(["a"]) == {"a": "kept"}
+    cache.give_back(["b"])
+    assert other.claim(["b", "c"]) == {"b": "mine", "c": "theirs"}
+    cache.close()
+    assert not other.claimed_elsewhere(["c"])
+    assert other.claim(["c"]) == {"c": "mine"}
+
+
+def test_nobody_waits_for_a_process_that_was_killed(cache: CallCache) -> None:
+    script = textwrap.dedent("""
+        import sys, time
+        from pathlib import Path
+        from kgqa.runtime.cache import CallCache
+        cache = CallCache(Path(sys.argv[1]))
+        cache.claim(["a"])
+        print("claimed", flush=True)
+        time.sleep(60)
+    """)
+    command = [sys.executable, "-c", script, str(cache.path.parent)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "claimed\n"
+        assert cache.claim(["a"]) == {"a": "theirs"}
+        process.kill()
+    assert not cache.claimed_elsewhere(["a"])
+    assert cache.claim(["a"]) == {"a": "mine"}
+
+
+class Counting:
+    """A model that never answers alike, shared by two runs."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, call: ModelCall) -> Completion:
+        with self._lock:
+            self.asked.append(call.prompt.messages[0].content)
+            number = len(self.asked)
+        time.sleep(0.02)
+        return Completion(f"reply {number}")
+
+
+def test_two_runs_at_once_pay_no_call_twice_and_end_alike(cache: CallCache, other: CallCache) -> None:
+    model, ended = Counting(), dict[str, Any]()
+
+    def run(name: str, kept: CallCache, size: int) -> None:
+        ended[name] = [(f.key, f.result) for f in drive(Batches(model, size), kept, named(12, two_steps))]
+
+    runs = [threading.Thread(target=run, args=each) for each in (("one", cache, 4), ("two", other, 3))]
+    for thread in runs:
+        thread.start()
+    for thread in runs:
+        thread.join(60)
+    assert len(model.asked) == len(set(model.asked)) == 24
+    assert sorted(ended["one"]) == sorted(ended["two"])
+
+
+def test_what_another_process_answered_first_is_what_the_program_gets(cache: CallCache, other: CallCache) -> None:
+    """No claim can help where it was given up: the machine slept, say."""
+    done = SimpleQueue[ServiceReply]()
+    asked = Asked(done, cache, {"engine": "x"})
+    request = Request((0,), 1, ask("hello"), time.monotonic())
+    assert asked.begin([request]) == [request]
+    theirs = Asked(SimpleQueue[ServiceReply](), other, {"engine": "x"})
+    theirs.begin([request])
+    theirs.finish([(request, Completion("theirs"))], time.monotonic())
+    asked.finish([(request, Completion("mine"))], time.monotonic())
+    reply = done.get(timeout=5)
+    assert reply.value.text == "theirs"
+    assert not reply.cached  # it was paid for all the same
+
+
+def test_a_call_that_fails_elsewhere_is_asked_here(cache: CallCache, other: CallCache) -> None:
+    done, made = SimpleQueue[ServiceReply](), SimpleQueue[Any]()
+    request = Request((0,), 1, ask("hello"), time.monotonic())
+    theirs = Asked(SimpleQueue[ServiceReply](), other, {"engine": "x"}, made.put)
+    assert theirs.begin([request]) == [request]
+    mine = Asked(done, cache, {"engine": "x"}, made.put)
+    assert not mine.begin([request])
+    theirs.finish([(request, ValueError("no answer"))], time.monotonic())
+    assert made.get(timeout=5) == [request]
+    mine.finish([(request, Completion("mine"))], time.monotonic())
+    assert done.get(timeout=5).value.text == "mine"
+
+
+def test_a_run_that_is_stopped_leaves_its_calls_to_the_others(cache: CallCache, other: CallCache) -> None:
+    made = SimpleQueue[Any]()
+    request = Request((0,), 1, ask("hello"), time.monotonic())
+    theirs = Asked(SimpleQueue[ServiceReply](), other, {"engine": "x"}, made.put)
+    theirs.begin([request])
+    mine = Asked(SimpleQueue[ServiceReply](), cache, {"engine": "x"}, made.put)
+    mine.begin([request])
+    assert made.empty()
+    theirs.stop()
+    assert made.get(timeout=5) == [request]
+    mine.stop()

@@ -1,0 +1,122 @@
+"""What the hub's own library throws becomes one line: asked of a server of our own that refuses in its ways."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+
+ASKING = """
+from kgqa import hub
+from kgqa.errors import ConfigError
+for ask in (hub.weights, hub.folder):
+    try:
+        print(ask("owner/encoder"))
+    except ConfigError as error:
+        print(error)
+print(hub.snapshot("owner/encoder", ["*.json"], local=False), hub.file("owner/encoder", "config.json", local=False))
+"""
+
+
+@contextmanager
+def refusing(status: int, code: str) -> Iterator[str]:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("X-Error-Code", code)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_GET  # noqa: N815 - a name of the standard library
+
+        def log_message(self, *_: object) -> None:
+            """Tests print nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def lines(endpoint: str, home: Path, *, offline: bool = False) -> list[str]:
+    """What `ASKING` prints in a process of its own: the library reads these variables when it is imported."""
+    named = {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_OFFLINE": str(int(offline))}
+    environment = {**os.environ, **named, "PYTHONPATH": str(Path(__file__).parents[2])}
+    ran = subprocess.run(
+        [sys.executable, "-c", ASKING], env=environment, cwd=home, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in ran.stderr, ran.stderr
+    *refused, had = ran.stdout.splitlines()
+    assert had == "None None"
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "remedy"),
+    [
+        (403, "GatedRepo", "accept its terms on the hub and run hf auth login, or name a folder"),
+        (401, "RepoNotFound", "check its name, run hf auth login if it is private, or name a folder"),
+        (404, "RepoNotFound", "check its name"),
+        (400, "", "connect this machine, copy the model into the hub's cache here, or name a folder"),
+    ],
+)
+def test_a_refusal_of_the_hub_says_what_to_do(status: int, code: str, remedy: str, tmp_path: Path) -> None:
+    with refusing(status, code) as endpoint:
+        refused = lines(endpoint, tmp_path)
+    assert len(refused) == 2
+    for line in refused:
+        assert line.startswith("model=owner/encoder: the hub does not give it (")
+        assert remedy in line
+
+
+def test_a_hub_that_cannot_be_reached_is_one_line(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        refused = lines(f"http://127.0.0.1:{closed.getsockname()[1]}", tmp_path)
+    assert len(refused) == 2
+    for line in refused:
+        assert line.startswith("model=owner/encoder: the hub does not give it (")
+        assert "onnect" in line
+        assert "name a folder" in line
+
+
+def test_offline_the_hub_is_not_asked(tmp_path: Path) -> None:
+    with refusing(500, "") as endpoint:
+        refused = lines(endpoint, tmp_path, offline=True)
+    assert len(refused) == 2
+    assert all("HF_HUB_OFFLINE forbids the download; unset it, or name a folder" in line for line in refused)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        *(f"ranker={name}" for name in ("dpr", "contriever", "e5", "multi_qa_minilm")),
+        *(f"retriever={name}" for name in ("contriever", "dpr", "e5_mistral")),
+    ],
+)
+def test_a_preset_whose_model_is_out_of_reach_ends_the_run_before_it_begins(choice: str, tmp_path: Path) -> None:
+    method = "retrieve_read" if choice.startswith("retriever") else "trace"
+    chosen = ["ranker=lexical", "demonstrations_ranker=lexical", choice]
+    environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    command = [sys.executable, "-m", "kgqa.cli", "run", f"method={method}", "engine=scripted", "limit=1", *chosen]
+    ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (line,) = ran.stderr.splitlines()
+    assert ran.returncode == 2
+    assert "name a folder" in line or "pip install 'kgqa[" in line
+    assert not (tmp_path / "outputs").exists() or not list((tmp_path / "outputs").glob("demo/*/*/*"))

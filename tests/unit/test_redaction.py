@@ -1,0 +1,126 @@
+"""Keys and passwords: found in any spelling, left out of what is said, refused as values."""
+
+from __future__ import annotations
+
+import subprocess
+import timeit
+from base64 import b64encode
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kgqa.errors import ConfigError
+from kgqa.experiment.config.composing import compose
+from kgqa.redaction import MARK, Key, is_secret, told, without_secrets
+from scripts.attack.faults import SPELLINGS
+
+SECRET = "sk-or/Tr0ub4dor/and-three+more"
+WAYS: dict[str, Callable[[str], str]] = {
+    **{name: spell for name, spell in SPELLINGS.items() if name != "pieces"},
+    "page": lambda key: "".join(f"&#{ord(character)};" for character in key),
+    "twice escaped": lambda key: "".join(f"%5Cu{ord(character):04x}" for character in key),
+    "behind others in base64": lambda key: b64encode(f"xy{key}z".encode()).decode(),
+    "a half": lambda key: key[:15],
+    "the end": lambda key: key[-12:],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_key_is_found_and_left_out_however_it_is_written(way: str) -> None:
+    key, text = Key(SECRET), f"You sent {WAYS[way](SECRET)}, which is wrong: 50 % of \\n & more."
+    assert key.is_in(text)
+    assert not key.is_in("You sent what is wrong: 50 % of \\n & more.")
+    shown = key.left_out_of(text)
+    assert MARK in shown
+    assert "You sent" in shown
+    assert not key.is_in(shown)
+    assert SECRET not in f"{key!r} {shown}"
+    assert key.left_out_of_all({"a": [text, 1, None]}) == {"a": [shown, 1, None]}
+
+
+@pytest.mark.parametrize("word", ["EMPTY", "none", "local", "x"])
+def test_a_word_in_the_place_of_a_key_may_be_said(word: str) -> None:
+    assert not Key(word).is_in(f"the answer is {word}")
+    assert word not in Key(word).left_out_of(f"wrong key {word}")
+
+
+def test_looking_for_a_key_costs_a_reply_microseconds() -> None:
+    key, reply = Key("sk-proj-" + "aB3dE6gH" * 19), "The composer was born in Fauskenes.\n" * 20
+    assert not key.is_in(reply)
+    assert min(timeit.repeat(lambda: key.is_in(reply), number=100, repeat=5)) / 100 < 200e-6  # 15 µs on a free machine
+
+
+@pytest.mark.parametrize(
+    ("variable", "secret"),
+    [
+        ("OPENAI_API_KEY", True),
+        ("HF_TOKEN", True),
+        ("KGQA_ES_PASSWORD", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("my_secret", True),
+        ("TOKENIZERS_PARALLELISM", False),
+        ("KGQA_DATA", False),
+        ("MONKEY", False),
+        ("SSH_KEY_FILE", False),
+        ("GOOGLE_APPLICATION_CREDENTIALS", True),
+        ("HOME", False),
+    ],
+)
+def test_the_name_of_a_variable_says_whether_it_is_secret(variable: str, secret: bool) -> None:
+    assert is_secret(variable) is secret
+
+
+def test_lines_and_errors_leave_without_the_environments_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_SERVICE_PASSWORD", "correct-horse")
+    message = "cannot log in with correct-horse at http://me:hunter22@host/v1?api_key=abcdefgh&n=1"
+    clean = f"cannot log in with {MARK} at http://{MARK}@host/v1?api_key={MARK}&n=1"
+    assert without_secrets(message) == clean
+    assert told(OSError(message)) == f"OSError: {clean}"
+    assert (
+        without_secrets("write to me@host.org or see https://host/a@b")
+        == "write to me@host.org or see https://host/a@b"
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("model.name=${oc.env:OPENAI_API_KEY}", "model.name reads $OPENAI_API_KEY"),
+        ("model.name='a ${oc.env:OPENAI_API_KEY,none}'", "model.name reads $OPENAI_API_KEY"),
+        ("model.name='${oc.decode:${oc.env:OPENAI_API_KEY}}'", "model.name reads $OPENAI_API_KEY"),
+        ("out=${oc.env:OPENAI_API_KEY}", "out reads $OPENAI_API_KEY"),
+        (f"name='{SECRET}'", "name holds the value of $OPENAI_API_KEY"),
+        (f"+anything='before {SECRET} behind'", "anything holds the value of $OPENAI_API_KEY"),
+        (f"engine.extra={{user: '{SECRET}'}}", "engine.extra.user holds the value of $OPENAI_API_KEY"),
+        ("+anything=0wn-variable-of-a-server", "anything holds the value of $MY_SERVER"),
+        (f"limit='{SECRET}'", "limit holds the value of $OPENAI_API_KEY"),
+        ("engine.base_url='http://me:hunter22@host/v1'", "engine.base_url: an address must hold no name, password"),
+        ("engine.base_url='http://host/v1?api_key=hunter22'", "put the key into the variable that engine.api_key_env"),
+        ("+anything='see postgresql://me:hunter22@host/db'", "anything: an address must hold no name, password"),
+    ],
+)
+def test_a_secret_as_a_value_is_refused_and_not_repeated(
+    override: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("MY_SERVER", "0wn-variable-of-a-server")
+    with pytest.raises(ConfigError) as refused:
+        compose(["dataset=demo", "engine=openai", "engine.api_key_env=MY_SERVER", override])
+    assert says in str(refused.value)
+    assert not any(secret in str(refused.value) for secret in (SECRET, "0wn-variable", "hunter22"))
+
+
+def test_a_key_of_vllms_server_goes_by_the_environment_not_by_the_list_of_processes() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "serve_vllm.sh"
+    for words in (["--api-key", SECRET], [f"--api-key={SECRET}"]):
+        ran = subprocess.run(["bash", str(script), "model", *words], capture_output=True, text=True, check=False)
+        assert ran.returncode == 2
+        assert "set VLLM_API_KEY" in ran.stderr
+        assert SECRET not in ran.stderr
+
+
+def test_variables_that_are_no_secret_may_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLUSTER", "west")
+    monkeypatch.setenv("OPENAI_API_KEY", "EMPTY")
+    assert compose(["engine=openai", "engine.deployment=${oc.env:CLUSTER}"])["engine"]["deployment"] == "west"

@@ -1,0 +1,128 @@
+"""A sweep's plan and folder through any life: cells are distinct and in order, done ones stay, others run again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kgqa.artefacts.sweep import CellState, ListedCell, SweepPlan, cell_file, sweep_name
+from kgqa.errors import ConfigError
+from kgqa.experiment.config.axes import axes, grid
+from kgqa.runtime.sweep_folder import SweepFolder, keep_state
+from tests.unit.test_run_folder_life import Killed, killed_at
+
+# what a person writes behind `=`, by what it means
+VALUES = {
+    "1": 1, "2": 2, "'1'": "1", "1.0": 1.0, "true": True, "'true'": "true", "null": None, "'null'": "null", "a": "a",
+    '"a"': "a", "a b": "a b", "[1,2]": [1, 2], "['1',2]": ["1", 2],
+}  # fmt: skip
+SWEPT = st.dictionaries(
+    st.sampled_from(["seed", "method.beam", "limit", "retriever.fields.title"]),
+    st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=4),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(SWEPT)
+def test_the_cells_of_a_grid_are_distinct_named_apart_and_in_a_stable_order(swept: dict[str, list[str]]) -> None:
+    overrides = [f"{key}={','.join(values)}" for key, values in swept.items()]
+    cells = list(grid(axes(overrides)))
+    assert cells == list(grid(axes(overrides)))
+    words = [tuple(given) for _, given in cells]
+    assert len(set(words)) == len(words)
+    assert len({name for name, _ in cells}) == len(cells)
+    count = 1
+    for values in swept.values():
+        count *= len({repr(VALUES[value]) for value in values})
+    assert len(cells) == count
+
+
+class Life(RuleBasedStateMachine):
+    @initialize(count=st.integers(1, 4))
+    def begin(self, count: int) -> None:
+        self.root = Path(mkdtemp())
+        self.path = self.root / "sweep"
+        self.frozen = [f"seed: {number}\n" for number in range(count)]
+        self.states: dict[int, str] = {}
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.root)
+
+    @rule()
+    def launched(self) -> None:
+        """The same command again: what is done stays, everything else is tried again."""
+        SweepFolder(self.path, plan(self.frozen), self.frozen).close()
+        self.states = {number: status for number, status in self.states.items() if status == "done"}
+        assert [cell.number for cell in SweepPlan.read(self.path).cells] == list(range(len(self.frozen)))
+
+    @rule(write=st.integers(0, 12), after=st.booleans())
+    def killed_as_it_is_launched(self, write: int, after: bool) -> None:
+        try:
+            with killed_at(write, after=after):
+                SweepFolder(self.path, plan(self.frozen), self.frozen).close()
+        except Killed:
+            pass
+        self.launched()
+
+    @precondition(lambda self: (self.path / "sweep.json").is_file())
+    @rule(data=st.data(), status=st.sampled_from(["running", "done", "failed", "not run"]))
+    def a_cell_ends(self, data: st.DataObject, status: str) -> None:
+        number = data.draw(st.sampled_from(range(len(self.frozen))))
+        if self.states.get(number) == "done":
+            return  # it is skipped
+        keep_state(self.path, number, CellState(status=status, run=None, seconds=1.0, error=None))  # type: ignore[arg-type]
+        self.states[number] = status
+
+    @precondition(lambda self: (self.path / "sweep.json").is_file())
+    @rule(place=st.integers(0, 3))
+    def another_sweep_is_refused(self, place: int) -> None:
+        before = contents(self.path)
+        for other in ([*self.frozen, "seed: 9\n"], changed(self.frozen, place), self.frozen[::-1]):
+            if other != self.frozen:
+                assert sweep_name(other) != sweep_name(self.frozen)
+                with pytest.raises(ConfigError, match="holds another sweep"):
+                    SweepFolder(self.path, plan(other), other)
+        assert contents(self.path) == before
+
+    @rule(number=st.integers(0, 3))
+    def a_full_disk_left_an_empty_file(self, number: int) -> None:
+        file = cell_file(self.path, number, "json")
+        if file.is_file():
+            file.write_bytes(b"")
+            self.states.pop(number, None)
+
+    @invariant()
+    def every_state_is_as_it_was_told(self) -> None:
+        if (self.path / "sweep.json").is_file():
+            found = {number: CellState.read(self.path, number) for number in range(len(self.frozen))}
+            assert {number: state.status for number, state in found.items() if state} == self.states
+
+
+def plan(frozen: Sequence[str]) -> SweepPlan:
+    cells = tuple(ListedCell(number, f"cell {number}", (), None) for number in range(len(frozen)))
+    return replace(SweepPlan(command=(), axes={}, cells=()), cells=cells)
+
+
+def changed(frozen: Sequence[str], place: int) -> list[str]:
+    return [f"{text}limit: 3\n" if number == place else text for number, text in enumerate(frozen)]
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(
+    max_examples=40, stateful_step_count=12, deadline=None, derandomize=True, database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)  # fmt: skip
