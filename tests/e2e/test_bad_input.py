@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.extras import LIBRARIES
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import replies_kept, started
 
@@ -83,6 +84,19 @@ RECORD = {
     "paragraphs": [{"idx": 0, "title": "T", "paragraph_text": "Ann.", "is_supporting": True}],
 }
 LINE = json.dumps(RECORD).encode()
+
+
+def test_all_that_is_missing_is_told_at_once(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data first, then weights, then what would keep the engine from loading them."""
+    monkeypatch.delenv("KGQA_DATA", raising=False)
+    monkeypatch.setitem(LIBRARIES, "llamacpp", ("no_such_library",))
+    missing = kgqa("run", "method=golden", "dataset=musique", "model.path=none.gguf", "model.sha256=null")
+    assert missing.code == 2
+    assert [line.partition(";")[0].partition(" (")[0] for line in missing.err.splitlines()] == [
+        "kgqa: dataset=musique: no musique_ans_v1.0_dev.jsonl or musique_ans_dev.jsonl",
+        "kgqa: model.path=none.gguf: no such file",
+        "kgqa: engine=llamacpp lacks no_such_library",
+    ]
 
 
 @pytest.mark.parametrize(
