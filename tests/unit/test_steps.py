@@ -26,7 +26,7 @@ def documents(tmp_path: Path) -> Documents:
 def traced(
     documents: Documents, answer: str, *chains: list[list[str]], evidence: tuple[str, ...] = ()
 ) -> TracedQuestion:
-    question = Question("asked", "Where is she from?", (), documents.collection)
+    question = Question("asked", "Which river?", (), documents.collection)
     notes: dict[str, Any] = {"chains": [{"score": -1.0, "ended": True, "triples": chain} for chain in chains]}
     return TracedQuestion(question, Prediction("asked", answer, evidence=evidence, notes=notes), ())
 

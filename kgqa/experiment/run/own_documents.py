@@ -13,6 +13,7 @@ from kgqa.calls import Search
 from kgqa.datasets.documents import KINDS, Documents
 from kgqa.datasets.given import PutToDocuments
 from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.config import parts
 from kgqa.experiment.config.overrides import override_group, override_key, override_values, spelt
 from kgqa.experiment.machine.availability import with_engines
 from kgqa.experiment.machine.local_model import best_here, said
@@ -76,6 +77,7 @@ class Asker:
             display.line(said(preset))
         experiment = Experiment.of(with_engines(words))
         dataset = experiment.config["dataset"]
+        parts.dataset(dataset)  # its keys are checked by what they are made for
         documents = Documents(tuple(places), tuple(dataset["kinds"]), dataset["passage_size"])
         asker = cls(experiment, documents, most, display)
         asker._check()
