@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -46,7 +45,7 @@ def steps_of(traced: TracedQuestion, documents: Documents) -> tuple[Step, ...]:
     answer = traced.prediction.answer or ""
     chains = [chain["triples"] for chain in traced.notes.get("chains", ()) if chain["triples"]]
     if not chains:
-        words = _weights((traced.question.text, 1), (answer, 2))
+        words = _weights((traced.question.text, 1.0), (answer, 2.0))
         evidence = [passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages]
         return tuple(_step((), words, passage, documents) for passage in evidence[:MOST])
     chosen: list[list[str]] = next((chain for chain in chains if _holds(_all_words(chain), answer)), chains[0])
@@ -58,33 +57,36 @@ def stands_in(answer: str, steps: Iterable[Step]) -> bool:
     return _folded(answer) in SAID_BY_ITSELF or any(_holds(step.sentence, answer) for step in steps)
 
 
-def quoted(passage: Passage, words: Mapping[str, int]) -> str:
+def quoted(passage: Passage, words: Mapping[str, float]) -> str:
     """The sentence, or the row of a table, whose words weigh most; the first of equals, a blank line ends one too."""
     if passage.place.startswith("table"):
         parts = passage.text.splitlines()
     else:
         parts = [part for block in re.split(r"\n\s*\n", passage.text) for part in sentences(block)]
-    return max(parts, key=lambda part: sum(words.get(word, 0) for word in _words(part)), default=passage.text)
+    return max(parts, key=lambda part: sum(words.get(word, 0.0) for word in _words(part)), default=passage.text)
 
 
 def _link(unit: list[str], passage: Passage, documents: Documents) -> Step:
     """Of a chain: a triple and where it is from, or a sentence or document and where it is from."""
     *parts, _ = unit
     triple = tuple(parts) if len(parts) == 3 else ()
-    weights = (2, 1, 2) if triple else (1,)  # what it is about counts more than how the model put the relation
+    # the tail is what is new, the head is often known from before, and the relation is in the model's own words
+    weights = (1.0, 0.5, 2.0) if triple else (1.0,)
     return _step(triple, _weights(*zip(parts, weights, strict=True)), passage, documents)
 
 
-def _step(triple: tuple[str, ...], words: Mapping[str, int], passage: Passage, documents: Documents) -> Step:
+def _step(triple: tuple[str, ...], words: Mapping[str, float], passage: Passage, documents: Documents) -> Step:
     sentence = quoted(passage, words)
     return Step(triple, sentence, passage, documents.where(passage, sentence))
 
 
-def _weights(*weighed: tuple[str, int]) -> Mapping[str, int]:
-    weights = Counter[str]()
+def _weights(*weighed: tuple[str, float]) -> Mapping[str, float]:
+    """Each text's weight, shared out among its words."""
+    weights: dict[str, float] = {}
     for text, weight in weighed:
-        for word in _words(text):
-            weights[word] = max(weights[word], weight)
+        words = _words(text)
+        for word in words:
+            weights[word] = weights.get(word, 0.0) + weight / len(words)
     return weights
 
 

@@ -72,3 +72,16 @@ def test_an_answer_stands_in_a_sentence_word_for_word(documents: Documents) -> N
     steps = steps_of(traced(documents, "Oustry", [["Hesper Vall", "born in", "Oustry", vall.id]]), documents)
     assert all(stands_in(answer, steps) for answer in ("Oustry", "oustry.", "in Oustry", "yes", "No."))
     assert not any(stands_in(answer, steps) for answer in ("Oust", "", "Oustry in born"))
+
+
+def test_the_sentence_of_the_tail_is_quoted_where_another_has_the_head() -> None:
+    text = "The lighthouse of Korrin Head was built in 1884. Its lamp was made by the Brandel glassworks in Oustry."
+    passage = Passage.of("a", text)
+    triple = ["The lighthouse of Korrin Head", "lamp manufacturer", "Brandel glassworks in Oustry", passage.id]
+    question = Question("asked", "Who?", (), (passage,))
+    notes = {"chains": [{"triples": [triple]}]}
+    none = Documents((Path(__file__).parents[1] / "e2e",), (".none",), 500)
+    vars(none).update(collection=(), files={})
+    (step,) = steps_of(TracedQuestion(question, Prediction("asked", "x", notes=notes), ()), none)
+    assert step.sentence == "Its lamp was made by the Brandel glassworks in Oustry."
+    assert step.where is None
