@@ -1,4 +1,4 @@
-"""A person's own documents and questions: a folder of text, Markdown, HTML and PDF files, and a JSONL file.
+"""A person's own documents and questions: a folder of files as `kgqa.datasets.documents` reads them, and a JSONL file.
 
 Each line of the questions' file is an object with `question`, and `answer` or `answers` (the first is the answer, the
 others are aliases); and where it is known, `id` (else q1, q2, … by line), `type` ("structural": about a page or table;

@@ -32,7 +32,7 @@ def test_ctrl_c_stops_the_question_and_not_the_chat(tmp_path: Path) -> None:
     assert chat.stderr is not None
     chat.stdin.write("Where was Hesper Vall born?\n")
     chat.stdin.flush()
-    said = []
+    said: list[str] = []
     while not said or not said[-1].startswith("search:"):
         said.append(chat.stderr.readline())
         assert said[-1], said
