@@ -36,7 +36,7 @@ VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test
 export GOMP_SPINCOUNT := 0
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help demo test test-engines unit check docs attack bench format licences audit update dist clean
+.PHONY: help demo ask test test-engines unit check docs attack bench format licences audit update dist clean
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -44,6 +44,10 @@ help: ## what can be done here
 demo: $(DONE)-core $(DONE)-$(MODEL) ## set up and run a small TRACE on three questions (MODEL=qwen2_5_coder_1_5b: a strong model)
 	@echo "→ running: kgqa run method=trace dataset=demo experiment=quick limit=$(LIMIT) model=$(MODEL)"
 	@$(BIN)/kgqa run method=trace dataset=demo experiment=quick limit=$(LIMIT) model=$(MODEL)
+
+export QUESTION FILES
+ask: $(DONE)-documents $(DONE)-$(MODEL) ## set up, and put a question to your own files (QUESTION="…" FILES=notes; without QUESTION a chat)
+	@$(BIN)/kgqa ask "$${QUESTION:---chat}" $${FILES:?name your documents: FILES=FOLDER}
 
 # every part runs, whatever failed before it: what else fails and what was skipped is told too
 test: $(DONE)-test ## set up and pass the tests that need no torch
@@ -136,6 +140,11 @@ $(DONE)-venv:
 $(DONE)-core: $(DONE)-venv pyproject.toml constraints.txt
 	@echo "→ installing kgqa with its embedded engine (no torch, no compiler)"
 	@$(BIN)/python $(LOCKED) -e '.[llamacpp]'
+	@touch $@
+
+$(DONE)-documents: $(DONE)-core
+	@echo "→ installing the readers of PDF and DOCX"
+	@$(BIN)/python $(LOCKED) -e '.[llamacpp,pdf]'
 	@touch $@
 
 # --no-deps: its dependency would compile another copy of llama.cpp, and only the weights in it are wanted

@@ -23,6 +23,7 @@ from argparse import Namespace
 from typing import Protocol
 
 from kgqa.commands import (
+    ask,
     cache,
     compare,
     completion,
@@ -61,7 +62,7 @@ class Command(Protocol):
 
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
-    run, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp,
+    run, ask, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp,
     reproduce, index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from kgqa.artefacts.predictions import question_ids
 from kgqa.artefacts.run import FinishedRun
 from kgqa.report.content import estimates, sections
 from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
-from kgqa.report.page import page, page_parts
+from kgqa.report.page import EXPLORER, page, page_parts
 from kgqa.report.questions import QuestionRow, ReportedQuestion, reported_questions, same_questions
 from kgqa.report.selection import Group, Selection
 from kgqa.types import Json
@@ -56,7 +56,7 @@ def html(run: FinishedRun, against: FinishedRun | None = None, megabytes: float 
         page_parts,
         "report.html.j2",
         ["report.css"],
-        ["tables.js", "graph.js", "question.js", "report.js"],
+        EXPLORER,
         run=run,
         against=against,
         sections=sections(run),

@@ -8,6 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
+EXPLORER = (
+    "tables.js",
+    "graph.js",
+    "question.js",
+    "report.js",
+)  # what shows questions, in the order they need each other
+
 
 def page(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: object) -> str:
     """The same as `page_parts`, as one text."""

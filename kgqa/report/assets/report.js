@@ -129,7 +129,7 @@ function draw() {
 function listed(place, index) {
   const row = rows[place];
   const [sign, kind, said] = verdict(row);
-  const answer = row.error !== null ? row.error : `${row.answer || "no answer"} · gold: ${row.gold[0]}`;
+  const answer = row.error !== null ? row.error : (row.answer || "no answer") + (row.gold.length ? ` · gold: ${row.gold[0]}` : "");
   const score = (row.f1 === null ? "" : `F1 ${percent(row.f1)} · `) + (row.verdict === null ? "" : `judge: ${spaced(row.verdict)} · `);
   const link = element(
     "a", { href: linkTo(row.id), title: row.question },
