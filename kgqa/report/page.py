@@ -10,3 +10,51 @@ from importlib.resources import files
 
 # what shows questions, in the order they need each other
 EXPLORER = ("tables.js", "graph.js", "question.js", "report.js")
+
+
+def page(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: object) -> str:
+    """The same as `page_parts`, as one text."""
+    return "".join(page_parts(template, styles, scripts, **values))
+
+
+def page_parts(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: object) -> Iterator[str]:
+    """Render a template of assets/ with some of its files, part by part: no page is in memory as a whole.
+
+    It sees `style` and `script`, and `style_hash` and `script_hash` for a content security policy: nothing else runs,
+    whatever a passage holds. The filter `marked` sets Markdown's code and bold; every other text is escaped.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("kgqa.report", "assets"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )
+    environment.filters["marked"] = marked
+    style, script = _joined(styles), _joined(scripts)
+    yield from environment.get_template(template).generate(
+        **values,
+        style=Markup(style),  # noqa: S704 - ours
+        script=Markup(script),  # noqa: S704 - ours
+        style_hash=_source_hash(style),
+        script_hash=_source_hash(script),
+    )
+
+
+def marked(text: str) -> str:
+    """As markup: names in backticks as code, words between double asterisks strong, everything else escaped."""
+    from markupsafe import Markup, escape
+
+    coded = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
+    return Markup(re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", coded))  # noqa: S704 - escaped above
+
+
+def _joined(names: Sequence[str]) -> str:
+    return "".join((files("kgqa.report") / "assets" / name).read_text(encoding="utf-8") for name in names)
+
+
+def _source_hash(source: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}"
