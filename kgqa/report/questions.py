@@ -36,6 +36,7 @@ class QuestionRow:
     prompt_tokens: int  # as if nothing had been cached
     output_tokens: int
     verdict: str | None  # the judge's, or "unscored"; None: not judged, or another answer was
+    model_calls: int | None = None  # of `calls` those that a model answered for this question; None: not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ def _row(run: FinishedRun, traced: TracedQuestion, judgement: Judgement | None) 
         prompt_tokens=sum(usage.prompt_tokens for usage in usages),
         output_tokens=sum(usage.output_tokens for usage in usages),
         verdict=judgement.shown if judgement else None,
+        model_calls=len(usages),
     )
 
 
