@@ -13,13 +13,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from types import MappingProxyType
 
 from kgqa.artefacts.predictions import question_ids
 from kgqa.artefacts.run import FinishedRun
 from kgqa.report.content import estimates, sections
 from kgqa.report.notices import notices
 from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
-from kgqa.report.page import page_parts
+from kgqa.report.page import page, page_parts
 from kgqa.report.questions import QuestionRow, ReportedQuestion, reported_questions, same_questions
 from kgqa.report.selection import Group, Selection
 from kgqa.types import Json
@@ -89,7 +90,7 @@ def packed_questions(run: FinishedRun, against: FinishedRun | None, room: int) -
         rows[row.id] = compact_json({**asdict(row), "other": beside})
         group = _group(row, other)
         if traces.wants(row.id, group):
-            traces.add(row.id, group, packing.pack(_trace(reported, ways)))
+            traces.add(row.id, group, packing.pack(question_trace(reported, ways)))
     ids = question_ids(run.folder)
     index = packed_list(rows[question_id] for question_id in ids)
     return PackedQuestions(ids, index, packed_line(packing.shared), traces)
@@ -121,10 +122,26 @@ def _ways(other: FinishedRun) -> dict[str, bytes]:
     return ways
 
 
-def _trace(reported: ReportedQuestion, ways: Mapping[str, bytes]) -> dict[str, Json]:
+def question_trace(reported: ReportedQuestion, ways: Mapping[str, bytes] = MappingProxyType({})) -> dict[str, Json]:
     """The trace's line with the judge's and, beside another run, `other`: what the page shows of a question."""
     judgement = reported.judgement
     judged = {**judgement.json(), "verdict": judgement.shown} if judgement else None
     calls = [abridged(call) for call in reported.traced.calls]
     other = {"other": json.loads(zlib.decompress(ways[reported.row.id]))} if ways else {}
     return {**reported.traced.json(), "calls": calls, "judgement": judged, **other}
+
+
+@dataclass(frozen=True)
+class Served:
+    """What the page of a run loads where it is no file but served: its style sheets, its scripts, the run's key."""
+
+    key: str
+    styles: tuple[str, ...]
+    scripts: tuple[str, ...]
+
+
+def served_html(run: FinishedRun, served: Served) -> str:
+    """The same page without its questions, which one of its scripts fetches; see `report.js`."""
+    shown = {"run": run, "sections": sections(run), "estimates": estimates(run), "served": served}
+    shown |= {"command": shlex.join(run.manifest.command), "notices": notices(run)}
+    return page("report.html.j2", [], [], against=None, traces=Selection(0), **shown)

@@ -1,4 +1,5 @@
-// A run's trace explorer, around question.js.
+// A run's trace explorer, after what shows a question (QUESTION_SCRIPTS in html.py). Texts of passages and models enter the page as text
+// nodes only. A page that is served has its questions from `servedQuestions` (kgqa/viewer), a file holds them itself.
 
 const byId = (id) => document.getElementById(id);
 const ROW = 54; // height of a list row in pixels, as in the style sheet
@@ -26,6 +27,8 @@ const ORDERS = { // of the list; equal ones, and all without a choice, in the da
 const DOWNLOADED = ["id", "question", "gold", "answer", "error", "em", "f1", "support_recall", "verdict", "hops", "type", "flags", "context_tokens", "calls", "model_calls", "prompt_tokens", "output_tokens"];
 
 const loaded = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
+const served = globalThis.servedQuestions ?? null;
+let complete = false; // whether all rows are here
 let packed = null; // base64 lines: the shared paragraphs, then a trace for each row
 let rows = [];
 let shared = null;
@@ -48,17 +51,34 @@ async function noteTraced() {
 
 /** null: the page had no room for it. */
 async function traceOf(place) {
+  if (served) return tracedIn(await served.question(rows[place]));
   await allTraces();
   if (packed[place + 1] === "") return null;
   shared ??= await unpacked(packed[0]);
-  const { value, paragraphs } = await unpacked(packed[place + 1]);
+  return tracedIn(packed[place + 1]);
+}
+
+async function tracedIn(line) {
+  const { value, paragraphs } = await unpacked(line);
   const texts = paragraphs.map((each) => (typeof each === "number" ? shared[each] : each));
   return whole(value, texts);
 }
 
 // ---- the list of questions
 
-function filter() {
+async function* pagesOfRows() {
+  if (served) yield* served.pages();
+  else yield await unpacked(byId("index").textContent);
+}
+
+function take(page) {
+  for (const row of page) row.searched = [row.id, row.question, row.answer ?? "", row.error ?? "", ...row.gold].join("\n").toLowerCase();
+  rows.push(...page);
+  byId("count").textContent = rows.length;
+}
+
+/** keep: stay where the list is, as rows came to its end. */
+function filter(keep = false) {
   const [wanted, hops, type] = ["outcome", "hops", "type"].map((id) => byId(id).value);
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   visible = [];
@@ -72,7 +92,7 @@ function filter() {
   byId("rows").style.height = `${visible.length * ROW}px`;
   for (const item of drawn.values()) item.remove();
   drawn.clear();
-  byId("list").scrollTop = 0;
+  if (keep !== true) byId("list").scrollTop = 0;
   draw();
 }
 
@@ -90,7 +110,7 @@ function draw() {
   }
   for (let index = first; index < last; index += 1) {
     if (!drawn.has(visible[index])) {
-      const item = listed(visible[index]);
+      const item = listed(visible[index], index);
       item.style.top = `${index * ROW}px`;
       drawn.set(visible[index], item);
       byId("rows").append(item);
@@ -102,7 +122,7 @@ function draw() {
   }
 }
 
-function listed(place) {
+function listed(place, index) {
   const row = rows[place];
   const [sign, kind, said] = verdict(row);
   const answer = row.error !== null ? row.error : `${row.answer || "no answer"} · gold: ${row.gold[0]}`;
@@ -113,7 +133,7 @@ function listed(place) {
     element("span", null, row.question),
     element("span", { class: "under" }, score, answer),
   );
-  return element("li", { "aria-posinset": visible.indexOf(place) + 1, "aria-setsize": visible.length }, link);
+  return element("li", { "aria-posinset": index + 1, "aria-setsize": visible.length }, link);
 }
 
 function step(by) {
@@ -187,7 +207,7 @@ async function navigate() {
   draw();
   const place = rows.findIndex((row) => wellFormed(row.id) === wanted);
   if (place >= 0) await open(place, call);
-  else if (wanted !== null) byId("question").replaceChildren(element("p", { class: "hint" }, `No question ${wanted} in this run.`));
+  else if (wanted !== null) byId("question").replaceChildren(element("p", { class: "hint" }, complete ? `No question ${wanted} in this run.` : "Reading the questions …"));
   else preview();
 }
 
@@ -233,14 +253,9 @@ function offer(id, values) {
 
 async function start() {
   byId("theme").addEventListener("click", switchTheme);
-  rows = await unpacked(byId("index").textContent);
-  for (const row of rows) row.searched = [row.id, row.question, row.answer ?? "", row.error ?? "", ...row.gold].join("\n").toLowerCase();
-  byId("count").textContent = rows.length;
-  offer("hops", rows.map((row) => row.hops));
-  offer("type", rows.map((row) => row.type));
-  for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
-  for (const id of ["won", "lost"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.other === null);
-  if (byId("selection")) void noteTraced();
+  const pages = pagesOfRows();
+  take((await pages.next()).value ?? []);
+  filter();
   for (const id of ["outcome", "hops", "type", "order", "search"]) byId(id).addEventListener("input", filter);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   for (const form of ["csv", "jsonl"]) byId(form).addEventListener("click", () => downloadShown(form));
@@ -249,8 +264,18 @@ async function start() {
   addEventListener("resize", draw);
   addEventListener("hashchange", () => void navigate());
   addEventListener("keydown", pressed);
-  filter();
   await navigate();
+  for await (const page of pages) {
+    take(page);
+    filter(true);
+  }
+  complete = true;
+  offer("hops", rows.map((row) => row.hops));
+  offer("type", rows.map((row) => row.type));
+  for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
+  for (const id of ["won", "lost"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.other === null);
+  if (byId("selection")) void noteTraced();
+  if (current < 0) await navigate();
   document.documentElement.dataset.ready = "yes";
 }
 
