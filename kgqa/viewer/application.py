@@ -11,7 +11,7 @@ from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.inert import inert, one_line
 from kgqa.json_values import NotJson, decoded
 from kgqa.redaction import without_secrets
-from kgqa.report.html import Served, served_html
+from kgqa.report.html import QUESTION_SCRIPTS, Served, served_html
 from kgqa.report.packing import compact_json
 from kgqa.types import Json
 from kgqa.unforeseen import told
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST = 1000  # rows of a page
 RUNS = 6  # side by side
-SHARED = ("report.css", "tables.js", "graph.js", "question.js", "report.js")  # the report's own
+SHARED = ("report.css", *QUESTION_SCRIPTS, "report.js")  # the report's own
 OWN = (
     "viewer.css",
     "viewer.js",
@@ -96,7 +96,7 @@ class Viewer:
         from starlette.responses import HTMLResponse
 
         listed = self._listed(request.path_params["key"])
-        scripts = ("tables.js", "graph.js", "question.js", "served.js", "report.js")
+        scripts = (*QUESTION_SCRIPTS, "served.js", "report.js")
         served = Served(
             listed.key,
             styles=("/assets/report.css", "/assets/viewer.css"),

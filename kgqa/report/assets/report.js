@@ -274,6 +274,7 @@ async function start() {
   offer("type", rows.map((row) => row.type));
   for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
   for (const id of ["won", "lost"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.other === null);
+  for (const id of ["calls", "tokens"]) byId("order").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.calls === null); // a server reads calls with their question
   if (byId("selection")) void noteTraced();
   if (current < 0) await navigate();
   document.documentElement.dataset.ready = "yes";
