@@ -58,6 +58,8 @@ HEAVY = (
     "joblib",
     "submitit",
     "optuna",
+    "starlette",
+    "uvicorn",
 )
 CONFIGS = [(group, name) for group, names in groups().items() for name in names if group != "experiment"]
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from kgqa.artefacts.form import AGAIN, Number, checked
 from kgqa.artefacts.predictions import Prediction
+from kgqa.artefacts.traced_calls import check_call
 from kgqa.errors import DataError
 from kgqa.json_values import decoded_trace, first_value
 from kgqa.types import Json, Question, Usage
@@ -102,10 +103,31 @@ def read_trace(folder: Path) -> Iterator[TracedQuestion]:
         yield _traced(line, place)
 
 
+def traced_of_line(line: str, place: str) -> TracedQuestion:
+    """Raises DataError: it is no line of a trace; `place` is where it stands, for the message."""
+    try:
+        return _traced(decoded_trace(line), place)
+    except ValueError as error:
+        raise DataError(f"{place}: damaged trace ({error}); {AGAIN}") from error
+
+
 def read_questions(folder: Path) -> Iterator[Question]:
     """The same without their calls, which are most of a trace; `support_titles` and more are not in it."""
-    for place, question in _lines(folder, lambda line: first_value(line, len(_QUESTION))[0]):
+    for place, question in _lines(folder, _begun_line):
         yield checked(_QuestionLine, {"question": question}, place).question
+
+
+def question_of_line(line: str, place: str) -> Question:
+    """What such a line begins with. Raises DataError as `traced_of_line`."""
+    try:
+        return checked(_QuestionLine, {"question": _begun_line(line)}, place).question
+    except ValueError as error:
+        raise DataError(f"{place}: damaged trace ({error}); {AGAIN}") from error
+
+
+def _begun_line(line: str) -> Json:
+    question: Json = first_value(line, len(_QUESTION))[0]
+    return question
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +157,11 @@ def _traced(line: Json, place: str) -> TracedQuestion:
     kept = checked(_Line, line, place)
     prediction = Prediction.of_json(line, kept.question_id, place, kept.notes)
     calls = zip(kept.calls, line["calls"], strict=True)
-    return TracedQuestion(kept.question, prediction, tuple(_traced_call(call, raw) for call, raw in calls))
+    return TracedQuestion(kept.question, prediction, tuple(_traced_call(call, raw, place) for call, raw in calls))
 
 
-def _traced_call(call: _Call, raw: Mapping[str, Json]) -> TracedCall:
+def _traced_call(call: _Call, raw: Mapping[str, Json], place: str) -> TracedCall:
+    check_call(raw, place)
     own = _Call.__dataclass_fields__
     request = {key: value for key, value in raw.items() if key not in own}
     return TracedCall(call.path, call.call, request, call.reply, call.cached, call.queued)

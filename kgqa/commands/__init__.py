@@ -45,6 +45,7 @@ from kgqa.commands import (
     show,
     status,
     tune,
+    view,
 )
 from kgqa.commands import open as open_report
 from kgqa.commands.parsing import Parser
@@ -61,7 +62,7 @@ class Command(Protocol):
 
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
-    run, ask, tune, runs, status, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp,
+    run, ask, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp,
     reproduce, index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 

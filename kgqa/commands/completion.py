@@ -72,5 +72,5 @@ def run(given: Namespace) -> int:
         raise given.parser.missing("SHELL")
     if given.places[0] not in SCRIPTS:
         raise ConfigError(f"{given.places[0]}: no such shell; {nearest(given.places[0], SCRIPTS)}")
-    print(SCRIPTS[given.places[0]], end="")
+    print(inert(SCRIPTS[given.places[0]]), end="")
     return 0

@@ -37,5 +37,6 @@ def run(given: Namespace) -> int:
     for file in written:
         print(inert(str(file)))
     test = next(file for file in written if file.name.startswith("test_"))
-    print(f"\nIt runs as it is; change it to yours:\n  {TRY[group].format(name=name)}\n  python -m pytest {test}")
+    after = f"\nIt runs as it is; change it to yours:\n  {TRY[group].format(name=name)}\n  python -m pytest {test}"
+    print(inert(after))
     return 0

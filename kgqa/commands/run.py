@@ -107,7 +107,7 @@ def tell_where_ctrl_c_is_off() -> None:
     """A shell's script gives what it starts in the background (`kgqa run … &`) an interrupt that is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         stop = f"kill {os.getpid()} stops this run, and what it has answered stays"
-        print(f"kgqa: started in the background, where Ctrl-C is switched off; {stop}", file=sys.stderr)
+        print(inert(f"kgqa: started in the background, where Ctrl-C is switched off; {stop}"), file=sys.stderr)
 
 
 def explain(words: Sequence[str]) -> str:

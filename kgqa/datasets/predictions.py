@@ -72,8 +72,8 @@ def matched(
 
 def _official(file: Path) -> list[Prediction]:
     """`{"answer": {id: text}, "sp": {id: [[title, sentence], …]}}`; `evidence` (2Wiki) is left aside."""
+    text = records.head(file, _WHOLE).lstrip("\ufeff")
     try:
-        text = records.head(file, _WHOLE).lstrip("\ufeff")
         whole = decoded_pairs(text, _without_repeats)
     except _RepeatedError as error:
         raise DataError(f"{file}: question {error}: stands there twice; remove one of them") from None

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from kgqa.artefacts.trace import TracedQuestion
 from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
-from kgqa.report.page import page_parts
+from kgqa.report.page import EXPLORER, page_parts
 from kgqa.report.questions import QuestionRow
 from kgqa.report.selection import Group, Selection
 from kgqa.report.steps import Step, stands_in
@@ -39,7 +39,7 @@ def asked_page(asked: Asked) -> Iterator[str]:
     yield from page_parts(
         "asked.html.j2",
         ["report.css"],
-        ["tables.js", "report.js"],
+        EXPLORER,
         asked=asked,
         traces=selection,
         index=packed_list([compact_json({**asdict(_row(traced)), "other": None})]),

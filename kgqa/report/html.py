@@ -15,7 +15,7 @@ from kgqa.artefacts.predictions import question_ids
 from kgqa.artefacts.run import FinishedRun
 from kgqa.report.content import estimates, sections
 from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
-from kgqa.report.page import page_parts
+from kgqa.report.page import EXPLORER, page, page_parts
 from kgqa.report.questions import QuestionRow, ReportedQuestion, reported_questions, same_questions
 from kgqa.report.selection import Group, Selection
 from kgqa.types import Json
@@ -56,7 +56,7 @@ def html(run: FinishedRun, against: FinishedRun | None = None, megabytes: float 
         page_parts,
         "report.html.j2",
         ["report.css"],
-        ["tables.js", "report.js"],
+        EXPLORER,
         run=run,
         against=against,
         sections=sections(run),
@@ -80,7 +80,7 @@ def packed_questions(run: FinishedRun, against: FinishedRun | None, room: int) -
         rows[row.id] = compact_json({**asdict(row), "other": beside})
         group = _group(row, other)
         if traces.wants(row.id, group):
-            traces.add(row.id, group, packing.pack(_trace(reported)))
+            traces.add(row.id, group, packing.pack(question_trace(reported)))
     ids = question_ids(run.folder)
     index = packed_list(rows[question_id] for question_id in ids)
     return PackedQuestions(ids, index, packed_line(packing.shared), traces)
@@ -96,9 +96,24 @@ def _group(row: QuestionRow, other: QuestionRow | None) -> Group:
     return Group.FLAGGED if row.flags else Group.OTHER
 
 
-def _trace(reported: ReportedQuestion) -> dict[str, Json]:
+def question_trace(reported: ReportedQuestion) -> dict[str, Json]:
     """The trace's line with the judge's: what the page shows of a question."""
     judgement = reported.judgement
     judged = {**judgement.json(), "verdict": judgement.shown} if judgement else None
     calls = [abridged(call) for call in reported.traced.calls]
     return {**reported.traced.json(), "calls": calls, "judgement": judged}
+
+
+@dataclass(frozen=True)
+class Served:
+    """What the page of a run loads where it is no file but served: its style sheets, its scripts, the run's key."""
+
+    key: str
+    styles: tuple[str, ...]
+    scripts: tuple[str, ...]
+
+
+def served_html(run: FinishedRun, served: Served) -> str:
+    """The same page without its questions, which one of its scripts fetches; see `report.js`."""
+    shown = {"run": run, "sections": sections(run), "estimates": estimates(run), "served": served}
+    return page("report.html.j2", [], [], against=None, traces=Selection(0), **shown)

@@ -8,6 +8,9 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
+# what shows questions, in the order they need each other
+EXPLORER = ("tables.js", "graph.js", "question.js", "report.js")
+
 
 def page(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: object) -> str:
     """The same as `page_parts`, as one text."""

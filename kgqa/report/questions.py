@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 
-from kgqa.artefacts.predictions import question_ids
+from kgqa.artefacts.form import AGAIN
+from kgqa.artefacts.predictions import PREDICTIONS, Prediction, question_ids
 from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.trace import TracedQuestion, read_trace
+from kgqa.artefacts.trace import TRACE, TracedQuestion, read_trace
 from kgqa.artefacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
+from kgqa.report.spreadsheet import csv_text
 from kgqa.scoring.questions import score_question
+from kgqa.types import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,9 @@ class QuestionRow:
     flags: Mapping[str, int]
     error: str | None
     context_tokens: int | None
-    calls: int
-    prompt_tokens: int  # as if nothing had been cached
-    output_tokens: int
+    calls: int | None  # None, as its tokens: not counted, see `unread_row`
+    prompt_tokens: int | None  # as if nothing had been cached
+    output_tokens: int | None
     verdict: str | None  # the judge's, or "unscored"; None: not judged, or another answer was
 
 
@@ -51,15 +52,30 @@ def reported_questions(run: FinishedRun) -> Iterator[ReportedQuestion]:
     """In the order in which they ended."""
     judgements = Judgements(run.folder)
     for traced in read_trace(run.folder):
-        judgement = judgements.of(traced.prediction)
-        yield ReportedQuestion(_row(run, traced, judgement), traced, judgement)
+        yield reported_question(run, traced, judgements)
+
+
+def reported_question(run: FinishedRun, traced: TracedQuestion, judgements: Judgements) -> ReportedQuestion:
+    judgement = judgements.of(traced.prediction)
+    return ReportedQuestion(_row(run, traced, judgement), traced, judgement)
 
 
 def _row(run: FinishedRun, traced: TracedQuestion, judgement: Judgement | None) -> QuestionRow:
-    question, prediction = traced.question, traced.prediction
+    usages = [usage for call in traced.calls if (usage := call.usage)]
+    return replace(
+        unread_row(run, traced.question, traced.prediction, judgement),
+        calls=len(traced.calls),
+        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+        output_tokens=sum(usage.output_tokens for usage in usages),
+    )
+
+
+def unread_row(
+    run: FinishedRun, question: Question, prediction: Prediction, judgement: Judgement | None
+) -> QuestionRow:
+    """All but what only the question's calls tell, which are most of a trace."""
     scored = score_question(question, prediction, run.metrics.profile)
     answers = run.metrics.scores.em.n > 0
-    usages = [usage for call in traced.calls if (usage := call.usage)]
     return QuestionRow(
         id=question.id,
         question=question.text,
@@ -73,9 +89,9 @@ def _row(run: FinishedRun, traced: TracedQuestion, judgement: Judgement | None) 
         flags=prediction.flags,
         error=prediction.error,
         context_tokens=prediction.context_tokens,
-        calls=len(traced.calls),
-        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
-        output_tokens=sum(usage.output_tokens for usage in usages),
+        calls=None,
+        prompt_tokens=None,
+        output_tokens=None,
         verdict=judgement.shown if judgement else None,
     )
 
@@ -100,15 +116,26 @@ def same_questions(run: FinishedRun, other: FinishedRun) -> dict[str, QuestionRo
     return rows
 
 
-def questions_csv(run: FinishedRun) -> str:
-    """One line a question, in the data file's order; golds and flags as JSON, nothing for what is not known."""
-    rows = {question.row.id: question.row for question in reported_questions(run)}
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, [field.name for field in fields(QuestionRow)], lineterminator="\n")
-    writer.writeheader()
+def told_ids(run: FinishedRun, rows: Container[str]) -> Iterator[str]:
+    """What the run answered, in the data file's order. Raises DataError: the trace, which gave the rows, lacks one."""
     for question_id in question_ids(run.folder):
-        cells = asdict(rows[question_id])
-        writer.writerow(
-            {k: json.dumps(v, ensure_ascii=False) if k in ("gold", "flags") else v for k, v in cells.items()}
-        )
-    return text.getvalue()
+        if question_id not in rows:
+            raise DataError(
+                f"{run.folder / TRACE}: no question {question_id}, which {PREDICTIONS} beside it has; {AGAIN}"
+            )
+        yield question_id
+
+
+def questions_csv(run: FinishedRun) -> str:
+    """One line a question, in the data file's order; golds and flags as JSON, nothing for what is not known.
+
+    What a spreadsheet would take for a formula begins with ', see `kgqa.report.spreadsheet`.
+    """
+    rows = {question.row.id: question.row for question in reported_questions(run)}
+    names = [field.name for field in fields(QuestionRow)]
+    return csv_text([names, *([*_cells(rows[question_id])] for question_id in told_ids(run, rows))])
+
+
+def _cells(row: QuestionRow) -> Iterator[object]:
+    for key, value in asdict(row).items():
+        yield json.dumps(value, ensure_ascii=False) if key in ("gold", "flags") else value

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from kgqa.report.page import page
 from kgqa.report.plots import svg
 from kgqa.report.splits import HEADER as KNOWN_HEADER
 from kgqa.report.splits import NOTE as KNOWN
+from kgqa.report.spreadsheet import csv_text
 from kgqa.report.sweeps import Entry, SweepReport, SweepTable, tables
 from kgqa.storage import replace_file
 
@@ -48,12 +47,15 @@ def sweep_latex(report: SweepReport, out: Path) -> str:  # noqa: ARG001 - LaTeX 
 
 
 def sweep_csv(report: SweepReport, out: Path) -> str:  # noqa: ARG001
-    """A line a cell, in cell order, with figures as numbers: a score has columns for the ends of its interval."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
+    """A line a cell, in cell order, with figures as numbers: a score has columns for the ends of its interval.
+
+    What a spreadsheet would take for a formula begins with ', see `kgqa.report.spreadsheet`.
+    """
     scores = [column for column in COLUMNS if column.shares]
     ends = [f"{column.label} {end}" for column in scores for end in ("low", "high")]
-    writer.writerow(["cell", "name", *report.axes, "status", "questions", *(c.label for c in COLUMNS), *ends, "run"])
+    rows: list[list[object]] = [
+        ["cell", "name", *report.axes, "status", "questions", *(c.label for c in COLUMNS), *ends, "run"]
+    ]
     for cell in report.cells:
         metrics = cell.run.metrics if cell.run else None
         figures = {column.label: column.of(metrics) if metrics else None for column in COLUMNS}
@@ -62,8 +64,8 @@ def sweep_csv(report: SweepReport, out: Path) -> str:  # noqa: ARG001
         axes = [cell.overrides.get(axis) for axis in report.axes]
         count = metrics.questions if metrics else None
         run = str(cell.run.folder) if cell.run else None
-        writer.writerow([cell.number, cell.name, *axes, cell.status, count, *values, *bounds, run])
-    return text.getvalue()
+        rows.append([cell.number, cell.name, *axes, cell.status, count, *values, *bounds, run])
+    return csv_text(rows)
 
 
 def sweep_html(report: SweepReport, out: Path) -> str:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from kgqa.artefacts.predictions import question_ids
 from kgqa.artefacts.run import FinishedRun
 from kgqa.artefacts.trace import TracedCall, read_trace
-from kgqa.report.questions import ReportedQuestion, reported_questions
+from kgqa.report.questions import ReportedQuestion, reported_questions, told_ids
 from kgqa.types import Json
 
 Value = str | int | float | bool | list[str] | None
@@ -21,7 +20,7 @@ Row = Mapping[str, Value]
 def prediction_rows(run: FinishedRun) -> Iterator[Row]:
     """In the data file's order: shares in 0..1, costs as if nothing had been cached; `flags` and `figures` as JSON."""
     rows = {reported.row.id: _prediction(reported) for reported in reported_questions(run)}
-    yield from (rows[question_id] for question_id in question_ids(run.folder))
+    yield from (rows[question_id] for question_id in told_ids(run, rows))
 
 
 def call_rows(run: FinishedRun) -> Iterator[Row]:

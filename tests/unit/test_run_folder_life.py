@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from tempfile import mkdtemp
 from types import SimpleNamespace
 from typing import Any
@@ -121,6 +123,7 @@ class Life(RuleBasedStateMachine):
             if (folder / METRICS).is_file():
                 asked = tuple(int(line[1:]) for line in question_ids(folder))
                 assert (folder / PREDICTIONS).read_text() == whole([QUESTIONS[number] for number in asked])
+                assert json.loads((folder / METRICS).read_text())["questions"] == len(asked)  # not an earlier run's
                 assert len(asked) >= len(self.ended.get(folder, ()))
                 self.ended[folder] = asked
 
@@ -164,3 +167,16 @@ TestLife.settings = settings(
     max_examples=60, stateful_step_count=12, deadline=None, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("write", range(12))
+def test_metrics_are_never_of_other_predictions_however_an_enlarged_run_is_killed(write: int, after: bool) -> None:
+    life, order = Life(), Random(0)
+    life.begin(chosen=False)
+    life.run_to_its_end((0, 1), order)
+    life.killed((0, 1, 2, 3), order, write, after)
+    life.nothing_committed_is_lost()
+    life.a_run_that_ended_is_whole()
+    life.run_to_its_end((0, 1, 2, 3), order)
+    life.teardown()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.files import SECOND, config_file, flatten, groups
+from kgqa.experiment.config.listing import run_keys
 from kgqa.experiment.config.secrets import check_references, check_values
 from kgqa.types import Json
 
@@ -37,7 +38,9 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     for override in overrides:
         check_form(override)
         check_choice(override)
-        if override.startswith(("hydra/", "hydra.")):
+        if override.startswith(("~hydra/", "~hydra.")):
+            raise ConfigError(f"{override}: cannot be taken out; give it another value, e.g. hydra/launcher=joblib")
+        if override.lstrip("+").startswith(("hydra/", "hydra.")):
             raise ConfigError(f"{override}: only kgqa run -m and kgqa reproduce, which make several runs, read it")
     try:
         with hydra_ready():
@@ -46,21 +49,36 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
             del composed.hydra
             written: Json = OmegaConf.to_container(composed)
             check_references(written)
+            assert isinstance(choices, dict)
+            chosen = {group: choices.get(_place(group)) for group in groups()}
+            _check_nodes(written, chosen)  # before others' references to a key that is missing are followed
             resolved: Json = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error, overrides) from error
     except MarkedYAMLError as error:
         raise ConfigError(_place_in_yaml(error)) from error
-    assert isinstance(choices, dict)
-    config = {**resolved, "choices": {group: choices.get(_place(group)) for group in groups()}}
+    config = {**resolved, "choices": chosen}
+    _check_keys(config)
     check_values(resolved)
-    _check_nodes(config)
     return config
 
 
-def _check_nodes(config: Mapping[str, Json]) -> None:
+def _check_keys(config: Mapping[str, Json]) -> None:
+    """What every run has, whatever was chosen: `~limit` takes it out, `roles=7` puts something else in its place."""
+    for key in run_keys():
+        *parents, last = key.name.split(".")
+        node: Json = config
+        for parent in parents:
+            node = node[parent] if isinstance(node[parent], Mapping) else {}
+        if last not in node:
+            raise ConfigError(f"{key.name}: every run needs this key; do not take it out, leave it as it is")
+
+
+def _check_nodes(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
     """What each chosen file must have, whoever wrote it."""
-    for group, name in config["choices"].items():
+    for group, name in choices.items():
+        if not name and group not in OPTIONAL:
+            raise ConfigError(f"{group}: every run needs one; choose it with {group}=NAME")
         if not name or group == "experiment":
             continue
         node = config.get(group)
@@ -76,15 +94,15 @@ def _place_in_yaml(error: MarkedYAMLError) -> str:
 
 def check_form(override: str) -> None:
     """Raises ConfigError for what is no override."""
-    if "=" not in override and not override.startswith("~"):
+    if ("=" not in override and not override.startswith("~")) or not override.lstrip("+~").partition("=")[0].strip():
         raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10; see kgqa run --help")
 
 
 def check_choice(override: str) -> None:
     """Raises ConfigError: a name that its group does not have, or several."""
-    key, _, value = override.lstrip("+").partition("=")
+    key, equals, value = override.lstrip("+~").partition("=")
     choices = groups().get(_group(key))
-    if choices is None or (key in OPTIONAL and value in ("null", "")):
+    if choices is None or (key in OPTIONAL and value in ("null", "")) or not equals:
         return
     swept = value.startswith(("choice(", "glob("))
     for name in () if swept else value.split(","):

@@ -64,7 +64,7 @@ def load_yaml(file: Path, remedy: str = "run the same command again") -> Json:
 
     try:
         return OmegaConf.to_container(OmegaConf.load(file))
-    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
+    except (OSError, ValueError, RecursionError, YAMLError, OmegaConfBaseException) as error:
         raise DataError(f"{file}: not readable ({error}); {remedy}") from error
 
 

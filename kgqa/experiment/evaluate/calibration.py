@@ -16,6 +16,7 @@ from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run
 from kgqa.experiment.evaluate.evaluation import scored
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.report.content import Section, agreement_section
+from kgqa.report.spreadsheet import text_of
 from kgqa.runtime.display import Display
 from kgqa.scoring.agreement import agreement
 from kgqa.storage import json_text, replace_file
@@ -79,7 +80,11 @@ def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
             if not {"question_id", "correct"} <= set(reader.fieldnames or ()):
                 raise DataError(f"{file}:1: the columns question_id and correct are wanted, not {reader.fieldnames}")
             for row in reader:
-                where, key, verdict = f"{file}:{reader.line_num}", row["question_id"], (row["correct"] or "").strip()
+                where, key, verdict = (
+                    f"{file}:{reader.line_num}",
+                    text_of(row["question_id"] or ""),
+                    (row["correct"] or "").strip(),
+                )
                 if key not in known:
                     raise DataError(f"{where}: question {key}: not a question of this run; correct the id")
                 if key in verdicts:
