@@ -64,7 +64,7 @@ def test_an_answer_comes_with_the_sentence_and_place_of_each_step(ask: Kgqa) -> 
     page = Path(ran.out.splitlines()[-1])
     assert page.name.startswith("where-was-the-builder-of-the-lighthouse-")
     text = page.read_text(encoding="utf-8")
-    assert "<strong>Oustry</strong>" in text
+    assert "<h3>Oustry</h3>" in text
     assert "island/survey.pdf, page 1" in text
     shown = text.partition('<main id="tables">')[2].partition("</main>")[0]
     assert not any(score in shown for score in ("gold", "EM", "F1"))

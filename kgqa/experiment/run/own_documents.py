@@ -148,13 +148,14 @@ class Asker:
         experiment, documents = self.experiment, self.documents
         named = [(group, experiment.choices.get(group, "")) for group in ("method", "model", "engine", "retriever")]
         read = [str(file) for file in documents.files.values() if file not in documents.unreadable]
+        asked = [call for call in traced.calls if call.usage]
         return [
             *((group, name) for group, name in named if name),
             ("settings", " ".join(experiment.overrides)),
             ("documents", ", ".join(read)),
             *(("left out", reason) for reason in documents.unreadable.values()),
             ("seconds", f"{seconds:.1f}"),
-            ("calls", f"{len(traced.calls):,}, {sum(call.cached for call in traced.calls):,} known from before"),
+            ("calls of models", f"{len(asked):,}, {sum(call.cached for call in asked):,} answered before"),
         ]
 
     def _written(self, question: str, asked: Asked) -> Path:
