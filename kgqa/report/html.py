@@ -56,7 +56,7 @@ def html(run: FinishedRun, against: FinishedRun | None = None, megabytes: float 
         page_parts,
         "report.html.j2",
         ["report.css"],
-        ["tables.js", "report.js"],
+        ["tables.js", "graph.js", "report.js"],
         run=run,
         against=against,
         sections=sections(run),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 from kgqa.artefacts.metrics import METRICS
 from kgqa.artefacts.run import FinishedRun
@@ -52,7 +52,7 @@ def model_of(run: FinishedRun, role: str) -> str:
 
 def ended_at(run: FinishedRun) -> datetime:
     """When its metrics were written."""
-    return datetime.fromtimestamp((run.folder / METRICS).stat().st_mtime, tz=UTC)
+    return datetime.fromtimestamp((run.folder / METRICS).stat().st_mtime, tz=timezone.utc)
 
 
 def whole(text: str) -> str:
