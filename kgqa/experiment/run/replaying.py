@@ -16,6 +16,7 @@ from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Program,
 from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError, EngineError
 from kgqa.experiment.config.files import load_yaml
+from kgqa.experiment.prepare.given_triples import GivenTriples, triples_of
 from kgqa.experiment.prepare.indexes import opened_index
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
@@ -79,7 +80,7 @@ class _Replaying:
         """By question; None where it failed."""
         session, experiment = self._session, self._session.experiment
         if "triples" in experiment.method.uses:
-            self._extract(TripleBuilder(session))
+            self._extract(triples_of(session))
         programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
         ended = self._run(programs, session.engines)
         answers = {key: result.text for key, result in ended.items() if isinstance(result, Answer)}
@@ -92,8 +93,11 @@ class _Replaying:
             self._run(verdicts, judge_engines(session, judge))
         return {question.id: answers.get(question.id) for question in experiment.questions}
 
-    def _extract(self, builder: TripleBuilder) -> None:
+    def _extract(self, builder: TripleBuilder | GivenTriples) -> None:
         passages = {passage.id: passage for passage in distinct_passages(self._session.experiment.questions)}
+        if isinstance(builder, GivenTriples):
+            self._triples |= {key: builder.store.triples(passage) for key, passage in passages.items()}
+            return
         programs = ((key, builder.extractor.extract(passage)) for key, passage in passages.items())
         for key, result in self._run(programs, self._session.engines).items():
             text = result.completion if isinstance(result, Extraction) else ""
