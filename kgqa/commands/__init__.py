@@ -27,6 +27,7 @@ from kgqa.commands import (
     compare,
     completion,
     data,
+    demo,
     doctor,
     evaluate,
     export,
@@ -60,8 +61,8 @@ class Command(Protocol):
 
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
-    run, tune, runs, status, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp, reproduce,
-    index, data, models, cache, doctor, new, completion,
+    demo, run, tune, runs, status, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp,
+    reproduce, index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 
 
