@@ -19,6 +19,8 @@ PARALLEL ?= -n auto --maxprocesses 8
 
 BIN  := $(VENV)/bin
 DONE := $(VENV)/.done
+# strict: a link to nothing, or a page outside the menu, is an error
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f scripts/site/mkdocs.yml
 PIP  := -m pip --disable-pip-version-check install --quiet
 LOCKED      := $(PIP) -c constraints.txt
 LOCKED_VLLM := $(PIP) -c constraints-vllm.txt
@@ -33,7 +35,7 @@ VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test
 export GOMP_SPINCOUNT := 0
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help demo test test-engines unit check attack bench format licences audit update dist clean
+.PHONY: help demo test test-engines unit check docs attack bench format licences audit update dist clean
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -72,6 +74,10 @@ check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests
 	@echo "→ mypy" && $(BIN)/mypy
 	@echo "→ import-linter" && $(BIN)/lint-imports
 	@echo "→ architecture" && $(BIN)/python -m pytest tests/test_architecture.py tests/test_layout.py
+	@echo "→ docs" && $(SITE) --quiet
+
+docs: $(DONE)-test ## the documentation as a site: outputs/site/index.html
+	@$(SITE)
 
 # SIZE=10 ten times as much, SEED=, ONLY="caches, kills", TRY=17 one try alone; docs/RELIABILITY.md
 attack: $(DONE)-test ## break what kgqa reads, asks and writes, and count what it does not stand: ten minutes on two cores
@@ -80,8 +86,8 @@ attack: $(DONE)-test ## break what kgqa reads, asks and writes, and count what i
 
 bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same run
 	@$(BIN)/python scripts/bench.py
-	@$(BIN)/python scripts/bench_cache.py
 	@$(BIN)/python scripts/bench_memory.py $(if $(SIZE),--questions $(SIZE))
+	@$(BIN)/python scripts/bench_cache.py
 	@$(BIN)/python scripts/bench_retrieval.py
 	@$(BIN)/python scripts/bench_graphs.py
 	@if [ -x $(VLLM)/bin/pytest ]; then $(VLLM)/bin/python scripts/bench_engines.py real; fi

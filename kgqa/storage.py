@@ -113,7 +113,7 @@ def digest(value: Json, digits: int = 64, *, ensure_ascii: bool = True) -> str:
 
 
 def text_digest(text: str, digits: int = 64) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:digits]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]  # replies may hold halves
 
 
 def ids_digest(ids: Iterable[str]) -> str:

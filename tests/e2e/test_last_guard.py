@@ -58,7 +58,8 @@ def test_where_no_file_can_be_written_the_line_says_so(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("KGQA_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
-    monkeypatch.setattr(cli, "_run", lambda _: {}["missing"])
+    nothing: dict[str, int] = {}
+    monkeypatch.setattr(cli, "_run", lambda _: nothing["missing"])
     ran = kgqa("runs")
     assert ran.code == 1
     assert "KeyError: 'missing'), and no file could be written" in ran.err
