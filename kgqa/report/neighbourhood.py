@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kgqa.report.page import page_parts
+from kgqa.report.page import QUESTION_SCRIPTS, page_parts
 from kgqa.types import Triple
 
 DRAWN = 150  # triples of a picture: more is a thicket
