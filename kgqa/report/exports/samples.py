@@ -88,11 +88,12 @@ def _attribution(answer: str | None, told: Sequence[Turn], *, single: bool) -> l
 
 def _tokens(reported: ReportedQuestion) -> dict[str, Json]:
     usages = [usage for call in reported.traced.calls if (usage := call.usage)]
-    row = reported.row
+    asked = sum(usage.prompt_tokens for usage in usages)
+    written = sum(usage.output_tokens for usage in usages)
     return {
-        "input_tokens": row.prompt_tokens,
-        "output_tokens": row.output_tokens,
-        "total_tokens": row.prompt_tokens + row.output_tokens,
+        "input_tokens": asked,
+        "output_tokens": written,
+        "total_tokens": asked + written,
         "input_tokens_cache_read": sum(usage.cached_tokens for usage in usages),
         "reasoning_tokens": sum(usage.reasoning_tokens for usage in usages),
     }
