@@ -20,14 +20,12 @@ from kgqa.artefacts.run import FinishedRun
 from kgqa.report.content import estimates, sections
 from kgqa.report.notices import notices
 from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
-from kgqa.report.page import page, page_parts
+from kgqa.report.page import EXPLORER, page, page_parts
 from kgqa.report.questions import QuestionRow, ReportedQuestion, reported_questions, same_questions
 from kgqa.report.selection import Group, Selection
 from kgqa.types import Json
 
 PAGE = 20  # megabytes: a browser opens it within two seconds
-# what shows a question, in this order; a page that has more comes after them
-QUESTION_SCRIPTS = ("tables.js", "unpacking.js", "graph.js", "question.js", "prompt.js", "comparison.js", "taking.js")
 _MEGABYTE = 1_000_000
 _NOTE = 1000  # bytes, of what the page says of a selection
 
@@ -63,7 +61,7 @@ def html(run: FinishedRun, against: FinishedRun | None = None, megabytes: float 
         page_parts,
         "report.html.j2",
         ["report.css"],
-        [*QUESTION_SCRIPTS, "report.js"],
+        EXPLORER,
         run=run,
         against=against,
         command=shlex.join(run.manifest.command),

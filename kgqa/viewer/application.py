@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from kgqa.artefacts.form import checked
+from kgqa.artefacts.run import FinishedRun
 from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.inert import inert, one_line
 from kgqa.json_values import NotJson, decoded
 from kgqa.redaction import without_secrets
-from kgqa.report.html import QUESTION_SCRIPTS, Served, served_html
+from kgqa.report.html import Served, served_html
 from kgqa.report.packing import compact_json
+from kgqa.report.page import EXPLORER, QUESTION_SCRIPTS
 from kgqa.types import Json
 from kgqa.unforeseen import told
 from kgqa.viewer import live, side_by_side
@@ -27,19 +31,19 @@ if TYPE_CHECKING:
 
 MOST = 1000  # rows of a page
 RUNS = 6  # side by side
-SHARED = ("report.css", *QUESTION_SCRIPTS, "report.js")  # the report's own
-OWN = (
-    "viewer.css",
-    "viewer.js",
-    "server.js",
-    "table.js",
-    "columns.js",
-    "compare.js",
-    "plots.js",
-    "live.js",
-    "served.js",
-)
+SHARED = ("report.css", *EXPLORER)  # the report's own
+MODULES = ("viewer", "server", "table", "columns", "compare", "plots", "live", "served")
+OWN = ("viewer.css", *(f"{module}.js" for module in MODULES))
 KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Of tags: on which runs, and which to put on and take off."""
+
+    runs: tuple[str, ...]
+    add: tuple[str, ...]
+    remove: tuple[str, ...]
 
 
 class Viewer:
@@ -66,9 +70,8 @@ class Viewer:
             Route("/api/answers", self.answers),
             Route("/api/figures", self.figures),
         ]
-        return Starlette(
-            routes=routes, exception_handlers={UsageError: _mistaken, NotJson: _mistaken, Exception: _unforeseen}
-        )
+        refusals = {UsageError: _mistaken, NotJson: _mistaken, Exception: _unforeseen}
+        return Starlette(routes=routes, exception_handlers=refusals)
 
     def index(self, _: Request) -> Response:
         from starlette.responses import HTMLResponse
@@ -102,7 +105,7 @@ class Viewer:
             styles=("/assets/report.css", "/assets/viewer.css"),
             scripts=tuple(f"/assets/{name}" for name in scripts),
         )
-        return HTMLResponse(served_html(self._opened.open(listed.kept.folder).run, served))
+        return HTMLResponse(served_html(FinishedRun.read(listed.kept.folder), served))
 
     def runs(self, request: Request) -> Response:
         """Rows of the table, the last one written first."""
@@ -119,13 +122,12 @@ class Viewer:
         from starlette.concurrency import run_in_threadpool
 
         asked: Json = decoded(await request.body())
-        lists = [asked.get(key) for key in ("runs", "add", "remove")] if isinstance(asked, dict) else [None]
-        if not all(isinstance(each, list) and all(isinstance(text, str) for text in each) for each in lists):
-            raise ConfigError("tags: runs, add and remove must be lists of texts")
+        change = checked(_Change, asked, "tags", "give lists of texts")
         known = {listed.key for listed in await run_in_threadpool(self._folder.listed)}
-        if unknown := [key for key in lists[0] if key not in known]:
+        if unknown := [key for key in change.runs if key not in known]:
             raise DataError(f"{unknown[0]}: no run or sweep in {self._folder.root}")
-        return _json(await run_in_threadpool(change_tags, self._folder.root, *lists))
+        tags = await run_in_threadpool(change_tags, self._folder.root, change.runs, change.add, change.remove)
+        return _json(tags)
 
     def questions(self, request: Request) -> Response:
         run = self._run(request.path_params["key"])

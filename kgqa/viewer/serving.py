@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import socket
 from collections.abc import Callable
@@ -65,6 +66,13 @@ def _run(folder: Folder, token: str, listening: socket.socket, opened: Callable[
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             opened()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().shutdown(sockets)
+            if (
+                self.server_state.tasks
+            ):  # a comparison still computes in a thread that cannot be stopped; it keeps nothing
+                os._exit(0)
 
     server = Server(config)
     server.run(sockets=[listening])

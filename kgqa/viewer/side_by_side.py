@@ -51,4 +51,4 @@ def figures(folders: Sequence[Path]) -> dict[str, Json]:
 
 
 def _answer(row: QuestionRow | None) -> dict[str, Json] | None:
-    return row and {"answer": row.answer, "error": row.error, "em": row.em, "f1": row.f1}
+    return None if row is None else {"answer": row.answer, "error": row.error, "em": row.em, "f1": row.f1}

@@ -13,6 +13,7 @@ from kgqa.artefacts.manifest import MANIFEST
 from kgqa.artefacts.metrics import METRICS, JudgeMetrics, Metrics
 from kgqa.artefacts.run import SETTINGS, Chosen
 from kgqa.artefacts.verdicts import VERDICTS
+from kgqa.errors import UsageError
 from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.config.listing import sources
 from kgqa.experiment.config.overrides import value_text
@@ -85,7 +86,11 @@ def execute_unless_finished(session: Session, display: Display) -> Executed:
 
     What failed is asked again, and what is missing of its files is written again from the call cache.
     """
-    metrics = finished(session)
+    try:
+        metrics = finished(session)
+    except UsageError as error:
+        check(session, error)
+        raise
     if metrics is None or not nothing_is_left(session, metrics):
         check(session)
         return execute(session, display)

@@ -84,7 +84,7 @@ function zoomable(picture, width, height) {
     resize(scale * (event.deltaY < 0 ? 1.15 : 1 / 1.15));
   }, { passive: false });
   draggable(frame);
-  const sizes = [button("−", "smaller", () => resize(scale / 1.25)), button("+", "larger", () => resize(scale * 1.25)), button("fit", "fit the page", fit)];
+  const sizes = [button("−", "smaller", () => resize(scale / 1.25)), button("+", "larger", () => resize(scale * 1.25)), button("fit", "fit: as wide as the page", fit)];
   return element("div", { class: "pictured" }, element("p", { class: "take" }, sizes), frame);
 }
 

@@ -1,4 +1,4 @@
-// A run's trace explorer, after what shows a question (QUESTION_SCRIPTS in html.py). Texts of passages and models enter the page as text
+// A run's trace explorer, after what shows a question (page.py). Texts of passages and models enter the page as text
 // nodes only. A page that is served has its questions from `servedQuestions` (kgqa/viewer), a file holds them itself.
 
 const byId = (id) => document.getElementById(id);
@@ -125,7 +125,7 @@ function draw() {
 function listed(place, index) {
   const row = rows[place];
   const [sign, kind, said] = verdict(row);
-  const answer = row.error !== null ? row.error : `${row.answer || "no answer"} · gold: ${row.gold[0]}`;
+  const answer = row.error !== null ? row.error : (row.answer || "no answer") + (row.gold.length ? ` · gold: ${row.gold[0]}` : "");
   const score = (row.f1 === null ? "" : `F1 ${percent(row.f1)} · `) + (row.verdict === null ? "" : `judge: ${spaced(row.verdict)} · `);
   const link = element(
     "a", { href: linkTo(row.id), title: row.question },

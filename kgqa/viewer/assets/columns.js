@@ -2,7 +2,7 @@
 
 const FIELDS = ["name", "dataset", "method", "model", "status", "questions", "written", "tags", "sweeps", "kind"];
 export const SHOWN = ["name", "dataset", "method", "model", "EM", "F1", "judge", "support recall", "tokens / question", "USD / question", "questions", "written", "tags"];
-const WIDE = { name: 9, dataset: 7.5, method: 8, model: 9, written: 8.5, tags: 8, sweeps: 9, status: 6, questions: 6.5, kind: 5 };
+const WIDE = { name: 8, dataset: 6, method: 6.5, model: 8.5, written: 9.6, tags: 8, sweeps: 9, status: 6, questions: 6, kind: 5 };
 
 export const short = (id) => id.toLowerCase().replace(" / question", "").replaceAll(" ", "_");
 
@@ -12,7 +12,7 @@ export function columnsOf(rows) {
   const settings = [...new Set(rows.flatMap((row) => Object.keys(row.settings ?? {})))].filter((key) => !FIELDS.includes(key));
   const columns = new Map();
   for (const id of FIELDS) columns.set(id, { id, kind: "field", width: WIDE[id], value: fieldOf(id), text: FIELD_TEXTS[id] ?? ((row) => textOf(fieldOf(id)(row))) });
-  for (const id of figures) columns.set(id, { id, kind: "figure", width: 8.8, value: (row) => row.figures?.[id]?.[0] ?? null, text: (row) => figureText(row.figures?.[id]) });
+  for (const id of figures) columns.set(id, { id, kind: "figure", width: 9.2, value: (row) => row.figures?.[id]?.[0] ?? null, text: (row) => figureText(row.figures?.[id]) });
   for (const id of settings) columns.set(id, { id, kind: "setting", width: 8, value: (row) => settingOf(row.settings?.[id]), text: (row) => row.settings?.[id] ?? "" });
   return columns;
 }

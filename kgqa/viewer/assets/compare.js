@@ -70,7 +70,7 @@ class Answers {
 
   draw() {
     const narrow = this.list.clientWidth < 700;
-    const high = narrow ? 46 + 24 * this.keys.length : 58;
+    const high = narrow ? 38 + 22.5 * this.keys.length : 58;
     const top = Math.max(0, Math.floor(this.list.scrollTop / high) - 5);
     const end = Math.min(this.#visible.length, Math.ceil((this.list.scrollTop + this.list.clientHeight) / high) + 5);
     this.items.style.height = `${this.#visible.length * high}px`;
