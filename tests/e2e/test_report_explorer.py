@@ -168,6 +168,12 @@ def test_two_runs_stand_side_by_side(browser: Browser, base: Path) -> None:
     assert left < right
     browser.resize(390, 844)
     assert len(set(browser.value(lefts))) == 1
+    assert (
+        browser.value(
+            "Math.max(...[...document.querySelectorAll('.side')].map((e) => e.getBoundingClientRect().right))"
+        )
+        < 390
+    )
 
 
 def test_a_sweep_shows_which_cell_has_which_question_right_and_leads_there(browser: Browser, base: Path) -> None:
