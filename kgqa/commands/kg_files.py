@@ -58,7 +58,7 @@ def arguments(parser: Parser) -> None:
     shown.add_argument("--open", action="store_true", help="the page in the browser; outputs/kg/part.html unless --out")
     shown.examples = (
         "kgqa kg show 2hop__demo_01 dataset=demo",
-        'kgqa kg show "Candle Bridge" dataset=demo --hops 2 --open',
+        "kgqa kg show Halverby dataset=demo --hops 2 --open",
     )
 
 
