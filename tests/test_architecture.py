@@ -48,6 +48,7 @@ HEAVY = (
     "peft",
     "pdfplumber",
     "pypdfium2",
+    "mammoth",
     "semantic_text_splitter",
     "datasets",
     "pyarrow",
