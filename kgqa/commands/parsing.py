@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import textwrap
 from argparse import Namespace
@@ -165,8 +166,8 @@ def parse(tree: Parser, arguments: Sequence[str]) -> Namespace:
 
 
 def _is_key(word: str) -> bool:
-    """What is on disk is a place, whatever its name."""
-    return "=" in word and not Path(word).exists()
+    """What is on disk is a place, whatever its name; so is a sentence that says "=" somewhere."""
+    return re.match(r"[^\s=]*=", word) is not None and not Path(word).exists()
 
 
 def _check_places(parser: Parser, places: Sequence[str]) -> None:

@@ -17,6 +17,7 @@ from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Program,
 from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError, EngineError
 from kgqa.experiment.config.files import load_yaml
+from kgqa.experiment.prepare.given_triples import GivenTriples, triples_of
 from kgqa.experiment.prepare.indexes import opened_index
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
@@ -90,7 +91,7 @@ class Replaying:
         """Each with its answer, or why it failed, and the calls that led there; triples are extracted first."""
         session, experiment = self._session, self._session.experiment
         if "triples" in experiment.method.uses:
-            self._extract(TripleBuilder(session))
+            self._extract(triples_of(session))
         programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
         ended = self._run(programs, session.engines)
         self.seconds = _seconds(ended)
@@ -110,8 +111,11 @@ class Replaying:
             self._run(verdicts, judge_engines(session, judge))
         return {question.id: answers.get(question.id) for question in experiment.questions}
 
-    def _extract(self, builder: TripleBuilder) -> None:
+    def _extract(self, builder: TripleBuilder | GivenTriples) -> None:
         passages = {passage.id: passage for passage in distinct_passages(self._session.experiment.questions)}
+        if isinstance(builder, GivenTriples):
+            self._triples |= {key: builder.store.triples(passage) for key, passage in passages.items()}
+            return
         programs = ((key, builder.extractor.extract(passage)) for key, passage in passages.items())
         extracted = self._run(programs, self._session.engines)
         self.triple_seconds = _seconds(extracted)
