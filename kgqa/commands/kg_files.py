@@ -58,7 +58,7 @@ def arguments(parser: Parser) -> None:
     shown.add_argument("--open", action="store_true", help="the page in the browser; outputs/kg/part.html unless --out")
     shown.examples = (
         "kgqa kg show 2hop__demo_01 dataset=demo",
-        'kgqa kg show "Candle Bridge" dataset=demo --hops 2 --open',
+        "kgqa kg show Halverby dataset=demo --hops 2 --open",
     )
 
 
@@ -76,9 +76,9 @@ def bring_in(given: Namespace) -> int:
     if not triples:
         raise ConfigError(f"{source}: no triples in it; is --format {given.format} the right one?")
     replace_with_parts(out, (jsonl_text([each.json()]) for each in passages), OUT_ELSEWHERE)
-    print(f"{len(passages):,} passages ({empty:,} without triples), {triples:,} triples")
+    print(inert(f"{len(passages):,} passages ({empty:,} without triples), {triples:,} triples"))
     if malformed := sum(each.malformed for each in passages):
-        print(f"{malformed:,} left out: not of three texts")
+        print(inert(f"{malformed:,} left out: not of three texts"))
     if given.overrides:
         _tell_of_dataset(given.overrides, out)
     print(inert(f"a run's key: kg=imported kg.path={out}"))
@@ -92,9 +92,8 @@ def _tell_of_dataset(overrides: list[str], out: Path) -> None:
 
     counts = ImportedFile(str(out)).counts(distinct_passages(Experiment.of(overrides).questions))
     matched = counts["passages"] - counts["unmatched"]
-    print(
-        f"{matched:,} of {counts['passages']:,} passages of the questions are in it, with {counts['triples']:,} triples"
-    )
+    of = f"{counts['passages']:,} passages of the questions"
+    print(inert(f"{matched:,} of {of} are in it, with {counts['triples']:,} triples"))
 
 
 def give_out(given: Namespace) -> int:

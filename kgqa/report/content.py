@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgqa.artefacts.form import Number, as_json
 from kgqa.artefacts.manifest import Identity, Manifest
@@ -42,7 +42,7 @@ def sections(run: FinishedRun) -> list[Section]:
     metrics = run.metrics
     method, extraction = metrics.cost.method, metrics.cost.extraction_paid
     listed = [
-        _scores(metrics),
+        replace(_scores(metrics), alarm=run.made_up),
         *judge_sections(metrics.judge),
         *breakdown_sections(metrics),
         _found_and_right(metrics.found_and_right),

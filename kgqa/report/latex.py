@@ -23,6 +23,7 @@ def latex(run: FinishedRun) -> str:
         for label, score in estimates(run)
     ]
     caption = f"{run.title}, scored by the {run.metrics.profile} profile, in percent"
+    caption += f" ({run.made_up})" if run.made_up else ""
     tables = [table(caption, ("score", "mean", "95 % interval", "questions"), scores)]
     tables += [
         table(f"{section.title}: {run.title}", section.header, section.rows)

@@ -113,6 +113,8 @@ def _table(key: tuple[str, ...], cells: Sequence[CellRun], report: SweepReport) 
             entries.append(marked(figures, [by_score.get(column.shares or "") for by_score in shares]))
     rows = [(cell, [*named[n], *(entry[n] for entry in entries)]) for n, cell in enumerate(cells)]
     title = f"{dataset}, {len(questions):,} question{'s' if len(questions) != 1 else ''}, {profile} profile"
+    if made_up := [str(cell.number) for cell in cells if cell.run and cell.run.made_up]:
+        title += f" · cells {', '.join(made_up)} made up: engine=scripted is no model"
     header = ("cell", *(shown or ["settings"]), *columns)
     known = split_by_knowledge([_answered(cell, shown, each) for cell, each in zip(cells, shares, strict=True)])
     runs = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kgqa.artefacts.predictions import question_ids
+from kgqa.artefacts.run import SCRIPTED, SCRIPTED_TARGET
 from kgqa.engines.thinking import thinks_not
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
@@ -86,7 +87,9 @@ def run_folder(session: Session) -> Path:
 def _named(session: Session) -> Path:
     experiment = session.experiment
     answering = "model" if experiment.asks_models else "retriever"
-    parts = (experiment.name(group) for group in ("dataset", "method", answering))
+    parts = [experiment.name(group) for group in ("dataset", "method", answering)]
+    if experiment.asks_models and experiment.config["engine"]["_target_"] == SCRIPTED_TARGET:
+        parts[-1] = SCRIPTED  # no model answers, so none is credited
     return outputs().joinpath(*parts, experiment.settings.name or run_name(run_identity(session)))
 
 
