@@ -70,6 +70,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def browser(chromium: Browser, viewing: Viewing) -> Iterator[Browser]:
     """On the first page, which gave it the cookie."""
+    chromium.ask("Page.navigate", url="about:blank")  # off the page of a viewer that may have ended
     chromium.complaints.clear()
     chromium.prefer("light")
     chromium.resize(1400, 900)
