@@ -5,8 +5,7 @@ SHELL := bash
 
 PYTHON ?= python3
 VENV   ?= .venv
-MODEL  ?= smollm2_135m
-LIMIT  ?= 3
+MODEL  ?= qwen2_5_coder_1_5b
 # torch and what runs on it have an environment of their own, so that `make test` stays small; vLLM pins its own torch
 ENGINES ?= .venv-engines
 VLLM    ?= .venv-vllm
@@ -41,9 +40,9 @@ export HF_HUB_OFFLINE ?= 1
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
-demo: $(DONE)-core $(DONE)-$(MODEL) ## set up and run a small TRACE on three questions (MODEL=qwen2_5_coder_1_5b: a strong model)
-	@echo "→ running: kgqa run method=trace dataset=demo experiment=quick limit=$(LIMIT) model=$(MODEL)"
-	@$(BIN)/kgqa run method=trace dataset=demo experiment=quick limit=$(LIMIT) model=$(MODEL)
+demo: $(DONE)-core $(DONE)-$(MODEL) ## set up (1.2 GB to fetch) and show three methods on three questions (MODEL=smollm2_135m: 0.2 GB)
+	@echo "→ running: kgqa demo model=$(MODEL)$(if $(LIMIT), limit=$(LIMIT))"
+	@$(BIN)/kgqa demo model=$(MODEL)$(if $(LIMIT), limit=$(LIMIT))
 
 export QUESTION FILES
 ask: $(DONE)-documents $(DONE)-$(MODEL) ## set up, and put a question to your own files (QUESTION="…" FILES=notes; without QUESTION a chat)

@@ -28,6 +28,7 @@ from kgqa.commands import (
     compare,
     completion,
     data,
+    demo,
     doctor,
     evaluate,
     export,
@@ -62,8 +63,8 @@ class Command(Protocol):
 
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
-    run, ask, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp,
-    reproduce, index, data, models, cache, doctor, new, completion,
+    demo, run, ask, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, kg, graph,
+    kgp, reproduce, index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ class QuestionRow:
     prompt_tokens: int | None  # as if nothing had been cached
     output_tokens: int | None
     verdict: str | None  # the judge's, or "unscored"; None: not judged, or another answer was
+    model_calls: int | None = None  # of `calls` those that a model answered for this question; None: not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ def _row(run: FinishedRun, traced: TracedQuestion, judgement: Judgement | None) 
     return replace(
         unread_row(run, traced.question, traced.prediction, judgement),
         calls=len(traced.calls),
+        model_calls=len(usages),
         prompt_tokens=sum(usage.prompt_tokens for usage in usages),
         output_tokens=sum(usage.output_tokens for usage in usages),
     )

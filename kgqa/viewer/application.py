@@ -16,6 +16,7 @@ from kgqa.json_values import NotJson, decoded
 from kgqa.redaction import without_secrets
 from kgqa.report.html import Served, served_html
 from kgqa.report.packing import compact_json
+from kgqa.report.page import EXPLORER, QUESTION_SCRIPTS
 from kgqa.types import Json
 from kgqa.unforeseen import told
 from kgqa.viewer import live, side_by_side
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 MOST = 1000  # rows of a page
 RUNS = 6  # side by side
-SHARED = ("report.css", "tables.js", "graph.js", "question.js", "report.js")  # the report's own
+SHARED = ("report.css", *EXPLORER)  # the report's own
 MODULES = ("viewer", "server", "table", "columns", "compare", "plots", "live", "served")
 OWN = ("viewer.css", *(f"{module}.js" for module in MODULES))
 KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
@@ -98,7 +99,7 @@ class Viewer:
         from starlette.responses import HTMLResponse
 
         listed = self._listed(request.path_params["key"])
-        scripts = ("tables.js", "graph.js", "question.js", "served.js", "report.js")
+        scripts = (*QUESTION_SCRIPTS, "served.js", "report.js")
         served = Served(
             listed.key,
             styles=("/assets/report.css", "/assets/viewer.css"),

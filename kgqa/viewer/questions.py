@@ -61,7 +61,9 @@ class RunQuestions:
             raise DataError(f"{question_id}: no question of {self._folder}")
         traced = question_at(self._folder, self._placed(question_id)[0])
         reported = reported_question(self._run, traced, self._judgements)
-        counted = {key: getattr(reported.row, key) for key in ("calls", "prompt_tokens", "output_tokens")}
+        counted = {
+            key: getattr(reported.row, key) for key in ("calls", "model_calls", "prompt_tokens", "output_tokens")
+        }
         return {"line": Packing().pack(question_trace(reported)), "calls": counted}
 
     def _known(self) -> list[str]:

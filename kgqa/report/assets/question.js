@@ -90,14 +90,15 @@ function questionView(row, traced) {
     ["scores", row.gold.length === 0 ? null : [`EM ${percent(row.em)} · F1 ${percent(row.f1)} · support recall ${percent(row.support_recall)}`]],
     ["other run", row.other && `${row.other.error ?? (row.other.answer || "empty")} (EM ${percent(row.other.em)} · F1 ${percent(row.other.f1)})`],
     ["judge", traced ? traced.judgement && judgementView(traced.judgement) : row.verdict && spaced(row.verdict)],
-    ["cost", row.calls !== null && `${row.calls} calls · ${row.prompt_tokens} + ${row.output_tokens} tokens` + (row.context_tokens === null ? "" : ` · context ${row.context_tokens} tokens`)],
+    ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${row.prompt_tokens} + ${row.output_tokens} tokens` + (row.context_tokens === null ? "" : ` · context ${row.context_tokens} tokens`)],
+    ["besides", traced && otherCalls(traced)],
     ["flags", flags.length ? element("span", { class: "marks" }, flags) : null],
     ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
   ]);
   const marks = [mark(said, kind), mark(row.id), row.hops !== null && mark(`${row.hops} hops`), row.type && mark(row.type)];
   const take = traced && element("p", { class: "take" }, copying("copy answer", () => row.answer ?? row.error ?? ""), saving("save as JSON", `${row.id}.json`, () => ({ row, ...traced })));
   const head = [back, element("h2", null, row.question), element("div", { class: "marks" }, marks), summary, take].filter(Boolean);
-  return traced ? [...head, ...ledView(traced)] : [...head, elsewhereView(row)];
+  return traced ? [...head, ...ledView(row, traced)] : [...head, elsewhereView(row)];
 }
 
 /** Where the calls are that this page had no room for. */
@@ -106,18 +107,42 @@ function elsewhereView(row) {
   return element("p", { class: "hint" }, "This page had no room for this question's passages and calls; they are in the run's trace: ", element("code", null, command));
 }
 
+/** As the run's cost counts them: the calls that a model answered for this question, by role. */
+function modelCalls(row, traced) {
+  if (!traced) return row.model_calls === null ? `${row.calls} calls` : `${row.model_calls} model calls`;
+  const asked = traced.calls.filter((call) => call.reply?.usage);
+  const roles = counted(asked.map((call) => call.role ?? call.call));
+  return `${asked.length} model call${asked.length === 1 ? "" : "s"}${roles && ` (${roles})`}`;
+}
+
+/** What a trace holds beside them, none of which asks a model for this question; null: nothing. */
+function otherCalls(traced) {
+  const names = { triples: "triples (extracted once for all questions)", count_tokens: "token counts" };
+  const others = traced.calls.filter((call) => !call.reply?.usage).map((call) => names[call.call] ?? call.call);
+  return others.length ? counted(others) : null;
+}
+
+/** "2 rank, 1 search", the most frequent first. */
+function counted(names) {
+  const counts = new Map();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1]).map(([name, count]) => `${count} ${name}`).join(", ");
+}
+
+const methodNote = (name, value, traced, titles) => (name === "traversal" && value ? traversalView(value, traced) : noteView(value, titles));
+
 /** What led to the answer: the method's notes, the passages, the calls. */
-function ledView(traced) {
+function ledView(row, traced) {
   const passages = passagesOf(traced);
   const titles = new Map(passages.map((passage) => [passage.id, passage.title]));
   const notes = Object.entries(traced.notes || {});
   return [
-    ...notes.flatMap(([name, value]) => [element("h3", null, spaced(name)), name === "traversal" && value ? traversalView(value, traced) : noteView(value, titles)]),
+    ...(traced.other ? besideView(row, traced) : notes.flatMap(([name, value]) => [element("h3", null, spaced(name)), methodNote(name, value, traced, titles)])),
     element("h3", null, `passages (${passages.length})`),
     ...passagesView(passages, traced),
     element("h3", null, `calls (${traced.calls.length})`),
     ...traced.calls.map((call) => {
-      const node = folded(callHead(call), () => [...callView(call, titles), takeView(call, traced.question.id)]);
+      const node = folded(callHead(call), () => [...callView(call, traced, titles), takeView(call, traced.question.id)]);
       node.dataset.call = call.path.join(".");
       return node;
     }),
@@ -246,7 +271,7 @@ function replyText(call) {
   if (reply === null || typeof reply !== "object") return String(reply);
   if (reply.error !== undefined) return reply.message;
   if (call.call === "generate") return reply.text;
-  if (call.call === "choose") return ranked(reply.logprobs, call.options)[0].join(" ");
+  if (call.call === "choose") return optionRows(call).slice(0, 1).map(([label, text, , share]) => `${label}${text && `. ${text}`}  ${percent(share)}`).join("");
   if (call.call === "search") return reply.map((passage) => passage.title).join(" · ");
   if (call.call === "triples") return reply.map((triple) => `<${triple.join("; ")}>`).join(" ");
   return call.query ?? "";
@@ -258,14 +283,14 @@ function ranked(scores, labels) {
   return best.sort((a, b) => (Number(b[1]) || -Infinity) - (Number(a[1]) || -Infinity) || 0).map(([label, value]) => [label, number(value)]);
 }
 
-function callView(call, titles) {
+function callView(call, traced, titles) {
   const { reply } = call;
-  if (reply && reply.error !== undefined) return [promptView(call), element("p", { class: "wrong" }, `${reply.error}: ${reply.message}`)];
+  if (reply && reply.error !== undefined) return [promptView(call, traced), element("p", { class: "wrong" }, `${reply.error}: ${reply.message}`)];
   switch (call.call) {
     case "generate":
-      return [promptView(call), thoughtView(reply), element("p", { class: "role" }, `reply (${reply.finish})`), element("pre", null, reply.text), usageView(call)];
+      return [promptView(call, traced), thoughtView(reply), element("p", { class: "role" }, `reply (${reply.finish})`), element("pre", null, reply.text), usageView(call)];
     case "choose":
-      return [promptView(call), thoughtView(reply), optionsView(call), usageView(call)];
+      return [promptView(call, traced), thoughtView(reply), optionsView(call), usageView(call)];
     case "rank":
       return [element("p", null, `query: ${call.query}`), element("p", { class: "role" }, `the best ${reply.length} of ${call.of} texts`), grid(["text", "score"], ranked(reply, call.texts))];
     case "search":
@@ -277,35 +302,10 @@ function callView(call, titles) {
   }
 }
 
-/** Each option with its probability, and what it stands for where the prompt says so: "B. <head; relation; tail>". */
-function optionsView({ reply, options, prompt }) {
-  const asked = prompt?.messages.at(-1)?.[1].split("\n") ?? [];
-  const meaning = (label) => asked.findLast((line) => line.startsWith(`${label}. `))?.slice(label.length + 2);
-  const meant = options.some(meaning);
-  const lines = ranked(reply.logprobs, options).map(([label, logprob]) => [label, ...(meant ? [meaning(label) ?? ""] : []), logprob, bar(Math.exp(Number(logprob)))]);
-  return grid(["option", ...(meant ? ["stands for"] : []), "log-probability", "probability"], lines);
-}
-
 function bar(share) {
   const drawnBar = element("span", { class: "bar" });
   drawnBar.style.width = `${(100 * share).toFixed(1)}px`;
   return [drawnBar, ` ${percent(share)}`];
-}
-
-function promptView(call) {
-  if (!call.prompt) return null;
-  const { messages, prefill } = call.prompt;
-  const last = prefill ? messages.length : messages.length - 1;
-  const parts = [...messages, ...(prefill ? [["assistant, prefilled", prefill]] : [])];
-  return element("div", null, parts.map(([role, content], place) => partView(role, content, place >= last - 1)));
-}
-
-/** A message of a prompt: what is long and not the last of it stays folded. */
-function partView(role, content, late) {
-  const head = element("summary", { class: "role" }, `${role} · ${content.length} characters`);
-  const node = element("details", { class: "part" }, head, element("pre", null, content));
-  node.open = late || content.length < 600;
-  return node;
 }
 
 function thoughtView(reply) {

@@ -1,4 +1,4 @@
-// A run's trace explorer, after tables.js, graph.js and question.js. Texts of passages and models enter the page as text
+// A run's trace explorer, after what shows a question (page.py). Texts of passages and models enter the page as text
 // nodes only. A page that is served has its questions from `servedQuestions` (kgqa/viewer), a file holds them itself.
 
 const byId = (id) => document.getElementById(id);
@@ -16,6 +16,16 @@ const OUTCOMES = {
   traced: (row) => row.traced,
 };
 
+const used = (row) => row.prompt_tokens + row.output_tokens;
+const ORDERS = { // of the list; equal ones, and all without a choice, in the data file's order
+  f1: (a, b) => (a.f1 ?? 2) - (b.f1 ?? 2),
+  calls: (a, b) => b.model_calls - a.model_calls,
+  tokens: (a, b) => used(b) - used(a),
+  context: (a, b) => (b.context_tokens ?? -1) - (a.context_tokens ?? -1),
+  id: (a, b) => a.id.localeCompare(b.id, "en", { numeric: true }),
+};
+const DOWNLOADED = ["id", "question", "gold", "answer", "error", "em", "f1", "support_recall", "verdict", "hops", "type", "flags", "context_tokens", "calls", "model_calls", "prompt_tokens", "output_tokens"];
+
 const loaded = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
 const served = globalThis.servedQuestions ?? null;
 let complete = false; // whether all rows are here
@@ -26,14 +36,6 @@ let visible = []; // numbers of the rows that pass the filters
 let current = -1; // number of the opened row
 let openedCall = null; // the path of the call that the address names
 const drawn = new Map(); // row number -> its <li>
-
-// ---- unpacking
-
-async function unpacked(line) {
-  const bytes = Uint8Array.from(atob(line), (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  return JSON.parse(await new Response(stream).text());
-}
 
 async function allTraces() {
   await loaded; // the traces come after this script
@@ -62,14 +64,6 @@ async function tracedIn(line) {
   return whole(value, texts);
 }
 
-/** Puts the paragraphs back where only their numbers stand. */
-function whole(value, texts) {
-  if (Array.isArray(value)) return value.map((each) => whole(each, texts));
-  if (value === null || typeof value !== "object") return value;
-  if ("\u0000" in value) return value["\u0000"].map((place) => texts[place]).join("\n\n");
-  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, whole(each, texts)]));
-}
-
 // ---- the list of questions
 
 async function* pagesOfRows() {
@@ -92,6 +86,8 @@ function filter(keep = false) {
     const passes = (!wanted || OUTCOMES[wanted](row)) && (!hops || String(row.hops) === hops) && (!type || row.type === type);
     if (passes && words.every((word) => row.searched.includes(word))) visible.push(place);
   }
+  const order = ORDERS[byId("order").value];
+  if (order) visible.sort((a, b) => order(rows[a], rows[b]) || a - b);
   byId("shown").textContent = `${visible.length} of ${rows.length} questions`;
   byId("rows").style.height = `${visible.length * ROW}px`;
   for (const item of drawn.values()) item.remove();
@@ -153,6 +149,13 @@ function intoSight(place) {
   if (top < list.scrollTop || top + ROW > list.scrollTop + list.clientHeight) list.scrollTop = top - list.clientHeight / 2;
 }
 
+/** The questions as they are listed, in a file. */
+function downloadShown(form) {
+  const lines = visible.map((place) => rows[place]);
+  if (form === "csv") downloaded("questions.csv", "text/csv", csvOf(lines, DOWNLOADED));
+  else downloaded("questions.jsonl", "application/jsonl", jsonlOf(lines, DOWNLOADED));
+}
+
 // ---- one question
 
 async function open(place, call) {
@@ -170,6 +173,13 @@ async function open(place, call) {
   page.scrollTop = 0;
   showCall(call);
   document.title = `${rows[place].id}: ${rows[place].question}`;
+}
+
+/** Where list and question stand side by side, one is open from the beginning: the first wrong one, else the first. */
+function preview() {
+  if (current >= 0 || !visible.length || byId("question").offsetHeight === 0) return;
+  const wrong = visible.find((place) => OUTCOMES.wrong(rows[place]) || OUTCOMES.failed(rows[place]));
+  void open(wrong ?? visible[0], null);
 }
 
 // ---- views, keys, theme
@@ -192,12 +202,13 @@ async function navigate() {
   byId("explorer").classList.toggle("open", wanted !== null);
   byId("to-report").toggleAttribute("aria-current", !exploring);
   byId("to-questions").toggleAttribute("aria-current", exploring);
-  document.documentElement.style.setProperty("--top", `${document.querySelector("header").offsetHeight}px`);
+  document.documentElement.style.setProperty("--top", `${byId("explorer").getBoundingClientRect().top + scrollY}px`);
   if (!exploring) return;
   draw();
   const place = rows.findIndex((row) => wellFormed(row.id) === wanted);
   if (place >= 0) await open(place, call);
   else if (wanted !== null) byId("question").replaceChildren(element("p", { class: "hint" }, complete ? `No question ${wanted} in this run.` : "Reading the questions …"));
+  else preview();
 }
 
 function pressed(event) {
@@ -245,8 +256,10 @@ async function start() {
   const pages = pagesOfRows();
   take((await pages.next()).value ?? []);
   filter();
-  for (const id of ["outcome", "hops", "type", "search"]) byId(id).addEventListener("input", filter);
+  for (const id of ["outcome", "hops", "type", "order", "search"]) byId(id).addEventListener("input", filter);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
+  for (const form of ["csv", "jsonl"]) byId(form).addEventListener("click", () => downloadShown(form));
+  copyableTables();
   byId("list").addEventListener("scroll", draw);
   addEventListener("resize", draw);
   addEventListener("hashchange", () => void navigate());
@@ -261,6 +274,7 @@ async function start() {
   offer("type", rows.map((row) => row.type));
   for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
   for (const id of ["won", "lost"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.other === null);
+  for (const id of ["calls", "tokens"]) byId("order").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.calls === null); // a server reads calls with their question
   if (byId("selection")) void noteTraced();
   if (current < 0) await navigate();
   document.documentElement.dataset.ready = "yes";
