@@ -22,7 +22,7 @@ from kgqa.types import Json, Message, Passage, Prompt
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-KEPT = 256  # prompts of 30 kB: a method counts a prompt, then asks with it, and other questions go on in between
+KEPT = 128  # prompts: a method counts one, then asks with it, and the other questions at work do the same in between
 _PLAIN = (str, int, float, bool, type(None))
 
 

@@ -1,8 +1,8 @@
 """`python -m scripts.race.calls`: what a call over HTTP costs kgqa, beside plain loops that ask the same calls.
 
-Costs are seconds of CPU. IRCoT answers questions of 20 passages at `scripts.race.endpoint`, which replies at once. CPU is user and system time of
-the process; what starting costs is left out by running few questions and many and taking the difference. The loops are
-`asyncio` with httpx2 and, where it is installed, aiohttp. Each is repeated in turn; the least of the repeats counts,
+IRCoT answers questions of 20 passages at `scripts.race.endpoint`, which replies at once. CPU is user and system time
+of the process; what starting costs is left out by running few questions and many and taking the difference. The loops
+are `asyncio` with httpx2 and, where it is installed, aiohttp. They are repeated in turn, and the least repeat counts,
 as other work on the machine can only add.
 """
 
