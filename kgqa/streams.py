@@ -47,7 +47,7 @@ def _settled(stream: TextIO | None, number: int, refused: Refused) -> TextIO:
         return stream
     output = _Output(number, refused)
     return io.TextIOWrapper(
-        output if raw is stream.buffer else io.BufferedWriter(output),  # type: ignore[type-var]
+        output if raw is stream.buffer else io.BufferedWriter(output),
         stream.encoding,
         stream.errors,
         line_buffering=stream.line_buffering,
@@ -67,7 +67,7 @@ class _Output(io.FileIO):
         self._refused = refused
         self._terminal = self.isatty()
 
-    def write(self, content: Any, /) -> int | None:
+    def write(self, content: Any, /) -> int:
         try:
             return super().write(content)
         except OSError as error:

@@ -128,6 +128,7 @@ def formulas(trial: Trial, file: Path) -> None:
     """Cells that a spreadsheet would run."""
     import csv
 
+    csv.field_size_limit(file.stat().st_size + 1)  # Python's own is less than the longest reply
     with file.open(encoding="utf-8", newline="") as lines:
         for row in csv.reader(lines):
             for cell in row:

@@ -13,6 +13,7 @@ from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import Config, Node
 from kgqa.experiment.config.overrides import role_choice, spelt
+from kgqa.extras import LIBRARIES, missing_libraries
 from kgqa.protocols import Engine
 from kgqa.types import Json
 
@@ -75,6 +76,18 @@ class Engines:
 
     def identities(self) -> dict[str, Json]:
         return {role or "default": dict(self(role).identity()) for role in self._nodes}
+
+    def unready(self) -> list[str]:
+        """What asking these models lacks here, in words; replies from the call cache can do without."""
+        lacking = []
+        for model, engine in self._nodes.values():
+            name = engine["_target_"].split(".")[-2]  # kgqa.engines.vllm.Vllm
+            if missing := missing_libraries(name):
+                lacking.append(f"engine={name} lacks {', '.join(missing)}; pip install 'kgqa[{name}]'")
+            weights = parts.model(model)
+            if name in LIBRARIES and weights.path is None and not weights.at_hand():
+                lacking.append(weights.remedies())
+        return lacking
 
     def label(self, role: str) -> str:
         """Which model answers this role and how, e.g. "smollm2_135m@llamacpp"."""

@@ -29,10 +29,11 @@ TFIDF = Lexical()  # one for all sessions: it holds nothing
 class Session:
     """The open parts of one experiment. Leaving it closes what it opened, and nothing else."""
 
-    def __init__(self, experiment: Experiment, pool: Pool | None = None) -> None:
-        """`pool`: what holds models beyond this session; without one the session has its own."""
+    def __init__(self, experiment: Experiment, pool: Pool | None = None, calls: CallCache | None = None) -> None:
+        """`pool`: what holds models beyond this session, `calls`: another call cache; else the session has its own."""
         self.experiment = experiment
         self._pool, self._lent = pool or Pool(), pool is not None
+        self._calls = calls
         self._spent = NOTHING
         self._opened = ExitStack()
         if not self._lent:
@@ -55,6 +56,8 @@ class Session:
 
     @cached_property
     def cache(self) -> CallCache:
+        if self._calls is not None:
+            return self._calls
         cache = CallCache(call_cache())
         self._opened.callback(cache.close)
         return cache
