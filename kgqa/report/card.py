@@ -12,7 +12,8 @@ from kgqa.report.summary import summary_rows
 
 def card(run: FinishedRun) -> str:
     """What the terminal shows when a run ends: scores in percent with 95 % intervals, and what they cost."""
-    alarms = [run.metrics.retrieval.alarm] if run.metrics.retrieval and run.metrics.retrieval.alarm else []
+    alarms = [run.made_up] if run.made_up else []
+    alarms += [run.metrics.retrieval.alarm] if run.metrics.retrieval and run.metrics.retrieval.alarm else []
     alarms += run.metrics.judge.warnings if run.metrics.judge else ()
     where = f"<p><code>{escape(str(run.folder / 'report.html'))}</code></p>"
     return f"<h4>{escape(run.title)}</h4>{_alarms(alarms)}{_table((), summary_rows(run.metrics))}{where}"

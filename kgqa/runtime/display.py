@@ -58,28 +58,48 @@ class Tally:
     ended: int = 0
     failed: int = 0
     started: float = field(default_factory=time.monotonic)
+    free: int = 0  # ended before anything was paid for: from the call cache
+    paying_since: float = field(default_factory=time.monotonic)
 
     def end(self, *, failed: bool) -> None:
         self.ended += 1
         self.failed += failed
+        if not total(list(self.ledger.paid.values())).calls:
+            self.free, self.paying_since = self.ended, time.monotonic()
 
-    def detail(self) -> str:
+    def seconds_left(self) -> float | None:
+        """By the mean of what ended since calls are paid for, the first ones side by side; None before one has."""
+        paid = self.ended - self.free
+        return (time.monotonic() - self.paying_since) / paid * (self.count - self.ended) if paid else None
+
+    def rates(self) -> str:
         """Calls and tokens per second, and what came from the cache."""
         seconds = max(time.monotonic() - self.started, 1e-9)
         method, paid = total(self.ledger.method.values()), total(self.ledger.paid.values())
         tokens = paid.prompt_tokens + paid.output_tokens
         hits = 100 * (1 - paid.calls / method.calls) if method.calls else 0
-        failed = f" · {self.failed} failed" if self.failed else ""
         return (
             f"{method.calls} model calls ({hits:.0f} % from the cache) · {paid.calls / seconds:.1f} calls/s"
-            f" · {tokens / seconds:.0f} tokens/s{failed}"
+            f" · {tokens / seconds:.0f} tokens/s"
         )
 
+    def detail(self) -> str:
+        """The same, and how many failed."""
+        return self.rates() + (f" · {self.failed} failed" if self.failed else "")
+
     def so_far(self) -> str:
-        return f"{self.title}: {self.ended}/{self.count} · {self.detail()}"
+        left = self.seconds_left()
+        time_left = "" if left is None else f" · about {clock(left)} left"
+        return f"{self.title}: {self.ended}/{self.count}{time_left} · {self.detail()}"
 
     def whole(self) -> str:
         return f"{self.title}: {self.count} done · {self.detail()}"
+
+
+def clock(seconds: float) -> str:
+    """1:05:09 for an hour, five minutes and nine seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 class PlainLines:

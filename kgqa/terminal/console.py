@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -31,10 +33,13 @@ class _InertConsole(Console):
 
 
 class Terminal:
-    """`width`: of tables that go into a pipe, in columns; None is what rich takes there, 80."""
+    """`width`: of tables that go into a file or a program, in columns; None is what rich takes there, 80.
+
+    Of a pipe in a terminal (`kgqa models | head`) it is the terminal's, which rich learns from another stream.
+    """
 
     def __init__(self, width: int | None = 160) -> None:
-        self.console: Console = _InertConsole(width=None if sys.stdout.isatty() else width)
+        self.console: Console = _InertConsole(width=None if sys.stdout.isatty() or _is_watched_pipe() else width)
         self._piped = None if self.console.is_terminal else PlainLines(sys.stdout)
 
     def line(self, text: str, *, alarm: bool = False, style: str | None = None) -> None:
@@ -60,3 +65,10 @@ class Terminal:
 
     def cells(self, sweep: Path) -> AbstractContextManager[None]:
         return self._piped.cells(sweep) if self._piped else live_cells(self.console, sweep)
+
+
+def _is_watched_pipe() -> bool:
+    try:
+        return sys.stderr.isatty() and stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError):  # no file, or closed
+        return False

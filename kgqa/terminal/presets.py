@@ -10,14 +10,24 @@ from kgqa.experiment.machine.presets import Preset, fitness, presets
 from kgqa.hub import offline
 from kgqa.terminal.console import Terminal
 
+COLUMNS = ("model=", "size", "licence", "context", "weights", "here")
+NARROW = ("model=", "size", "here")
+WIDE = 130  # columns of a terminal that has room for all
+
 
 def show_presets(terminal: Terminal) -> None:
     """The presets as a table, and below it how to get what is missing."""
     known = presets()
-    table = Table("model=", "size", "licence", "context", "weights", "here")
+    columns = COLUMNS if terminal.console.width >= WIDE else NARROW
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in columns:
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("model=", "size"))  # a name is to be typed
     for preset in known:
-        table.add_row(*map(escape, _cells(preset)))
-    terminal.console.print(table)
+        cells = dict(zip(COLUMNS, _cells(preset), strict=True))
+        table.add_row(*(escape(cells[heading]) for heading in columns))
+    terminal.show(table)
+    if columns == NARROW:
+        terminal.line(f"In {WIDE} columns: licences, contexts, and where the weights are.")
     room = f"{sum(gpu.memory for gpu in gpus()) / GB:.0f} GB of GPU memory" if gpus() else "no GPU"
     terminal.line(
         f"This machine: {memory() / GB:.0f} GB of memory, {room}. Sizes not on disk are reckoned in bfloat16."

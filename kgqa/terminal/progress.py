@@ -12,15 +12,19 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.table import Column
+from rich.text import Text
 
 from kgqa.runtime.costs import Ledger
-from kgqa.runtime.display import BYTES, Advance, Stage, Tally
+from kgqa.runtime.display import BYTES, Advance, Stage, Tally, clock
 
+WIDE = 100  # columns
 SHOWN_EVERY = 1000  # things; drawing each of five million would take longer than reading them
 
 
@@ -28,10 +32,28 @@ SHOWN_EVERY = 1000  # things; drawing each of five million would take longer tha
 def stage_bar(console: Console, title: str, count: int, ledger: Ledger) -> Iterator[Stage]:
     """Programs ended of `count`, and the ledger's sums; ends with one plain line that stays."""
     tally = Tally(title, count, ledger)
-    columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.fields[detail]}"), console=console, transient=True) as progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(10 if console.width < WIDE else 20, table_column=Column(no_wrap=True)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        _TimeLeft(tally),
+        TextColumn("{task.fields[detail]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+    )  # fmt: skip
+    with Progress(*columns, console=console, transient=True, expand=True) as progress:
         yield _StageBar(tally, progress)
     console.print(tally.whole(), highlight=False, markup=False, soft_wrap=True)
+
+
+class _TimeLeft(ProgressColumn):
+    """Rich's own forgets what ended half a minute ago, so it knows nothing of questions that take longer."""
+
+    def __init__(self, tally: Tally) -> None:
+        super().__init__(table_column=Column(no_wrap=True))
+        self._tally = tally
+
+    def render(self, task: Task) -> Text:  # noqa: ARG002 - the tally knows more
+        left = self._tally.seconds_left()
+        return Text("-:--:--" if left is None else clock(left), style="progress.remaining")
 
 
 class _StageBar:
@@ -40,11 +62,15 @@ class _StageBar:
         self._task = progress.add_task(tally.title, total=tally.count, detail="")
 
     def recorded(self) -> None:
-        self._progress.update(self._task, detail=self._tally.detail())
+        self._progress.update(self._task, detail=self._detail())
 
     def finished(self, *, failed: bool) -> None:
         self._tally.end(failed=failed)
-        self._progress.update(self._task, advance=1, detail=self._tally.detail())
+        self._progress.update(self._task, advance=1, detail=self._detail())
+
+    def _detail(self) -> str:
+        """What must be seen first: the end is cut where the terminal is narrow."""
+        return (f"{self._tally.failed} failed · " if self._tally.failed else "") + self._tally.rates()
 
 
 @contextmanager

@@ -1,46 +1,31 @@
-"""A run's questions in a table, or one question with everything that led to its answer."""
+"""One question with everything that led to its answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
-from rich.markup import escape
-from rich.table import Table
-
+from kgqa.artefacts.metrics import METRICS, Metrics
 from kgqa.artefacts.trace import TracedCall, TracedQuestion, read_trace
 from kgqa.artefacts.traced_notes import Chain, Notes
 from kgqa.artefacts.verdicts import UNSCORED, Judgement, Judgements
 from kgqa.errors import DataError, nearest
 from kgqa.report.traversal import traversal_lines, traversal_svg
+from kgqa.scoring.questions import score_question
 from kgqa.storage import replace_file
 from kgqa.terminal.console import Terminal
 from kgqa.types import Json
 
-
-def show_questions(folder: Path, terminal: Terminal) -> None:
-    """A run's questions. Raises DataError: not a run's folder."""
-    table, judgements = Table("question", "text", "answer", "gold", "judge", "calls"), Judgements(folder)
-    for traced in read_trace(folder):
-        question, prediction = traced.question, traced.prediction
-        judgement = judgements.of(prediction)
-        cells = (
-            question.id,
-            question.text,
-            f"failed: {prediction.error}" if prediction.error else prediction.answer or "",
-            question.answers[0],
-            judgement.shown if judgement else "",
-            str(len(traced.calls)),
-        )
-        table.add_row(*(escape(cell) for cell in cells))
-    terminal.console.print(table)
+Depth = Literal["brief", "calls", "full"]  # how much of it is shown
 
 
-def show_question(folder: Path, question_id: str, picture: Path | None, terminal: Terminal) -> None:
+def show_question(folder: Path, question_id: str, picture: Path | None, depth: Depth, terminal: Terminal) -> None:
     """One question's passages, triples, chains, calls and answer.
 
-    `picture`: where its traversal of a passage graph is drawn, as SVG.
+    depth: brief leaves out prompts, triples, and the text of passages that are neither gold nor evidence; calls has
+    prompts, full everything. `picture`: where its traversal of a passage graph is drawn, as SVG.
 
     Raises:
         DataError: not a run's folder, no such question in it, or nothing to draw.
@@ -49,26 +34,27 @@ def show_question(folder: Path, question_id: str, picture: Path | None, terminal
     for traced in read_trace(folder):
         ids.append(traced.question.id)
         if ids[-1] == question_id:
-            _question(traced, judgements.of(traced.prediction), terminal)
+            _question(traced, depth, _Page(terminal))
+            _answer(traced, judgements.of(traced.prediction), _profile(folder), _Page(terminal))
+            if depth == "brief":
+                terminal.line("prompts and all that was found: --calls; every passage and triple, too: --full")
             if picture:
                 terminal.line(str(_drawn(traced, picture)))
             return
     raise DataError(f"{folder}: no question {question_id} in this run; {nearest(question_id, islice(ids, 2000))}")
 
 
-def _question(traced: TracedQuestion, judgement: Judgement | None, terminal: Terminal) -> None:
+def _profile(folder: Path) -> str | None:
+    """By which the run's answers are scored; None: it has not ended."""
+    return Metrics.read(folder).profile if (folder / METRICS).is_file() else None
+
+
+def _question(traced: TracedQuestion, depth: Depth, say: _Page) -> None:
     question, notes = traced.question, Notes.of(traced)
     titles = {passage.id: passage.title for passage in question.passages}
-    say = _Page(terminal)
     say.title(f"{question.id}  {question.text}")
-    _passages(traced, say)
-    extracted = [call for call in traced.calls if call.kind == "triples"]
-    if extracted:
-        say.title("triples")
-    for call in extracted:
-        passage_id: str = call.request["passage_id"]
-        say.line(titles.get(passage_id, passage_id))
-        say.lines(f"    <{'; '.join(triple)}>" for triple in call.items or ())
+    _passages(traced, depth, say)
+    _triples([call for call in traced.calls if call.kind == "triples"], titles, depth, say)
     _chains(notes.chains, titles, say)
     if notes.traversal:
         say.title("traversal (* gold)")
@@ -78,25 +64,42 @@ def _question(traced: TracedQuestion, judgement: Judgement | None, terminal: Ter
         say.lines(notes.thoughts)
     say.title("calls")
     for call in traced.calls:
-        _call(call, say)
-    _answer(traced, judgement, say)
+        _call(call, depth, say)
 
 
-def _passages(traced: TracedQuestion, say: _Page) -> None:
+def _passages(traced: TracedQuestion, depth: Depth, say: _Page) -> None:
+    """`brief`: of those that are neither gold nor evidence, the title alone."""
     question = traced.question
     used = {passage_id: place for place, passage_id in enumerate(traced.prediction.evidence or (), start=1)}
     say.title("passages (* gold, #n used as evidence)")
     for passage in question.passages:
         mark = "*" if passage.id in question.support else " "
         place = f"#{used[passage.id]}" if passage.id in used else ""
-        say.line(f"{mark} {passage.id} {place:3} {passage.title}: {passage.text}")
+        text = f": {passage.text}" if depth == "full" or mark == "*" or place else ""
+        say.line(f"{mark} {passage.id} {place:3} {passage.title}{text}")
 
 
-def _answer(traced: TracedQuestion, judgement: Judgement | None, say: _Page) -> None:
-    prediction = traced.prediction
+def _triples(extracted: Sequence[TracedCall], titles: Mapping[str, str], depth: Depth, say: _Page) -> None:
+    if not extracted:
+        return
+    say.title("triples")
+    if depth != "full":
+        say.line(f"{sum(len(call.items or ()) for call in extracted):,}, of {len(extracted):,} passages")
+        return
+    for call in extracted:
+        passage_id: str = call.request["passage_id"]
+        say.line(titles.get(passage_id, passage_id))
+        say.lines(f"    <{'; '.join(triple)}>" for triple in call.items or ())
+
+
+def _answer(traced: TracedQuestion, judgement: Judgement | None, profile: str | None, say: _Page) -> None:
+    question, prediction = traced.question, traced.prediction
     say.title("answer")
     say.line(f"answer: {prediction.answer!r}" if prediction.error is None else f"failed: {prediction.error}")
-    say.line(f"gold:   {' | '.join(traced.question.answers)}")
+    say.line(f"gold:   {' | '.join(question.answers)}")
+    if profile and prediction.scored_answer is not None and question.answers:
+        scored = score_question(question, prediction, profile)
+        say.line(f"scores: EM {100 * scored.em:.1f} · F1 {100 * scored.f1:.1f} ({profile} profile)")
     say.line(f"flags:  {prediction.flags or 'none'} · context tokens: {prediction.context_tokens}")
     if judgement:
         _judgement(judgement, say)
@@ -126,33 +129,42 @@ def _chains(chains: Sequence[Chain], titles: Mapping[str, str], say: _Page) -> N
             say.line(f"         <{'; '.join(parts)}>   from {titles.get(passage_id, passage_id)}")
 
 
-def _call(call: TracedCall, say: _Page) -> None:
-    place, request = ".".join(map(str, call.path)), call.request
+def _call(call: TracedCall, depth: Depth, say: _Page) -> None:
+    """`brief`: without its prompt, and what was found in one line."""
+    place, request, brief = ".".join(map(str, call.path)), call.request, depth == "brief"
     kept = " (cached)" if call.cached else ""
     match call.kind:
         case "generate" | "choose":
             say.rule(f"{place} {call.kind} {call.template} ({call.role}){kept}")
-            for role, content in request["prompt"]["messages"]:
-                say.line(f"[{role}]\n{content}")
-            if request["prompt"]["prefill"]:
-                say.line(f"[assistant, prefilled]\n{request['prompt']['prefill']}")
+            _prompt([] if brief else request["prompt"]["messages"], "" if brief else request["prompt"]["prefill"], say)
             say.line(f"→ {_reply(call)}")
         case "rank":
             texts = request["texts"]
             best = sorted(zip(call.items, texts, strict=True), reverse=True)[:5] if call.items is not None else []
             say.rule(f"{place} rank {len(texts)} texts{kept}")
             say.line(f"query: {request['query']}")
-            say.lines(f"{score:8.4f}  {text[:150]}" for score, text in best)
+            say.lines(f"{score:8.4f}  {text[:150]}" for score, text in best[: 1 if brief else None])
         case "search":
             say.rule(f"{place} search{_scope(request)}{kept}")
             say.line(f"query: {request['query']}")
-            numbered = enumerate(call.items or (), start=1)
-            say.lines(f"{number:4} {passage['id']} {passage['title']}" for number, passage in numbered)
+            found = call.items or ()
+            if brief:
+                say.line(f"→ {len(found)} passages: {'; '.join(passage['title'] for passage in found)}")
+            else:
+                numbered = enumerate(found, start=1)
+                say.lines(f"{number:4} {passage['id']} {passage['title']}" for number, passage in numbered)
         case "neighbours":
             say.rule(f"{place} neighbours of {request['passage_id']}: {len(call.items or ())}{kept}")
-        case "count_tokens":
+        case "count_tokens" if not brief:
             say.rule(f"{place} count_tokens{kept}")
             say.line(f"→ {call.reply}")
+
+
+def _prompt(messages: Sequence[Sequence[str]], prefill: str, say: _Page) -> None:
+    for role, content in messages:
+        say.line(f"[{role}]\n{content}")
+    if prefill:
+        say.line(f"[assistant, prefilled]\n{prefill}")
 
 
 def _scope(request: Mapping[str, Json]) -> str:

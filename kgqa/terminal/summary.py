@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 
 from kgqa.artefacts.metrics import Metrics
-from kgqa.artefacts.run import NAMED
+from kgqa.artefacts.run import MADE_UP, NAMED, SCRIPTED
 from kgqa.report.summary import summary_rows
 from kgqa.terminal.console import Terminal
 
@@ -19,6 +19,8 @@ def show_summary(choices: Mapping[str, str], metrics: Metrics, errors: Sequence[
     for label, value in summary_rows(metrics):
         table.add_row(label, value)
     terminal.show(table)
+    if choices.get("engine") == SCRIPTED:
+        terminal.line(MADE_UP, alarm=True)
     if metrics.retrieval and metrics.retrieval.alarm:
         terminal.line(f"alarm: {metrics.retrieval.alarm}", alarm=True)
     for warning in metrics.judge.warnings if metrics.judge else ():

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from kgqa.experiment.sweep.running import Swept
-from kgqa.report.sweeps import Entry, SweepReport, tables
+from kgqa.report.sweeps import Entry, SweepReport, SweepTable, tables
 from kgqa.runtime.watch import command_line
 from kgqa.terminal.console import Terminal
 
-_WIDE = 130  # columns of a terminal that shows intervals
+_GAP = 2  # columns between two of a table
 _STYLES = {"best": "bold", "second": "underline"}
 
 
@@ -30,23 +33,43 @@ def show_sweep(swept: Swept, terminal: Terminal) -> int:
 
 def _show_tables(report: SweepReport, terminal: Terminal) -> None:
     """Nothing of it is taken for markup."""
-    narrow = terminal.console.width < _WIDE
     for table in tables(report):
-        padding = (0, 1 if narrow else 2, 0, 0)
-        shown = Table(title=escape(table.title), title_justify="left", box=None, padding=padding)
-        for header in table.header:
-            shown.add_column(escape(header.rpartition(".")[2] if narrow else header), overflow="fold")
-        for cell, entries in table.rows:
-            shown.add_row(str(cell.number), *(_styled(entry, narrow=narrow) for entry in entries))
-        terminal.show(shown)
+        for part in _parts(table, terminal.console.width):
+            terminal.show(part)
     for number, name, status, why in report.failures():
         terminal.line(f"cell {number} {status}: {name}: {why}", alarm=True)
 
 
-def _styled(entry: Entry, *, narrow: bool) -> str:
-    """`narrow`: without the interval."""
+def _parts(table: SweepTable, width: int) -> list[Table]:
+    """As many tables as a terminal of this width wants for all columns; each begins with the cells' numbers."""
+    cells = [[str(cell.number), *map(_styled, entries)] for cell, entries in table.rows]
+    widths = [max(cell_len(Text.from_markup(row[column]).plain) for row in cells) for column in range(len(cells[0]))]
+    headers = [header if _fits(table.header, widths, width) else header.rpartition(".")[2] for header in table.header]
+    chosen, left = list[list[int]](), 0  # columns of each part
+    for column in range(1, len(headers)):
+        needed = max(widths[column], cell_len(headers[column])) + _GAP
+        if not chosen or (needed > left and len(chosen[-1]) > 1):
+            chosen.append([0])
+            left = width - max(widths[0], cell_len(headers[0])) - _GAP
+        chosen[-1].append(column)
+        left -= needed
+    return [_drawn(table.title if place == 0 else "", headers, cells, columns) for place, columns in enumerate(chosen)]
+
+
+def _drawn(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int]) -> Table:
+    drawn = Table(title=escape(title) or None, title_justify="left", box=None, padding=(0, _GAP, 0, 0))
+    for column in columns:
+        drawn.add_column(escape(headers[column]), overflow="fold")
+    for row in rows:
+        drawn.add_row(*(row[column] for column in columns))
+    return drawn
+
+
+def _fits(header: Sequence[str], widths: Sequence[int], width: int) -> bool:
+    return sum(max(wide, cell_len(name)) + _GAP for name, wide in zip(header, widths, strict=True)) <= width
+
+
+def _styled(entry: Entry) -> str:
     style = _STYLES.get(entry.mark)
-    scored = entry.measured is not None and entry.measured.low is not None
-    shown = entry.text.partition(" ")[0] if narrow and scored else entry.text
-    text = escape(shown + ("*" if entry.worse else ""))
+    text = escape(entry.text + ("*" if entry.worse else ""))
     return f"[{style}]{text}[/]" if style else text

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.extras import LIBRARIES
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import replies_kept, started
 
@@ -57,7 +58,7 @@ def test_a_wrong_override_is_one_line_and_exit_code_2(kgqa: Kgqa, override: str,
         (("ruN",), "did you mean run"),
         (("show",), "RUN is missing; e.g. kgqa show last"),
         (("show", "nowhere"), "not the folder of a run"),
-        (("kg", "destroy"), "kg destroy: no such command; choose from: build, stats"),
+        (("kg", "destroy"), "kg destroy: no such command; choose from: build, export, import, show, stats"),
         (("data", "prepare", "dataset=musiqe"), "did you mean musique"),
         (("data", "fetch"), "data fetch: no such command; choose from: check, list, prepare"),
     ],
@@ -83,6 +84,19 @@ RECORD = {
     "paragraphs": [{"idx": 0, "title": "T", "paragraph_text": "Ann.", "is_supporting": True}],
 }
 LINE = json.dumps(RECORD).encode()
+
+
+def test_all_that_is_missing_is_told_at_once(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data first, then weights, then what would keep the engine from loading them."""
+    monkeypatch.delenv("KGQA_DATA", raising=False)
+    monkeypatch.setitem(LIBRARIES, "llamacpp", ("no_such_library",))
+    missing = kgqa("run", "method=golden", "dataset=musique", "model.path=none.gguf", "model.sha256=null")
+    assert missing.code == 2
+    assert [line.partition(";")[0].partition(" (")[0] for line in missing.err.splitlines()] == [
+        "kgqa: dataset=musique: no musique_ans_v1.0_dev.jsonl or musique_ans_dev.jsonl",
+        "kgqa: model.path=none.gguf: no such file",
+        "kgqa: engine=llamacpp lacks no_such_library",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +150,7 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(kgqa: Kgqa, tmp_
     _, err = running.communicate(timeout=60)
     assert running.returncode == 2
     assert "make room" in err
-    assert err.count("\n") == 1
+    assert all(line.startswith("kgqa: ") for line in err.splitlines())  # what is wrong, what is kept, how to go on
     kept = replies_kept(tmp_path)
     assert kept > 0
     ran = kgqa(*arguments)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kgqa.errors import ConfigError, EngineError, PromptTooLong, UsageError
-from tests.engines.asking import texts
+from tests.engines.asking import ask, texts
 from tests.engines.misbehaving import SECRET, Fault, Serving, raw, refuse
 from tests.engines.openai_calls import CALLS, MODEL, REPLIES, asked, engine
 
@@ -34,6 +34,28 @@ def test_what_asking_again_cannot_mend_is_told_at_once(
     assert isinstance(error, UsageError) == issubclass(kind, UsageError)
     assert told in str(error)
     assert len(server.asked) == 1
+
+
+def test_openais_own_server_is_not_asked_without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be looked for as long as `patience` says where no network is, and refuse where there is one."""
+    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OTHER_KEY"):
+        monkeypatch.delenv(variable, raising=False)
+    opened = engine(api_key_env="OTHER_KEY")
+    try:
+        [error] = ask(opened, CALLS[:1])
+    finally:
+        opened.close()
+    assert isinstance(error, ConfigError)
+    assert str(error).startswith("$OTHER_KEY is not set, and https://api.openai.com/v1 answers nobody without a key")
+
+
+def test_a_server_that_wants_a_key_where_none_is_set_says_which_variable(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    [error] = asked(serving(always=refuse(401, "No key")), CALLS[:1])
+    assert isinstance(error, ConfigError)
+    assert "engine.api_key_env names (OPENAI_API_KEY unless set otherwise) holds none: No key" in str(error)
 
 
 def test_a_prompt_that_is_too_long_is_that_calls_error(serving: Serving) -> None:

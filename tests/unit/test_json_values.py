@@ -125,7 +125,9 @@ OWN = {
 
 def test_json_is_decoded_in_one_place() -> None:
     """What stands elsewhere reads back what it wrote, or knows what else can be wrong."""
-    assert {file for file, argument in _loads() if argument not in ("json.dumps", "match.group")} <= OWN | {
+    assert {
+        file for file, argument in _loads() if argument not in ("json.dumps", "match.group", "zlib.decompress")
+    } <= OWN | {
         "kgqa/methods/steps/page_titles.py",
         "kgqa/engines/grammar.py",
         "kgqa/engines/openai/requests.py",

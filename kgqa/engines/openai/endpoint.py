@@ -137,7 +137,7 @@ class Endpoint:
         started = time.perf_counter()
         try:
             with http.in_words():
-                request = self._opened().build_request(method, url, json=body)
+                request = self._opened().build_request(method, http.address(url), json=body)
                 exchange = self._exchange(request, longest(body, len(request.content)))
                 response, content = await asyncio.wait_for(exchange, self._persistence.timeout)
         except http.NoServer:
@@ -170,6 +170,9 @@ class Endpoint:
         told = answer if isinstance(answer, dict) else {"error": content[:READ].decode(errors="replace")}
         inner = told.get("error") or told
         error = inner if isinstance(inner, dict) else {"message": inner}
+        if status == 401 and not self._key:
+            names = "the variable that engine.api_key_env names (OPENAI_API_KEY unless set otherwise)"
+            raise ConfigError(f"the server wants a key, and {names} holds none: {Refused(status, error).message}")
         raise _refusal(status, self._key.left_out_of_all(error) if self._key else error, response.headers)
 
     def _accept(self, answer: Mapping[str, Json], reason: str) -> None:

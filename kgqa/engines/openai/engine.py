@@ -218,10 +218,19 @@ class OpenAI:
         )
 
     def _key(self) -> str | None:
-        """Read when it is needed and kept by the endpoint alone."""
+        """Read when it is needed and kept by the endpoint alone.
+
+        Raises:
+            ConfigError: it is none, or the server is OpenAI's own and there is none.
+        """
         key = os.environ.get(self.api_key_env, "").strip()
         if not key.isascii() or not key.isprintable():
             raise ConfigError(f"${self.api_key_env} holds characters that no key has; set it again")
+        if not key and self._url == DEFAULT_URL:
+            raise ConfigError(
+                f"${self.api_key_env} is not set, and {DEFAULT_URL} answers nobody without a key: "
+                f"export {self.api_key_env}=…, or name your own server: engine.base_url=URL (or ${URL_VARIABLE})"
+            )
         return key or None
 
     @cached_property

@@ -9,7 +9,7 @@ from pathlib import Path
 from kgqa.artefacts.form import read
 from kgqa.artefacts.metrics import METRICS, Metrics
 from kgqa.artefacts.predictions import PREDICTIONS, Prediction
-from kgqa.artefacts.run import IDENTITY, SETTINGS, Chosen
+from kgqa.artefacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET, SETTINGS, Chosen
 from kgqa.artefacts.trace import TRACE, read_questions
 from kgqa.datasets.predictions import matched, read_predictions
 from kgqa.errors import ConfigError, DataError
@@ -41,6 +41,12 @@ class AnsweredQuestions:
         """ "" where that is not known."""
         settings = Path(self.name) / SETTINGS
         return read(Chosen, settings).choices.get("method", "") if self.config and settings.is_file() else ""
+
+    @property
+    def made_up(self) -> str:
+        """What a list of runs adds to the name of one that no model answered."""
+        scripted = self.config is not None and self.config["engine"].get("_target_") == SCRIPTED_TARGET
+        return f" ({MADE_UP})" if scripted else ""
 
     def rows(self) -> list[ScoredQuestion]:
         """Where the file does not say which passages were used, the support is not scored."""

@@ -59,7 +59,7 @@ def compare_answers(request: ComparisonRequest) -> Comparison:
     title = f"{len(runs[0].questions):,} questions, profile {runs[0].profile}"
     if request.in_all:
         title += f" (those that all runs have; {names[0]} has {count:,})"
-    lines = [f"{name}: {run.name}" for name, run in zip(names, runs, strict=True)]
+    lines = [f"{name}: {run.name}{run.made_up}" for name, run in zip(names, runs, strict=True)]
     shown = [comparison_section(differences, request.difference), *_knowledge(runs, names, scores["EM"]), *flips]
     return Comparison("\n".join([title, *lines, *notes]), shown)
 

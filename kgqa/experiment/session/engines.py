@@ -13,6 +13,7 @@ from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import Config, Node
 from kgqa.experiment.config.overrides import role_choice, spelt
+from kgqa.extras import LIBRARIES, missing_libraries
 from kgqa.protocols import Engine
 from kgqa.types import Json
 
@@ -26,9 +27,8 @@ class Pool:
     def __init__(self) -> None:
         self._built: dict[str, object] = {}
 
-    def shared(self, nodes: object, make: Callable[[], T]) -> T:
-        """What was made for these configuration nodes, made now if nothing was."""
-        key = json.dumps(nodes, sort_keys=True)
+    def shared(self, key: str, make: Callable[[], T]) -> T:
+        """What was made for the configuration nodes of this `pool_key`, made now if nothing was."""
         if key not in self._built:
             self._built[key] = make()
         return cast(T, self._built[key])
@@ -44,6 +44,11 @@ class Pool:
         self._built.clear()
 
 
+def pool_key(nodes: object) -> str:
+    """Of configuration nodes: equal ones share what is built of them."""
+    return json.dumps(nodes, sort_keys=True)
+
+
 class Engines:
     """Built when first asked for; the weights are loaded by the engine itself when it must answer.
 
@@ -52,11 +57,15 @@ class Engines:
 
     def __init__(self, nodes: RoleNodes, pool: Pool) -> None:
         self._nodes, self._pool = nodes, pool
+        self._keys: dict[str, str] = {}  # by role, as each call asks for its engine
+        self._prices: dict[str, Prices | None] = {}  # by role, as far as they were asked for
 
     def __call__(self, role: str) -> Engine:
         """The engine that answers this role."""
         model, engine = nodes = self._node(role)
-        return self._pool.shared(nodes, lambda: parts.engine(engine, model))
+        if role not in self._keys:
+            self._keys[role] = pool_key(nodes)
+        return self._pool.shared(self._keys[role], lambda: parts.engine(engine, model))
 
     def estimates_tokens(self, role: str) -> bool:
         """Whether this role's engine cannot count a text's tokens: a hosted model whose tokenizer is not known."""
@@ -68,6 +77,18 @@ class Engines:
     def identities(self) -> dict[str, Json]:
         return {role or "default": dict(self(role).identity()) for role in self._nodes}
 
+    def unready(self) -> list[str]:
+        """What asking these models lacks here, in words; replies from the call cache can do without."""
+        lacking = []
+        for model, engine in self._nodes.values():
+            name = engine["_target_"].split(".")[-2]  # kgqa.engines.vllm.Vllm
+            if missing := missing_libraries(name):
+                lacking.append(f"engine={name} lacks {', '.join(missing)}; pip install 'kgqa[{name}]'")
+            weights = parts.model(model)
+            if name in LIBRARIES and weights.path is None and not weights.at_hand():
+                lacking.append(weights.remedies())
+        return lacking
+
     def label(self, role: str) -> str:
         """Which model answers this role and how, e.g. "smollm2_135m@llamacpp"."""
         return f"{self._node(role)[0]['name']}@{self(role).identity()['engine']}"
@@ -77,8 +98,10 @@ class Engines:
         return Thinking.of(parts.model(self._node(role)[0]).thinking).budget
 
     def prices(self, role: str) -> Prices | None:
-        """What the role's model costs; None where that is not known."""
-        return parts.model(self._node(role)[0]).prices
+        """What the role's model costs; None where that is not known. Free to ask: a display does so every second."""
+        if role not in self._prices:
+            self._prices[role] = parts.model(self._node(role)[0]).prices
+        return self._prices[role]
 
     def discard(self, engines: Iterable[Engine]) -> None:
         """Close these; whoever asks next gets fresh ones."""

@@ -1,0 +1,88 @@
+"""`kgqa show`: what went wrong is found at 80 columns, and one question's way is no wall of prompts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kgqa.calls import ModelCall
+from kgqa.engines.scripted import Scripted
+from kgqa.errors import EngineError
+from kgqa.types import Completion, Usage
+from tests.e2e.conftest import QUICK, Kgqa
+
+ANSWERS = {"architect of the Candle": "Pellery", "opened first": "Candle", "Who founded": None}  # None: fails
+
+
+@pytest.fixture
+def run(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Three questions: right, wrong and failed; they end in the other order."""
+
+    def answer(self: Scripted, calls: Sequence[ModelCall]) -> list[Completion | Exception]:
+        replies: list[Completion | Exception] = []
+        for call in calls:
+            asked = call.prompt.messages[-1].content
+            reply = next(reply for part, reply in ANSWERS.items() if part in asked)
+            usage = Usage(10, 0, 1, 0.0)
+            replies.append(EngineError("no reply") if reply is None else Completion(reply, "stop", usage))
+        return replies
+
+    monkeypatch.setattr(Scripted, "answer", answer)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    return str(kgqa("run", "method=golden", "limit=3", "fail_above=1", *QUICK).folder)
+
+
+def test_questions_stand_in_the_files_order_with_right_and_wrong(kgqa: Kgqa, run: str) -> None:
+    ids = [json.loads(line)["question_id"] for line in (Path(run) / "predictions.jsonl").read_text().splitlines()]
+    shown = kgqa("show", run).out.splitlines()
+    rows = [line.split() for line in shown if line.startswith(tuple(ids))]
+    assert [row[:3] for row in rows] == [
+        ["2hop__demo_01", "right", "100.0"],
+        ["2hop__demo_02", "wrong", "66.7"],
+        ["3hop1__demo_03", "failed", "0.0"],
+    ]
+    assert max(map(len, shown)) <= 80
+    assert shown[-1] == "3 questions: 1 right, 1 wrong, 1 failed (by exact match)"
+
+
+@pytest.mark.parametrize(
+    ("options", "ids"),
+    [
+        ("--wrong", ["2hop__demo_02"]),
+        ("--failed", ["3hop1__demo_03"]),
+        ("--wrong --failed", ["2hop__demo_02", "3hop1__demo_03"]),
+        ("--wrong --failed --limit 1", ["2hop__demo_02"]),
+        ("--limit 2", ["2hop__demo_01", "2hop__demo_02"]),
+    ],
+)
+def test_options_choose_among_the_questions(kgqa: Kgqa, run: str, options: str, ids: list[str]) -> None:
+    shown = kgqa("show", run, *options.split()).out.splitlines()
+    assert [word for line in shown for word in line.split()[:1] if "hop" in word] == ids
+    told = [line for line in shown if "shown; all:" in line]
+    assert told == ({"--wrong --failed --limit 1": ["1 of 2 shown; all: --limit 2"]}.get(options, told))
+
+
+def test_a_question_is_short_unless_more_is_asked_for(kgqa: Kgqa, run: str) -> None:
+    brief, calls, full = (kgqa("show", run, "2hop__demo_02", *more).out for more in ((), ("--calls",), ("--full",)))
+    assert "scores: EM 0.0 · F1 66.7 (musique profile)" in brief
+    assert "[user]" not in brief
+    assert "[user]" in calls
+    hidden = "Saddlers' Bridge"  # neither gold nor used
+    assert [f"{hidden}:" in page for page in (brief, calls, full)] == [False, False, True]
+    assert hidden in brief
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--calls", "--calls: is about one question; name one: kgqa show RUN QUESTION --calls"),
+        ("2hop__demo_01 --wrong", "--wrong: is about a run; leave 2hop__demo_01 out"),
+        ("--limit 0", "--limit 0: must be at least 1"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(kgqa: Kgqa, run: str, words: str, said: str) -> None:
+    refused = kgqa("show", run, *words.split())
+    assert (refused.code, refused.err.strip()) == (2, f"kgqa: {said}")
