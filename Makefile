@@ -92,6 +92,7 @@ bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same
 	@$(BIN)/python scripts/bench.py
 	@$(BIN)/python scripts/bench_memory.py $(if $(SIZE),--questions $(SIZE))
 	@$(BIN)/python scripts/bench_cache.py
+	@$(BIN)/python -m scripts.race.calls
 	@$(BIN)/python scripts/bench_retrieval.py
 	@$(BIN)/python scripts/bench_graphs.py
 	@if [ -x $(VLLM)/bin/pytest ]; then $(VLLM)/bin/python scripts/bench_engines.py real; fi

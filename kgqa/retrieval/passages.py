@@ -90,7 +90,7 @@ class StoredPassages(Sequence[Passage]):
             raise IndexError(place)
         place %= len(self)
         try:
-            value = decoded(bytes(self._lines[self._offsets[place] : self._offsets[place + 1]]))
+            value = decoded(self._lines[self._offsets[place] : self._offsets[place + 1]])
             sentences = tuple(value.get("sentences", ()))
             return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
         except (ValueError, KeyError, AttributeError, TypeError) as error:

@@ -73,7 +73,9 @@ class RunFolder:
             (self.path / PARTIAL_PREDICTIONS).unlink(missing_ok=True)
 
     def close(self) -> None:
-        self._opened.close()
+        """Raises StorageError: what the disk did not take before, it does not take now either."""
+        with storing(self.path, OUT_ELSEWHERE):
+            self._opened.close()
 
     def _refuse(self) -> None:
         raise ConfigError(f"{self.path}: another kgqa process is writing this run; wait for it or give name=")

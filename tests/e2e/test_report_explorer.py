@@ -233,3 +233,14 @@ def test_questions_are_sorted_and_taken_along_as_files(browser: Browser, base: P
     assert [line["id"] for line in written] == ids
     assert json.loads(lines[0]["gold"]) == written[0]["gold"]
     assert browser.value("csvCell('=1+1') + csvCell('-1.5') + csvCell('a,\"b\"')") == '\'=1+1-1.5"a,""b"""'
+
+
+def test_a_prompt_whose_passages_have_no_label_folds_its_examples_apart(browser: Browser, base: Path) -> None:
+    assert main(["run", "method=safe", "limit=1", *QUICK, f"out={base / 'safe'}"]) == 0
+    browser.open(base / "safe/report.html", "#questions")
+    browser.wait("document.querySelectorAll('[data-call]').length > 0")
+    browser.value("document.querySelectorAll('[data-call]').forEach((call) => call.open = true)")
+    browser.wait("document.querySelectorAll('.prompt').length > 2")
+    judged = "[...document.querySelectorAll('[data-call]')].find((call) => call.textContent.includes('safe/judge'))"
+    parts = browser.value(f"[...{judged}.querySelectorAll('.prompt summary')].map((each) => each.textContent)")
+    assert [part.split()[0] for part in parts] == ["instruction", "demonstrations", "context", "question", "the"]

@@ -11,7 +11,7 @@ from typing import TypeVar
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import Node, groups
-from kgqa.experiment.session.engines import Engines, Pool, RoleNodes, role_nodes
+from kgqa.experiment.session.engines import Engines, Pool, RoleNodes, pool_key, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import UNPREPARED, Prepared, Runner
 from kgqa.protocols import Ranker, Retriever
@@ -101,4 +101,4 @@ class Session:
         node, method = self.experiment.config.get(group), self.experiment.name("method")
         if node is None:
             raise ConfigError(f"{group}=null: method={method} needs one; {nearest('', groups()[group])}")
-        return self._pool.shared(node, lambda: make(node))
+        return self._pool.shared(pool_key(node), lambda: make(node))

@@ -44,7 +44,10 @@ function caseStart(paragraphs, traced) {
   const mine = paragraphs.findIndex((paragraph) => own.some((text) => paragraph.includes(text)));
   const first = LABEL.exec(paragraphs[firstExample(paragraphs, paragraphs.length)] ?? "");
   const labelled = first ? paragraphs.findLastIndex((paragraph) => paragraph.startsWith(`${first[1]}:`)) : -1;
-  const starts = [mine, labelled].filter((place) => place >= 0);
+  const asks = paragraphs.findIndex((paragraph) => paragraph.includes(traced.question.text));
+  const kind = LABEL.exec(paragraphs[asks] ?? "")?.[1];
+  const others = paragraphs.slice(Math.max(labelled, 0), Math.max(asks, 0)).some((paragraph) => kind && paragraph.startsWith(`${kind}:`));
+  const starts = [mine, others && mine >= 0 ? -1 : labelled].filter((place) => place >= 0); // other questions between are examples
   return starts.length ? Math.min(...starts) : paragraphs.length - 1;
 }
 
