@@ -89,6 +89,11 @@ def extract(overrides: Sequence[str], *, offline: bool = False) -> int:
             builder.extract(questions, told)
         builder.store.arrange()
         figures = builder.statistics(questions)
-        show_figures(("per question (TRACE, Table 5)", "mean"), figures, terminal, f"{len(questions)} questions")
+        show_figures(
+            ("per question (TRACE, Table 5)", "mean"),
+            figures,
+            terminal,
+            f"{len(questions):,} question{'s' if len(questions) != 1 else ''}",
+        )
         builder.store.write_statistics({"questions": len(questions), **figures})
     return 0
