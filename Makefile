@@ -5,8 +5,7 @@ SHELL := bash
 
 PYTHON ?= python3
 VENV   ?= .venv
-MODEL  ?= smollm2_135m
-LIMIT  ?= 3
+MODEL  ?= qwen2_5_coder_1_5b
 # torch and what runs on it have an environment of their own, so that `make test` stays small; vLLM pins its own torch
 ENGINES ?= .venv-engines
 VLLM    ?= .venv-vllm
@@ -20,12 +19,14 @@ PARALLEL ?= -n auto --maxprocesses 8
 
 BIN  := $(VENV)/bin
 DONE := $(VENV)/.done
+# strict: a link to nothing, or a page outside the menu, is an error
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f scripts/site/mkdocs.yml
 PIP  := -m pip --disable-pip-version-check install --quiet
 LOCKED      := $(PIP) -c constraints.txt
 LOCKED_VLLM := $(PIP) -c constraints-vllm.txt
 NEWEST      := -m pip --disable-pip-version-check install --quiet --dry-run --upgrade --upgrade-strategy eager
 GET_TORCH   := $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-LIGHT := llamacpp,openai,faiss-cpu,elasticsearch,fuzzy,bm25s,graphs,pdf,datasets,joblib,optuna
+LIGHT := llamacpp,openai,faiss-cpu,elasticsearch,fuzzy,bm25s,graphs,pdf,datasets,joblib,optuna,view
 HEAVY := $(LIGHT),transformers,sentence-transformers,rerankers,mlflow,wandb
 # the tests that passed without torch: the environments with torch run the others
 PASSED     := $(VENV)/passed
@@ -34,14 +35,18 @@ VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test
 export GOMP_SPINCOUNT := 0
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help demo test test-engines unit check attack bench format licences audit update dist clean
+.PHONY: help demo ask test test-engines unit check docs attack bench format licences audit update dist clean
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
-demo: $(DONE)-core $(DONE)-$(MODEL) ## set up and run a small TRACE on three questions (MODEL=qwen2_5_coder_1_5b: a strong model)
-	@echo "→ running: kgqa run method=trace dataset=demo experiment=quick limit=$(LIMIT) model=$(MODEL)"
-	@$(BIN)/kgqa run method=trace dataset=demo experiment=quick limit=$(LIMIT) model=$(MODEL)
+demo: $(DONE)-core $(DONE)-$(MODEL) ## set up (1.2 GB to fetch) and show three methods on three questions (MODEL=smollm2_135m: 0.2 GB)
+	@echo "→ running: kgqa demo model=$(MODEL)$(if $(LIMIT), limit=$(LIMIT))"
+	@$(BIN)/kgqa demo model=$(MODEL)$(if $(LIMIT), limit=$(LIMIT))
+
+export QUESTION FILES
+ask: $(DONE)-documents $(DONE)-$(MODEL) ## set up, and put a question to your own files (QUESTION="…" FILES=notes; without QUESTION a chat)
+	@$(BIN)/kgqa ask "$${QUESTION:---chat}" $${FILES:?name your documents: FILES=FOLDER}
 
 # every part runs, whatever failed before it: what else fails and what was skipped is told too
 test: $(DONE)-test ## set up and pass the tests that need no torch
@@ -73,6 +78,10 @@ check: $(DONE)-test ## ruff, mypy --strict, import-linter, architecture tests
 	@echo "→ mypy" && $(BIN)/mypy
 	@echo "→ import-linter" && $(BIN)/lint-imports
 	@echo "→ architecture" && $(BIN)/python -m pytest tests/test_architecture.py tests/test_layout.py
+	@echo "→ docs" && $(SITE) --quiet
+
+docs: $(DONE)-test ## the documentation as a site: outputs/site/index.html
+	@$(SITE)
 
 # SIZE=10 ten times as much, SEED=, ONLY="caches, kills", TRY=17 one try alone; docs/RELIABILITY.md
 attack: $(DONE)-test ## break what kgqa reads, asks and writes, and count what it does not stand: ten minutes on two cores
@@ -81,8 +90,9 @@ attack: $(DONE)-test ## break what kgqa reads, asks and writes, and count what i
 
 bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same run
 	@$(BIN)/python scripts/bench.py
-	@$(BIN)/python scripts/bench_cache.py
 	@$(BIN)/python scripts/bench_memory.py $(if $(SIZE),--questions $(SIZE))
+	@$(BIN)/python scripts/bench_cache.py
+	@$(BIN)/python -m scripts.race.calls
 	@$(BIN)/python scripts/bench_retrieval.py
 	@$(BIN)/python scripts/bench_graphs.py
 	@if [ -x $(VLLM)/bin/pytest ]; then $(VLLM)/bin/python scripts/bench_engines.py real; fi
@@ -130,6 +140,11 @@ $(DONE)-venv:
 $(DONE)-core: $(DONE)-venv pyproject.toml constraints.txt
 	@echo "→ installing kgqa with its embedded engine (no torch, no compiler)"
 	@$(BIN)/python $(LOCKED) -e '.[llamacpp]'
+	@touch $@
+
+$(DONE)-documents: $(DONE)-core
+	@echo "→ installing the readers of PDF and DOCX"
+	@$(BIN)/python $(LOCKED) -e '.[llamacpp,pdf]'
 	@touch $@
 
 # --no-deps: its dependency would compile another copy of llama.cpp, and only the weights in it are wanted

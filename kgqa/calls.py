@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Generator
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Generic, Literal, TypeVar
@@ -140,8 +141,12 @@ async def _program(awaitable: Awaitable[T]) -> T:
 
 def labels(count: int) -> tuple[str, ...]:
     """Option labels: A–Z, a–z, then AA, AB, …"""
-    letters = ascii_uppercase + ascii_lowercase
+    if count > len(_labels()):
+        raise ValueError(f"{count} options; at most {len(_labels())} can be labelled")
+    return _labels()[:count]
+
+
+@cache
+def _labels() -> tuple[str, ...]:
     pairs = ("".join(pair) for pair in product(ascii_uppercase, repeat=2))
-    if count > 52 + 676:
-        raise ValueError(f"{count} options; at most {52 + 676} can be labelled")
-    return (*letters, *pairs)[:count]
+    return (*ascii_uppercase, *ascii_lowercase, *pairs)

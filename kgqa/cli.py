@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
 from kgqa.commands import tree
 from kgqa.commands.parsing import HelpWanted, parse, repeated
-from kgqa.errors import EngineError, UsageError, notes
+from kgqa.errors import EngineError, KgqaError, StorageError, UsageError, notes
 from kgqa.inert import inert, one_line, spell_out
 from kgqa.redaction import without_secrets
+from kgqa.streams import settle
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,35 +20,44 @@ def main(argv: Sequence[str] | None = None) -> int:
     # read by libgomp when it loads: without it a busy neighbour makes llama.cpp and torch many times slower
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     arguments = list(sys.argv[1:] if argv is None else argv)
+    settle()
     spell_out()
     try:
         code = _run(arguments)
         sys.stdout.flush()
     except UsageError as error:
-        _say(str(error))
-        _print_notes(error)
-        return 2
+        code = _told(error, 2)
     except EngineError as error:
-        _say(str(error))
-        print("kgqa: everything answered so far is saved; the same command goes on from there", file=sys.stderr)
-        _print_notes(error)
-        return 3
+        code = _told(error, 3, "kgqa: everything answered so far is saved; the same command goes on from there")
     except KeyboardInterrupt as error:
         print("\nkgqa: interrupted; the same command goes on from here", file=sys.stderr)
         _print_notes(error)
-        sys.stdout.flush()
+        _flush()
         # worker threads of an engine may still hold native code; everything is on disk, so leave at once
         os._exit(130)
     except SystemExit:
         raise
     except BaseException as error:  # noqa: BLE001 - the last guard; what panics in Rust is no Exception
-        return _otherwise(error, arguments)
+        code = _otherwise(error, arguments)
+    _flush()
     return code
 
 
+def _told(error: KgqaError, code: int, further: str = "") -> int:
+    _say(str(error))
+    if further:
+        print(inert(further), file=sys.stderr)
+    _print_notes(error)
+    return code
+
+
+def _flush() -> None:
+    """Of what an error left unprinted; the interpreter would make it exit code 120 if it cannot be."""
+    with suppress(StorageError):
+        sys.stdout.flush()
+
+
 def _otherwise(error: BaseException, arguments: Sequence[str]) -> int:
-    if isinstance(error, BrokenPipeError) and _nobody_listens():
-        return 0
     if isinstance(error, OSError) and error.filename is not None:  # a path that is refused: too long, not permitted
         _say(f"{os.fsdecode(error.filename)}: {error.strerror}; name another place, or mend this one")
         return 2
@@ -56,19 +65,6 @@ def _otherwise(error: BaseException, arguments: Sequence[str]) -> int:
 
     _say(told(error, arguments))
     return 1
-
-
-def _nobody_listens() -> bool:
-    """Whether a program that reads our output has gone; what is left of it is then dropped."""
-    gone = False
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # of a stream that is no file
-            polled = select.poll()
-            polled.register(stream.fileno(), 0)  # errors and hang-ups are always told
-            if polled.poll(0):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-                gone = True
-    return gone
 
 
 def _say(message: str) -> None:

@@ -14,6 +14,7 @@ import socket
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -66,6 +67,18 @@ def async_client(headers: Mapping[str, str], kept: int) -> httpx2.AsyncClient:
         timeout=httpx2.Timeout(None, connect=CONNECT),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=kept),
     )
+
+
+@lru_cache(maxsize=64)
+def address(url: str) -> httpx2.URL:
+    """What an address says, read once.
+
+    Raises:
+        httpx2.InvalidURL: it is none.
+    """
+    import httpx2
+
+    return httpx2.URL(url)
 
 
 async def content(response: httpx2.Response, most: int) -> bytes:

@@ -8,17 +8,22 @@ reply decides how far its method goes also has the block `imagined`, the reply t
 from __future__ import annotations
 
 import json
-from functools import cache
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.places import prompt_folders
 from kgqa.storage import text_digest
-from kgqa.types import Json, Message, Prompt
+from kgqa.types import Json, Message, Passage, Prompt
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
+
+KEPT = 128  # prompts: a method counts one, then asks with it, and the other questions at work do the same in between
+_PLAIN = (str, int, float, bool, type(None))
 
 
 def render(name: str, /, **values: object) -> Prompt:
@@ -30,6 +35,52 @@ def render(name: str, /, **values: object) -> Prompt:
         ConfigError: there is no such template, or it is no Jinja.
     """
     template = _template(name)
+    given = _known(values)
+    asked = _Asked(name, template, values, (name, id(template), given))
+    return _rendered(asked) if given is not None else _render(asked)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A template with its values; what `key` tells by identity lives as long as this does."""
+
+    name: str
+    template: Template
+    values: Mapping[str, object]
+    key: tuple[Any, ...]
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self.key == other.key
+
+
+def _known(value: object) -> Any:
+    """What tells a value from others: a text or a passage by what it says, another frozen one by being the same object.
+
+    None: it may change, and with it what a template makes of it.
+    """
+    if isinstance(value, _PLAIN):
+        return type(value), value
+    if isinstance(value, Passage):
+        return value
+    if isinstance(value, dict):
+        value = tuple(value.items())
+    if isinstance(value, tuple):
+        parts = tuple(map(_known, value))
+        return None if None in parts else parts
+    parameters = getattr(value, "__dataclass_params__", None)
+    return (type(value), id(value)) if parameters and parameters.frozen else None
+
+
+@lru_cache(maxsize=KEPT)
+def _rendered(asked: _Asked) -> Prompt:
+    return _render(asked)
+
+
+def _render(asked: _Asked) -> Prompt:
+    name, template, values = asked.name, asked.template, asked.values
     if "completion" in template.blocks:
         return Prompt(name, (Message("user", _block(template, "completion", values)),), form="completion")
     messages = [Message("user", _block(template, "user", values))]
@@ -92,7 +143,7 @@ def _template(name: str) -> Template:
         raise ConfigError(f"{error.filename}:{error.lineno}: {error.message}") from error
 
 
-def _block(template: Template, block: str, values: dict[str, object]) -> str:
+def _block(template: Template, block: str, values: Mapping[str, object]) -> str:
     return "".join(template.blocks[block](template.new_context(dict(values)))).strip("\n")
 
 

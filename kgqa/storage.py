@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from kgqa.errors import StorageError
+from kgqa.json_values import decoded
 from kgqa.types import Json
 
 BLOCK = 1 << 22  # bytes of a file read at a time
@@ -113,7 +114,7 @@ def digest(value: Json, digits: int = 64, *, ensure_ascii: bool = True) -> str:
 
 
 def text_digest(text: str, digits: int = 64) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:digits]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]  # replies may hold halves
 
 
 def ids_digest(ids: Iterable[str]) -> str:
@@ -148,8 +149,8 @@ def noted_sha256(file: Path) -> str:
     key = text_digest(f"{file.resolve()}\n{stat.st_size}\n{stat.st_mtime_ns}", 24)
     note = home() / "hashes" / f"{key}.json"
     try:
-        return str(json.loads(note.read_text())["sha256"])
-    except (OSError, ValueError, KeyError):
+        return str(decoded(note.read_bytes())["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
         pass
     hashed = sha256(file)
     with suppress(StorageError):  # a read-only home costs time, not correctness

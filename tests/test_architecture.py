@@ -48,6 +48,7 @@ HEAVY = (
     "peft",
     "pdfplumber",
     "pypdfium2",
+    "mammoth",
     "semantic_text_splitter",
     "datasets",
     "pyarrow",
@@ -57,6 +58,8 @@ HEAVY = (
     "joblib",
     "submitit",
     "optuna",
+    "starlette",
+    "uvicorn",
 )
 CONFIGS = [(group, name) for group, names in groups().items() for name in names if group != "experiment"]
 

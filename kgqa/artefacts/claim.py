@@ -49,5 +49,6 @@ class Claim:
         return written
 
 
-def claims_folder() -> Path:
-    return outputs() / ".running"
+def claims_folder(root: Path | None = None) -> Path:
+    """Of `outputs/`, or of another folder in its place."""
+    return (root or outputs()) / ".running"

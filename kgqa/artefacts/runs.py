@@ -37,14 +37,18 @@ class Kept:
         return "/".join(self.parts)
 
 
-def kept_runs() -> list[Kept]:
-    """Those under `outputs/`, the last one first; begun and not ended ones too. `out=DIR` may lie elsewhere."""
-    return sorted(_runs(outputs()), key=lambda run: (-run.written, run.parts))
+def kept_runs(root: Path | None = None) -> list[Kept]:
+    """Those under `outputs/`, or another folder in its place, the last one first; begun and not ended ones too.
+
+    `out=DIR` may lie elsewhere.
+    """
+    return sorted(_runs(root or outputs()), key=lambda run: (-run.written, run.parts))
 
 
-def kept_sweeps() -> list[Kept]:
+def kept_sweeps(root: Path | None = None) -> list[Kept]:
     """Their names begin with "sweeps/"."""
-    sweeps = (_kept(folder, folder.parts[-2:], "report.html", SWEEP) for folder in _folders(outputs() / "sweeps", 1))
+    folders = _folders((root or outputs()) / "sweeps", 1)
+    sweeps = (_kept(folder, folder.parts[-2:], "report.html", SWEEP) for folder in folders)
     return sorted((sweep for sweep in sweeps if sweep), key=lambda sweep: (-sweep.written, sweep.parts))
 
 

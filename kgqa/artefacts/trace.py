@@ -103,10 +103,31 @@ def read_trace(folder: Path) -> Iterator[TracedQuestion]:
         yield _traced(line, place)
 
 
+def traced_of_line(line: str, place: str) -> TracedQuestion:
+    """Raises DataError: it is no line of a trace; `place` is where it stands, for the message."""
+    try:
+        return _traced(decoded_trace(line), place)
+    except ValueError as error:
+        raise DataError(f"{place}: damaged trace ({error}); {AGAIN}") from error
+
+
 def read_questions(folder: Path) -> Iterator[Question]:
     """The same without their calls, which are most of a trace; `support_titles` and more are not in it."""
-    for place, question in _lines(folder, lambda line: first_value(line, len(_QUESTION))[0]):
+    for place, question in _lines(folder, _begun_line):
         yield checked(_QuestionLine, {"question": question}, place).question
+
+
+def question_of_line(line: str, place: str) -> Question:
+    """What such a line begins with. Raises DataError as `traced_of_line`."""
+    try:
+        return checked(_QuestionLine, {"question": _begun_line(line)}, place).question
+    except ValueError as error:
+        raise DataError(f"{place}: damaged trace ({error}); {AGAIN}") from error
+
+
+def _begun_line(line: str) -> Json:
+    question: Json = first_value(line, len(_QUESTION))[0]
+    return question
 
 
 @dataclass(frozen=True, slots=True)

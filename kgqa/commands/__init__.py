@@ -23,10 +23,12 @@ from argparse import Namespace
 from typing import Protocol
 
 from kgqa.commands import (
+    ask,
     cache,
     compare,
     completion,
     data,
+    demo,
     doctor,
     evaluate,
     export,
@@ -44,6 +46,7 @@ from kgqa.commands import (
     show,
     status,
     tune,
+    view,
 )
 from kgqa.commands import open as open_report
 from kgqa.commands.parsing import Parser
@@ -60,8 +63,8 @@ class Command(Protocol):
 
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
-    run, tune, runs, status, show, open_report, report, export, evaluate, compare, judge, kg, graph, kgp, reproduce,
-    index, data, models, cache, doctor, new, completion,
+    demo, run, ask, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, kg, graph,
+    kgp, reproduce, index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kgqa.commands.parsing import RUN, Parser
 from kgqa.errors import ConfigError
+from kgqa.inert import inert, inert_json
 
 NAME = "cache"
 SUMMARY = "the call cache: check, stats, export and import of calls, prune"
@@ -54,11 +55,15 @@ def check(given: Namespace) -> int:
 
     found = check(call_cache())
     for line in found.lines():
-        print(line)
+        print(inert(line))
     if not given.repair or found.whole:
         return 0 if found.whole else 1
     kept, calls = repair(found)
-    print(f"{found.path}: {calls:,} calls are kept, the damaged ones will be asked again; the file as it was: {kept}")
+    print(
+        inert(
+            f"{found.path}: {calls:,} calls are kept, the damaged ones will be asked again; the file as it was: {kept}"
+        )
+    )
     return 0 if check(call_cache()).whole else 1
 
 
@@ -71,7 +76,7 @@ def stats(given: Namespace) -> int:
         import json
         from dataclasses import asdict
 
-        print(json.dumps([asdict(share) for share in shares], indent=2, ensure_ascii=False))
+        print(inert_json(json.dumps([asdict(share) for share in shares], indent=2, ensure_ascii=False)))
     else:
         from kgqa.terminal.calls import show_calls
         from kgqa.terminal.console import Terminal
@@ -93,8 +98,8 @@ def export(given: Namespace) -> int:
         (exported.secret, "their replies repeat a key that the environment holds"),
     ):
         if count:
-            print(f"left out: {count:,} calls ({why})")
-    print(f"{file}: {exported.calls:,} calls, {file.stat().st_size:,} bytes")
+            print(inert(f"left out: {count:,} calls ({why})"))
+    print(inert(f"{file}: {exported.calls:,} calls, {file.stat().st_size:,} bytes"))
     return 0
 
 
@@ -109,7 +114,7 @@ def _keys_of(runs: list[str]) -> set[str]:
         folder = find_run(run)
         replayed = replay(folder, Terminal(width=120))
         failed = f"; {replayed.missing:,} failed and are not kept" if replayed.missing else ""
-        print(f"{folder}: {len(replayed.keys):,} calls, which give its predictions{failed}")
+        print(inert(f"{folder}: {len(replayed.keys):,} calls, which give its predictions{failed}"))
         keys |= replayed.keys
     return keys
 
@@ -120,7 +125,7 @@ def merge(given: Namespace) -> int:
 
     imported = import_calls(call_cache(), Path(given.places[0]))
     kept = " (those of this cache stay)" if imported.different else ""
-    print(f"{imported.new:,} new, {imported.equal:,} equal, {imported.different:,} different{kept}")
+    print(inert(f"{imported.new:,} new, {imported.equal:,} equal, {imported.different:,} different{kept}"))
     return 0
 
 
@@ -135,8 +140,10 @@ def prune(given: Namespace) -> int:
         raise given.parser.missing("--older-than, --unused or --engine")
     pruning = Pruning(given.older_than, given.unused, given.engine)
     if given.yes:
-        print(f"{prune(call_cache(), pruning):,} calls deleted")
+        print(inert(f"{prune(call_cache(), pruning):,} calls deleted"))
         return 0
     calls, size = prunable(call_cache(), pruning)
-    print(f"{calls:,} calls of {size:,} bytes would be deleted" + ("; add --yes to delete them" if calls else ""))
+    print(
+        inert(f"{calls:,} calls of {size:,} bytes would be deleted" + ("; add --yes to delete them" if calls else ""))
+    )
     return 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Sequence
 
+from kgqa.commands import kg_files
 from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError
 
 NAME = "kg"
-SUMMARY = "triples of passages: build them ahead of a run, their stats"
+SUMMARY = "triples of passages: build, import, export and show them, their stats"
 
 
 def arguments(parser: Parser) -> None:
@@ -32,10 +33,12 @@ def arguments(parser: Parser) -> None:
     stats = parser.command("stats", "figures per question of what is extracted already (TRACE, Table 5)")
     stats.takes_keys()
     stats.examples = ("kgqa kg stats dataset=demo limit=3",)
+    kg_files.arguments(parser)
 
 
 def run(given: Namespace) -> int:
-    return {"build": build, "stats": stats}[given.action](given)
+    beyond = {"import": kg_files.bring_in, "export": kg_files.give_out, "show": kg_files.show}
+    return {"build": build, "stats": stats, **beyond}[given.action](given)
 
 
 def build(given: Namespace) -> int:
@@ -74,6 +77,7 @@ def extract(overrides: Sequence[str], *, offline: bool = False) -> int:
     """What is missing of the triples of the questions' passages, then the figures of all of them."""
     from contextlib import nullcontext
 
+    from kgqa.experiment.prepare.given_triples import triples_of
     from kgqa.experiment.prepare.triples import TripleBuilder
     from kgqa.experiment.session.experiment import Experiment
     from kgqa.experiment.session.session import Session
@@ -84,16 +88,15 @@ def extract(overrides: Sequence[str], *, offline: bool = False) -> int:
 
     terminal = Terminal(width=120)
     with log_lines(terminal), Session(Experiment.of(overrides)) as session:
-        builder, questions = TripleBuilder(session), session.experiment.questions
-        with nullcontext(terminal) if offline else watched(terminal, "kg build", builder.store.folder) as told:
-            builder.extract(questions, told)
-        builder.store.arrange()
-        figures = builder.statistics(questions)
-        show_figures(
-            ("per question (TRACE, Table 5)", "mean"),
-            figures,
-            terminal,
-            f"{len(questions):,} question{'s' if len(questions) != 1 else ''}",
-        )
-        builder.store.write_statistics({"questions": len(questions), **figures})
+        questions = session.experiment.questions
+        source = triples_of(session) if offline else TripleBuilder(session)
+        if isinstance(source, TripleBuilder):
+            with nullcontext(terminal) if offline else watched(terminal, "kg build", source.store.folder) as told:
+                source.extract(questions, told)
+            source.store.arrange()
+        figures = source.statistics(questions)
+        counted = f"{len(questions):,} question{'s' if len(questions) != 1 else ''}"
+        show_figures(("per question (TRACE, Table 5)", "mean"), figures, terminal, counted)
+        if isinstance(source, TripleBuilder):
+            source.store.write_statistics({"questions": len(questions), **figures})
     return 0

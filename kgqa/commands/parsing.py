@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import textwrap
 from argparse import Namespace
@@ -52,6 +53,7 @@ class Parser(argparse.ArgumentParser):
         self.keys: str | None = None  # what its key=value words are; None: it takes none
         self.own_keys: tuple[str, ...] = ()
         self.runs_keys = True  # takes those of kgqa run, too
+        self.starts_bare = False  # given nothing, it does what it is for, even if it takes keys alone
         self.notes = ""  # below the options
         self.explain: Callable[[Sequence[str]], str] | None = None  # notes that depend on the words given
         self.commands: dict[str, Parser] = {}
@@ -88,7 +90,9 @@ class Parser(argparse.ArgumentParser):
     def help_text(self, words: Sequence[str]) -> str:
         """`words`: the command line, which may narrow what is explained, e.g. to one method."""
         taken = [(place.usage(), place.meaning) for place in self.places]
-        taken += [("[key=value …]" if self.places else "key=value …", self.keys)] if self.keys else []
+        taken += (
+            [("[key=value …]" if self.places or self.starts_bare else "key=value …", self.keys)] if self.keys else []
+        )
         shown = [name for name, _ in taken] + (["COMMAND"] if self.commands else [])
         self.usage = " ".join([self.prog, *shown, "[options]"])
         taken += [(name, command.summary) for name, command in self.commands.items()]
@@ -151,7 +155,7 @@ def parse(tree: Parser, arguments: Sequence[str]) -> Namespace:
             raise ConfigError(f"{word}: no such option of {parser.prog}; {nearest(word, options)}")
     words = [*getattr(given, "words", ()), *left]
     nothing = list(arguments) == parser.prog.split()[1:]
-    if parser.commands or (nothing and parser.keys and not parser.places):
+    if parser.commands or (nothing and parser.keys and not (parser.places or parser.starts_bare)):
         raise HelpWanted(parser, code=2)
     keys = {word for word in words if parser.keys and (_is_key(word) or not parser.places)}
     given.overrides = [word for word in words if word in keys]
@@ -172,8 +176,8 @@ def repeated(overrides: Sequence[str]) -> list[str]:
 
 
 def _is_key(word: str) -> bool:
-    """What is on disk is a place, whatever its name."""
-    return "=" in word and not Path(word).exists()
+    """What is on disk is a place, whatever its name; so is a sentence that says "=" somewhere."""
+    return re.match(r"[^\s=]*=", word) is not None and not Path(word).exists()
 
 
 def _check_places(parser: Parser, places: Sequence[str]) -> None:

@@ -57,5 +57,6 @@ def run(given: Namespace) -> int:
         print(inert(str(write_sweep_report(folder, given.format, given.out, given.score))))
     else:
         against = find_run(given.against) if given.against else None
-        print(inert(str(write_report(folder, given.format, given.out, against, given.megabytes or PAGE))))
+        written = write_report(folder, given.format, given.out, against, given.megabytes or PAGE)
+        print(inert(str(written)))
     return 0

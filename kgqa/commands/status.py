@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from kgqa.commands.parsing import Parser
+from kgqa.inert import inert_json
 
 NAME = "status"
 SUMMARY = "what is running here: how far, how fast, what it waits for"
@@ -33,7 +34,7 @@ def run(given: Namespace) -> int:
     if given.json:
         import json
 
-        print(json.dumps([claimed.json() for claimed in found], indent=2, ensure_ascii=False))
+        print(inert_json(json.dumps([claimed.json() for claimed in found], indent=2, ensure_ascii=False)))
     else:
         from kgqa.terminal.status import show_status
 

@@ -1,4 +1,4 @@
-"""A person's own documents and questions: a folder of text, Markdown, HTML and PDF files, and a JSONL file.
+"""A person's own documents and questions: a folder of files as `kgqa.datasets.documents` reads them, and a JSONL file.
 
 Each line of the questions' file is an object with `question`, and `answer` or `answers` (the first is the answer, the
 others are aliases); and where it is known, `id` (else q1, q2, … by line), `type` ("structural": about a page or table;
@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,14 +20,12 @@ from pydantic import BaseModel
 
 from kgqa import records, storage
 from kgqa.constraints import Count
-from kgqa.datasets import corpus, files, pdf, splitting
-from kgqa.datasets.html_text import plain_text
+from kgqa.datasets import corpus, files, splitting
+from kgqa.datasets.documents import KINDS, counted, documents_in, passages_of, readers
 from kgqa.datasets.schema import Gold, checked, parsed
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json, Passage, Question
 
-TEXT, HTML, PDF = (".txt", ".md", ".markdown"), (".html", ".htm"), ".pdf"
-PDF_PACKAGES = ("pdfplumber", "pypdfium2")
 SHOWN = 3  # names in a message
 
 log = logging.getLogger(__name__)
@@ -67,10 +64,9 @@ class Folder:
     corpus: ClassVar[None] = None  # of files beside the documents there is none
 
     def __post_init__(self) -> None:
-        known = (*TEXT, *HTML, PDF)
         for kind in self.kinds:
-            if kind not in known:
-                raise ConfigError(f"dataset.kinds: {kind}: no reader for such files; {nearest(kind, known)}")
+            if kind not in KINDS:
+                raise ConfigError(f"dataset.kinds: {kind}: no reader for such files; {nearest(kind, KINDS)}")
 
     @cached_property
     def folder(self) -> Path:
@@ -94,16 +90,12 @@ class Folder:
     @cached_property
     def corpus_files(self) -> tuple[Path, ...]:
         """The documents, by path."""
-        every = sorted(file for file in self.folder.rglob("*") if file.is_file() and not _hidden(file, self.folder))
-        documents = tuple(file for file in every if file.suffix.lower() in self.kinds and file != self.file)
-        for file in documents:
-            _refuse_odd_name(file)
+        found, others = documents_in(self.folder, self.kinds)
+        documents = tuple(file for file in found if file != self.file)
         if not documents:
             raise DataError(f"{self.folder}: no documents in it; put {', '.join(self.kinds)} files there")
-        others = Counter(file.suffix.lower() or file.name for file in every if file not in {*documents, self.file})
-        if others:
-            named = ", ".join(f"{count} {suffix}" for suffix, count in sorted(others.items()))
-            log.warning("%s: files of other kinds are left out: %s", self.folder, named)
+        if others := [file for file in others if file != self.file]:
+            log.warning("%s: files of other kinds are left out: %s", self.folder, counted(others))
         return documents
 
     @property
@@ -112,11 +104,10 @@ class Folder:
         return storage.digest(both)
 
     def corpus_identity(self) -> Mapping[str, Json]:
-        with_pdfs = any(file.suffix.lower() == PDF for file in self.corpus_files)
         return {
             "files": [[title, storage.remembered_sha256(file)] for title, file in self._titled().items()],
             "splitter": splitting.identity(),
-            "readers": {package: _version(package) for package in PDF_PACKAGES} if with_pdfs else {},
+            "readers": readers(self.corpus_files),
             "passage_size": self.passage_size,
         }
 
@@ -140,7 +131,7 @@ class Folder:
     @cached_property
     def collection(self) -> tuple[Passage, ...]:
         """All documents, read once, in order of their paths; each passage once."""
-        read = {title: _read(file, title, self.passage_size) for title, file in self._titled().items()}
+        read = {title: passages_of(file, title, self.passage_size) for title, file in self._titled().items()}
         empty = [title for title, passages in read.items() if not any(passage.text.strip() for passage in passages)]
         if len(empty) == len(read):
             raise DataError(f"{self.folder}: no text in {_some(empty)}; scanned documents need text recognition (OCR)")
@@ -196,46 +187,6 @@ def _support(cited: Cited, by_title: Mapping[str, Sequence[Passage]], where: str
     return ids
 
 
-def _read(file: Path, title: str, size: int) -> Sequence[Passage]:
-    if file.suffix.lower() == PDF:
-        return pdf.read(file, title, size)
-    try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        byte = error.object[error.start]
-        raise DataError(f"{file}:{line}: not UTF-8 (byte 0x{byte:02x}); convert the file to UTF-8") from None
-    except OSError as error:
-        raise DataError(f"{file}: cannot be read: {error.strerror}; take it out of the folder") from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise DataError(
-            f"{file}:{line}: not text (a byte of 0); convert the file to UTF-8, or take it out of the folder"
-        )
-    if file.suffix.lower() in HTML:
-        text = plain_text(text)
-    return [Passage.of(title, piece.text) for piece in splitting.split(text, size)]
-
-
-def _refuse_odd_name(file: Path) -> None:
-    """It is in every passage of the document, and so in prompts and hashes."""
-    try:
-        str(file).encode()
-    except UnicodeEncodeError:
-        raise DataError(f"{file}: the file's name is not UTF-8; rename it") from None
-
-
-def _hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in file.relative_to(folder).parts)
-
-
 def _some(titles: Sequence[str]) -> str:
     more = f" and {len(titles) - SHOWN} more" if len(titles) > SHOWN else ""
     return ", ".join(titles[:SHOWN]) + more
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        raise ConfigError("PDFs need pdfplumber; pip install 'kgqa[pdf]'") from None

@@ -1,4 +1,4 @@
-"""Questions that are in memory and in no file: for `kgqa.ask`."""
+"""Questions that are in memory and in no file: for `kgqa.ask` and `kgqa ask`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kgqa.datasets.documents import Documents
 from kgqa.errors import ConfigError, DataError
-from kgqa.storage import text_digest
+from kgqa.storage import digest, text_digest
 from kgqa.types import Json, Passage, Question
 
 
@@ -48,3 +49,22 @@ class Given:
 
     def corpus_identity(self) -> Mapping[str, Json]:
         return {"files": [self.sha256]}
+
+
+@dataclass(frozen=True)
+class PutToDocuments(Given):
+    """Questions put to documents, which are the corpus."""
+
+    documents: Documents
+
+    @property
+    def sha256(self) -> str:
+        """Of the questions and the documents."""
+        asked = [[question.id, question.text, [passage.id for passage in question.passages]] for question in self.given]
+        return digest([asked, self.corpus_identity()])
+
+    def passages(self) -> Iterator[Passage]:
+        return self.documents.passages()
+
+    def corpus_identity(self) -> Mapping[str, Json]:
+        return self.documents.identity()

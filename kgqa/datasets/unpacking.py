@@ -25,6 +25,7 @@ from kgqa.types import Passage
 
 LARGEST_SHARE = 200  # times its archive: data sets unpack to ten times as much, what fills disks to a thousand
 ALWAYS = 1 << 20  # bytes that any archive may unpack to
+_TOO_LARGE = f"{{where}}: unpacks to more than {LARGEST_SHARE} times its archive; it is not the data set's"
 LARGEST_SHARD = 1 << 28  # bytes of abstracts in one file of HotpotQA's archive; the real ones have thousands
 
 
@@ -37,7 +38,7 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
         DataError: it is no zip or tar archive, it is broken or encrypted, a member is missing, or far too large.
         StorageError: the disk is full or not writable.
     """
-    missing, left = set(members), max(archive.stat().st_size * LARGEST_SHARE, ALWAYS)
+    missing, left = set(members), _most(archive)
     with _reading(archive):
         for name, source in _files(archive):
             if not missing:
@@ -77,8 +78,8 @@ def unpack_abstracts(archive: Path, target: Path, advance: Callable[[int], None]
 
 
 def _abstracts(archive: Path) -> Iterator[list[Passage]]:
-    with _reading(archive), tarfile.open(archive, "r|*") as files:
-        for member in files:
+    with _reading(archive):
+        for files, member in _tarred(archive):
             source = files.extractfile(member) if member.isfile() and member.name.endswith(".bz2") else None
             if source is None:
                 continue
@@ -112,11 +113,25 @@ def _files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                     with zipped.open(each) as source:
                         yield PurePosixPath(each.filename).name, source
         return
-    with tarfile.open(archive, "r|*") as tarred:
+    for tarred, member in _tarred(archive):
+        extracted = tarred.extractfile(member) if member.isfile() else None
+        if extracted is not None:
+            yield PurePosixPath(member.name).name, extracted
+
+
+def _tarred(archive: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """Its members in order. Raises DataError: one that is passed over, too, unpacks to far too much."""
+    # "r:*", since the stream of "r|*" takes time that grows with the square of what a bz2 block unpacks to
+    with tarfile.open(archive, "r:*") as tarred:
         for member in tarred:
-            extracted = tarred.extractfile(member) if member.isfile() else None
-            if extracted is not None:
-                yield PurePosixPath(member.name).name, extracted
+            if member.offset_data + member.size > _most(archive):
+                raise DataError(_TOO_LARGE.format(where=f"{archive}: {member.name}"))
+            yield tarred, member
+
+
+def _most(archive: Path) -> int:
+    """Bytes that it may unpack to."""
+    return max(archive.stat().st_size * LARGEST_SHARE, ALWAYS)
 
 
 @contextmanager
@@ -142,8 +157,6 @@ def _copy(source: IO[bytes], target: IO[bytes], most: int, where: str) -> int:
     while block := source.read(min(1 << 20, most + 1)):
         most -= len(block)
         if most < 0:
-            raise DataError(
-                f"{where}: unpacks to more than {LARGEST_SHARE} times its archive; it is not the data set's"
-            )
+            raise DataError(_TOO_LARGE.format(where=where))
         target.write(block)
     return most

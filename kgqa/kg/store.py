@@ -22,8 +22,8 @@ from kgqa.kg.parsing import Extraction, ParsedTriples, parse_triples
 from kgqa.storage import begun, digest, filled, json_text, locked, replace_file, replacing, storing
 from kgqa.types import Json, Passage, Triple
 
-REMOVE = "remove the line and build again"
 PARSED = 8192  # passages whose triples stay in memory, the last ones: those of the questions in work, and more
+REMOVE = "remove the line and build again"
 ELSEWHERE = "make room or choose another folder"  # where the disk refuses
 DOUBTS = ("replaced_heads", "other_heads", "absent_tails")  # of triples, see `ParsedTriples`
 SUMS = ("passages", "failed", "empty", "triples", "malformed", *DOUBTS, "prompt_tokens", "output_tokens")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kgqa.artefacts.form import Number, as_json
@@ -67,11 +67,21 @@ def estimates(run: FinishedRun) -> list[tuple[str, Estimate]]:
     return [(label, score) for label, score in scores if score.mean is not None]
 
 
-def used_settings(config: Mapping[str, Json], choices: Mapping[str, str], sources: Mapping[str, str]) -> list[Setting]:
-    """Of the groups this run makes use of."""
+def used_settings(
+    config: Mapping[str, Json],
+    choices: Mapping[str, str],
+    sources: Mapping[str, str],
+    text: Callable[[Json], str],
+) -> list[Setting]:
+    """Of the groups this run makes use of, and the share of failed questions that it may have.
+
+    `text`: a value as a command line takes it, so that KEY=VALUE can be pasted back.
+    """
     rankers = ("ranker", "demonstrations_ranker", "reranker")
     groups = ("method", "kg", "retriever", *rankers, "engine", "model", "dataset", "collection")
-    return [setting for group in groups if group in choices for setting in _values(group, config[group], sources)]
+    used = [s for group in groups if group in choices for s in _values(group, config[group], sources)]
+    alone = [(key, config[key], sources.get(key, "")) for key in ("fail_above",) if key in config]
+    return [(key, text(value), source) for key, value, source in (*used, *alone)]
 
 
 def figure(value: str | Number | None) -> str:
@@ -246,9 +256,9 @@ def _said_of(identity: Identity) -> str:
     return ", ".join(f"{key}={value}" for key, value in identity.items() if value not in (None, [], {}))
 
 
-def _values(key: str, value: Json, sources: Mapping[str, str]) -> Iterator[Setting]:
+def _values(key: str, value: Json, sources: Mapping[str, str]) -> Iterator[tuple[str, Json, str]]:
     if not isinstance(value, Mapping):
-        yield key, str(value), sources.get(key, sources.get(key.rpartition(".")[0], ""))
+        yield key, value, sources.get(key, sources.get(key.rpartition(".")[0], ""))
         return
     for name, inner in value.items():
         if name != "_target_":

@@ -1,30 +1,35 @@
-"""`kgqa export`: a finished run's predictions and calls for other programs, a row a line."""
+"""`kgqa export`: a finished run for other programs, in a folder that appears whole or not at all."""
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kgqa.artefacts.run import FinishedRun
 from kgqa.errors import ConfigError
-from kgqa.report.tables import Row, call_rows, prediction_rows
-from kgqa.storage import OUT_ELSEWHERE, begun, made, storing
+from kgqa.report.exports.dataset_card import write_card
+from kgqa.report.exports.every_eval_ever import write_every_eval_ever
+from kgqa.report.exports.otlp import write_otlp
+from kgqa.report.exports.rows import write_rows
+from kgqa.report.exports.trec import write_trec
+from kgqa.storage import OUT_ELSEWHERE, made, storing
+
+Write = Callable[[FinishedRun, Path], None]
+FORMATS: Mapping[str, Write] = {  # as in kgqa/commands/export.py
+    "jsonl": write_rows,
+    "eee": write_every_eval_ever,
+    "otlp": write_otlp,
+    "trec": write_trec,
+    "card": write_card,
+}
 
 
-def write_jsonl(rows: Iterable[Row], file: Path) -> None:
-    # a lone surrogate becomes JSON's own escape
-    with storing(file, OUT_ELSEWHERE), begun(file).open("w", encoding="utf-8", errors="backslashreplace") as out:
-        for row in rows:
-            out.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def write_export(run: Path, out: Path) -> list[Path]:
-    """`predictions.jsonl` and `traces.jsonl` in `out`, which appears whole or not at all.
+def write_export(run: Path, out: Path, form: str = "jsonl") -> list[Path]:
+    """The run in one of `FORMATS`, in `out`; gives the files, in the order of their names.
 
     Raises:
-        ConfigError: the folder is not empty, or has no name of its own.
+        ConfigError: the folder is not empty, or has no name of its own; or the form does not fit the run.
         DataError: not the folder of a run that ended.
         StorageError: the disk is full or refuses.
     """
@@ -34,14 +39,12 @@ def write_export(run: Path, out: Path) -> list[Path]:
     if out.name in ("", ".."):
         raise ConfigError(f"--out {out}: name a folder, for it is written beside that name first")
     part = out.with_name(f"{out.name}.part")
-    written = {"predictions.jsonl": prediction_rows(finished), "traces.jsonl": call_rows(finished)}
     with storing(part, OUT_ELSEWHERE):
         shutil.rmtree(part, ignore_errors=True)  # of an export that was killed
         made(part)
         try:
-            for name, rows in written.items():
-                write_jsonl(rows, part / name)
+            FORMATS[form](finished, part)
             part.replace(out)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-    return [out / name for name in written]
+    return sorted(file for file in out.rglob("*") if file.is_file())

@@ -7,15 +7,20 @@ is more than a page has room for, it holds the calls of some questions and says 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import shlex
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from types import MappingProxyType
 
 from kgqa.artefacts.predictions import question_ids
 from kgqa.artefacts.run import FinishedRun
 from kgqa.report.content import estimates, sections
+from kgqa.report.notices import notices
 from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
-from kgqa.report.page import page_parts
+from kgqa.report.page import EXPLORER, page, page_parts
 from kgqa.report.questions import QuestionRow, ReportedQuestion, reported_questions, same_questions
 from kgqa.report.selection import Group, Selection
 from kgqa.types import Json
@@ -56,9 +61,11 @@ def html(run: FinishedRun, against: FinishedRun | None = None, megabytes: float 
         page_parts,
         "report.html.j2",
         ["report.css"],
-        ["tables.js", "report.js"],
+        EXPLORER,
         run=run,
         against=against,
+        command=shlex.join(run.manifest.command),
+        notices=notices(run),
         sections=sections(run),
         estimates=estimates(run),
         index=questions.index,
@@ -73,6 +80,7 @@ def html(run: FinishedRun, against: FinishedRun | None = None, megabytes: float 
 def packed_questions(run: FinishedRun, against: FinishedRun | None, room: int) -> PackedQuestions:
     """A row's `other` is the answer of the run it stands against, with its error and scores."""
     others = same_questions(run, against) if against else {}
+    ways = _ways(against) if against else {}
     packing, rows, traces = Packing(), dict[str, str](), Selection(room)
     for reported in reported_questions(run):
         row, other = reported.row, others.get(reported.row.id)
@@ -80,7 +88,7 @@ def packed_questions(run: FinishedRun, against: FinishedRun | None, room: int) -
         rows[row.id] = compact_json({**asdict(row), "other": beside})
         group = _group(row, other)
         if traces.wants(row.id, group):
-            traces.add(row.id, group, packing.pack(_trace(reported)))
+            traces.add(row.id, group, packing.pack(question_trace(reported, ways)))
     ids = question_ids(run.folder)
     index = packed_list(rows[question_id] for question_id in ids)
     return PackedQuestions(ids, index, packed_line(packing.shared), traces)
@@ -96,9 +104,42 @@ def _group(row: QuestionRow, other: QuestionRow | None) -> Group:
     return Group.FLAGGED if row.flags else Group.OTHER
 
 
-def _trace(reported: ReportedQuestion) -> dict[str, Json]:
-    """The trace's line with the judge's: what the page shows of a question."""
+def _ways(other: FinishedRun) -> dict[str, bytes]:
+    """How the other run came to each answer, deflated, for all of it is in memory: evidence, notes, what it cost."""
+    ways = {}
+    for reported in reported_questions(other):
+        prediction, row = reported.traced.prediction, reported.row
+        shown = {
+            "of": other.title,
+            "evidence": list(prediction.evidence or ()),
+            "evidence_titles": list(prediction.evidence_titles),
+            "notes": dict(prediction.notes),
+            **{name: getattr(row, name) for name in ("model_calls", "prompt_tokens", "output_tokens")},
+        }
+        ways[row.id] = zlib.compress(compact_json(shown).encode())
+    return ways
+
+
+def question_trace(reported: ReportedQuestion, ways: Mapping[str, bytes] = MappingProxyType({})) -> dict[str, Json]:
+    """The trace's line with the judge's and, beside another run, `other`: what the page shows of a question."""
     judgement = reported.judgement
     judged = {**judgement.json(), "verdict": judgement.shown} if judgement else None
     calls = [abridged(call) for call in reported.traced.calls]
-    return {**reported.traced.json(), "calls": calls, "judgement": judged}
+    other = {"other": json.loads(zlib.decompress(ways[reported.row.id]))} if ways else {}
+    return {**reported.traced.json(), "calls": calls, "judgement": judged, **other}
+
+
+@dataclass(frozen=True)
+class Served:
+    """What the page of a run loads where it is no file but served: its style sheets, its scripts, the run's key."""
+
+    key: str
+    styles: tuple[str, ...]
+    scripts: tuple[str, ...]
+
+
+def served_html(run: FinishedRun, served: Served) -> str:
+    """The same page without its questions, which one of its scripts fetches; see `report.js`."""
+    shown = {"run": run, "sections": sections(run), "estimates": estimates(run), "served": served}
+    shown |= {"command": shlex.join(run.manifest.command), "notices": notices(run)}
+    return page("report.html.j2", [], [], against=None, traces=Selection(0), **shown)

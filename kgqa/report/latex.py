@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from kgqa.artefacts.run import FinishedRun
 from kgqa.report.content import estimates, sections
+from kgqa.report.notices import notices
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--",
@@ -29,7 +30,8 @@ def latex(run: FinishedRun) -> str:
         for section in sections(run)
         if section.header and section.title != "Settings"
     ]
-    return "% needs \\usepackage{booktabs}\n\n" + "\n".join(tables)
+    told = "".join(f"% {' '.join(text.replace('**', '').split())}\n" for text in notices(run))
+    return f"% needs \\usepackage{{booktabs}}\n{told}\n" + "\n".join(tables)
 
 
 def escaped(text: str) -> str:

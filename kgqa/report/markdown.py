@@ -6,16 +6,17 @@ from collections.abc import Iterable, Sequence
 
 from kgqa.artefacts.run import FinishedRun
 from kgqa.report.content import Section, sections
+from kgqa.report.notices import notices
 
 
 def markdown(run: FinishedRun) -> str:
-    return document(run.title, sections(run))
+    return document(run.title, sections(run), notices(run))
 
 
-def document(title: str, content: Sequence[Section]) -> str:
-    """The first section stands under the title."""
+def document(title: str, content: Sequence[Section], told_first: Sequence[str] = ()) -> str:
+    """The first section stands under the title, and before it what is to be known before any figure."""
     first, *others = content
-    parts = [f"# {title}\n", *_body(first)]
+    parts = [f"# {title}\n", *(f"> {text}\n" for text in told_first), *_body(first)]
     for section in others:
         parts += [f"## {section.title}\n", *_body(section)]
     return "\n".join(parts)

@@ -8,6 +8,10 @@ import re
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 
+# what shows a question, in the order they need each other; and with it the list of them
+QUESTION_SCRIPTS = ("tables.js", "unpacking.js", "graph.js", "question.js", "prompt.js", "comparison.js", "taking.js")
+EXPLORER = (*QUESTION_SCRIPTS, "report.js")
+
 
 def page(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: object) -> str:
     """The same as `page_parts`, as one text."""

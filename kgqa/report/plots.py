@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from kgqa.report.plot_labels import Label, placed
+
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 44
 LEGEND_ROW, LEGEND_COLUMN = 18, 300  # pixels that an entry takes
@@ -73,6 +75,7 @@ def svg(plot: Plot) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(plot.title)}" {frame}>',
         *_axes(plot, x, y),
         *(part for series in plot.series for part in _drawn(series, x, y)),
+        *_labelled(plot.series, x, y),
         *_legend(plot.series, per_row),
         "</svg>",
     ]
@@ -129,8 +132,21 @@ def _drawn(series: Series, x: _Scale, y: _Scale) -> Iterator[str]:
                 'stroke-width="5" stroke-opacity=".35" stroke-linecap="round"/>'
             )
         yield _dot(at, y(point.y), colour, series.hollow, f"{series.name}: {point.y:.2f}")
-        if point.label:
-            yield f'<text x="{at + 7}" y="{y(point.y) - 6}" font-size="10">{escape(point.label)}</text>'
+
+
+def _labelled(all_series: Iterable[Series], x: _Scale, y: _Scale) -> Iterator[str]:
+    """Each point's label where no other is; one that had to go further has a line to its point."""
+    points = [(x(point.x), y(point.y), point.label) for series in all_series for point in series.points]
+    for label in placed(
+        [Label(*point) for point in points if point[2]], [point[:2] for point in points], WIDTH - RIGHT
+    ):
+        if label.moved:
+            yield (
+                f'<line x1="{label.x}" y1="{label.y}" x2="{label.at_x}" y2="{label.at_y - 3}" stroke="currentColor" '
+                'stroke-opacity=".35"/>'
+            )
+        anchor = ' text-anchor="end"' if label.at_x < label.x else ""
+        yield f'<text x="{label.at_x}" y="{label.at_y}"{anchor}>{escape(label.text)}</text>'
 
 
 def _dot(x: float, y: float, colour: str, hollow: bool, title: str) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
 from kgqa.artefacts.form import AGAIN
-from kgqa.artefacts.predictions import PREDICTIONS, question_ids
+from kgqa.artefacts.predictions import PREDICTIONS, Prediction, question_ids
 from kgqa.artefacts.run import FinishedRun
 from kgqa.artefacts.trace import TRACE, TracedQuestion, read_trace
 from kgqa.artefacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
 from kgqa.report.spreadsheet import csv_text
 from kgqa.scoring.questions import score_question
+from kgqa.types import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,11 @@ class QuestionRow:
     flags: Mapping[str, int]
     error: str | None
     context_tokens: int | None
-    calls: int
-    prompt_tokens: int  # as if nothing had been cached
-    output_tokens: int
+    calls: int | None  # None, as its tokens: not counted, see `unread_row`
+    prompt_tokens: int | None  # as if nothing had been cached
+    output_tokens: int | None
     verdict: str | None  # the judge's, or "unscored"; None: not judged, or another answer was
+    model_calls: int | None = None  # of `calls` those that a model answered for this question; None: not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +53,31 @@ def reported_questions(run: FinishedRun) -> Iterator[ReportedQuestion]:
     """In the order in which they ended."""
     judgements = Judgements(run.folder)
     for traced in read_trace(run.folder):
-        judgement = judgements.of(traced.prediction)
-        yield ReportedQuestion(_row(run, traced, judgement), traced, judgement)
+        yield reported_question(run, traced, judgements)
+
+
+def reported_question(run: FinishedRun, traced: TracedQuestion, judgements: Judgements) -> ReportedQuestion:
+    judgement = judgements.of(traced.prediction)
+    return ReportedQuestion(_row(run, traced, judgement), traced, judgement)
 
 
 def _row(run: FinishedRun, traced: TracedQuestion, judgement: Judgement | None) -> QuestionRow:
-    question, prediction = traced.question, traced.prediction
+    usages = [usage for call in traced.calls if (usage := call.usage)]
+    return replace(
+        unread_row(run, traced.question, traced.prediction, judgement),
+        calls=len(traced.calls),
+        model_calls=len(usages),
+        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+        output_tokens=sum(usage.output_tokens for usage in usages),
+    )
+
+
+def unread_row(
+    run: FinishedRun, question: Question, prediction: Prediction, judgement: Judgement | None
+) -> QuestionRow:
+    """All but what only the question's calls tell, which are most of a trace."""
     scored = score_question(question, prediction, run.metrics.profile)
     answers = run.metrics.scores.em.n > 0
-    usages = [usage for call in traced.calls if (usage := call.usage)]
     return QuestionRow(
         id=question.id,
         question=question.text,
@@ -73,9 +91,9 @@ def _row(run: FinishedRun, traced: TracedQuestion, judgement: Judgement | None) 
         flags=prediction.flags,
         error=prediction.error,
         context_tokens=prediction.context_tokens,
-        calls=len(traced.calls),
-        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
-        output_tokens=sum(usage.output_tokens for usage in usages),
+        calls=None,
+        prompt_tokens=None,
+        output_tokens=None,
         verdict=judgement.shown if judgement else None,
     )
 

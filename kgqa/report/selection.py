@@ -73,7 +73,11 @@ class Selection:
     def said(self) -> str:
         """How many of each group are in the page, for people."""
         groups = [group for group in Group if self._of[group]]
-        return ", ".join(f"{self._kept[group]:,} of {self._of[group]:,} {SAID[group]}" for group in groups)
+        if groups == [Group.OTHER]:
+            return f"it has {len(self):,} questions, drawn by their ids"
+        return "it has those of " + ", ".join(
+            f"{self._kept[group]:,} of {self._of[group]:,} {SAID[group]}" for group in groups
+        )
 
     def _leave_out(self) -> None:
         while self._size > self._room and self._lines:

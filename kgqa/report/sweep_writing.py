@@ -9,6 +9,8 @@ from pathlib import Path
 from kgqa.report.columns import COLUMNS
 from kgqa.report.latex import escaped, styled_table
 from kgqa.report.markdown import table as markdown_table
+from kgqa.report.notices import notices
+from kgqa.report.packing import packed_line
 from kgqa.report.page import page
 from kgqa.report.plots import svg
 from kgqa.report.splits import HEADER as KNOWN_HEADER
@@ -25,7 +27,8 @@ NOTE = (
 
 
 def sweep_markdown(report: SweepReport, out: Path) -> str:
-    parts = [f"# {_plain(report.title)}\n", f"`{' '.join(report.command)}`\n", f"{NOTE}\n"]
+    told = [f"> {notice}\n" for notice in _notices(report)]
+    parts = [f"# {_plain(report.title)}\n", f"`{' '.join(report.command)}`\n", *told, f"{NOTE}\n"]
     for table in tables(report):
         parts += [f"## {_plain(table.title)}\n", _markdown_table(table, out)]
         if table.known:
@@ -72,14 +75,17 @@ def sweep_html(report: SweepReport, out: Path) -> str:
     from markupsafe import Markup
 
     shown = tables(report)
+    links = {cell.number: _link(cell.run.folder, out) for cell in report.cells if cell.run}
     return page(
         "sweep.html.j2",
         ["report.css", "sweep.css"],
-        ["tables.js"],
+        ["tables.js", "unpacking.js", "matrix.js"],
         report=report,
         tables=shown,
         plots=[Markup(svg(table.plot)) if table.plot else None for table in shown],  # noqa: S704 - escaped by svg
-        links={cell.number: _link(cell.run.folder, out) for cell in report.cells if cell.run},
+        matrices=[packed_line(table.matrix.json(links)) for table in shown],
+        notices=_notices(report),
+        links=links,
         differing=_differing(report),
         known=(KNOWN, KNOWN_HEADER),
         note=NOTE.replace("**", "").replace("<u>", "").replace("</u>", ""),
@@ -130,6 +136,17 @@ def _markdown_entry(entry: Entry) -> str:
 def _latex_entry(entry: Entry) -> str:
     text = escaped(entry.text) + ("$^*$" if entry.worse else "")
     return rf"\{'textbf' if entry.mark == 'best' else 'underline'}{{{text}}}" if entry.mark else text
+
+
+def _notices(report: SweepReport) -> list[str]:
+    """Each once, with the cells that it is true of."""
+    cells: dict[str, list[int]] = {}
+    for cell in report.cells:
+        for notice in notices(cell.run) if cell.run else ():
+            cells.setdefault(notice, []).append(cell.number)
+    return [
+        notice if len(told) == len(report.cells) else f"{notice} ({_numbers(told)})" for notice, told in cells.items()
+    ]
 
 
 def _differing(report: SweepReport) -> list[tuple[str, str]]:

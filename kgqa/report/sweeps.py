@@ -15,6 +15,7 @@ from kgqa.artefacts.trace import read_questions
 from kgqa.artefacts.verdicts import read_verdicts
 from kgqa.errors import DataError
 from kgqa.report.columns import COLUMNS, Measured, dollars, tokens
+from kgqa.report.matrix import Matrix, matrix_of
 from kgqa.report.plots import Plot, Point, Series
 from kgqa.report.splits import Answered, Shares, split_by_knowledge
 from kgqa.scoring.comparison import ALPHA, compare, holm
@@ -55,6 +56,7 @@ class SweepTable:
     rows: Sequence[tuple[CellRun, Sequence[Entry]]]
     plot: Plot | None  # of score against cost
     known: Sequence[tuple[str, str, str]]  # see `split_by_knowledge`
+    matrix: Matrix
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class SweepReport:
     axes: Mapping[str, Sequence[Json]]
     cells: Sequence[CellRun]
     differing: Sequence[tuple[str, Sequence[tuple[str, Sequence[int]]]]]  # a key, its values, the cells with each
-    plotted: str | None  # a score against cost; None: the first that all cells have
+    plotted: str | None  # a score against cost; None: the first that all cells have and that tells them apart
 
     @classmethod
     def read(cls, path: Path, plotted: str | None = None) -> SweepReport:
@@ -114,14 +116,19 @@ def _table(key: tuple[str, ...], cells: Sequence[CellRun], report: SweepReport) 
     if made_up := [str(cell.number) for cell in cells if cell.run and cell.run.made_up]:
         title += f" · cells {', '.join(made_up)} made up: engine=scripted is no model"
     header = ("cell", *(shown or ["settings"]), *columns)
-    known = split_by_knowledge([_answered(*each) for each in zip(cells, shares, strict=True)])
-    return SweepTable(title, header, rows, _plot(title, cells, report.plotted), known)
+    known = split_by_knowledge([_answered(cell, shown, each) for cell, each in zip(cells, shares, strict=True)])
+    runs = [
+        (cell.number, cell.name, cell.run, each["em"]) for cell, each in zip(cells, shares, strict=True) if cell.run
+    ]
+    return SweepTable(title, header, rows, _plot(title, cells, shown, report.plotted), known, matrix_of(runs))
 
 
-def _answered(cell: CellRun, shares: Mapping[str, Shares]) -> Answered:
+def _answered(cell: CellRun, axes: Sequence[str], shares: Mapping[str, Shares]) -> Answered:
     assert cell.run is not None
     choices = cell.run.choices
-    return Answered(f"{cell.number} {_point_name(cell)}", choices["method"], choices.get("model", ""), shares["em"])
+    return Answered(
+        f"{cell.number} {_point_name(cell, axes)}", choices["method"], choices.get("model", ""), shares["em"]
+    )
 
 
 def marked(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> list[Entry]:
@@ -172,17 +179,25 @@ def _shares(cell: CellRun) -> dict[str, Shares]:
     return {name: shares for name, shares in by_score.items() if shares}
 
 
-def _point_name(cell: CellRun) -> str:
-    """Its method; the values that it was given where the method is not one of them."""
+def _point_name(cell: CellRun, axes: Sequence[str]) -> str:
+    """By what varies: a method's name alone, other values beside the last word of their key; else its method."""
     assert cell.run is not None
-    return cell.overrides.get("method") or " ".join(cell.overrides.values()) or cell.run.choices["method"]
+    given = {axis: cell.overrides[axis] for axis in axes if axis in cell.overrides}
+    named = [value if axis == "method" else f"{axis.rpartition('.')[2]}={value}" for axis, value in given.items()]
+    return " ".join(named) or cell.run.choices["method"]
 
 
-def _plot(title: str, cells: Sequence[CellRun], plotted: str | None) -> Plot | None:
-    """The wanted score, or the first one that all cells have, against dollars where all are priced, else tokens."""
+def _plot(title: str, cells: Sequence[CellRun], axes: Sequence[str], plotted: str | None) -> Plot | None:
+    """The wanted score against dollars where all cells are priced, else tokens.
+
+    Without a wish it is the first score that all cells have and that tells them apart: one that is 0
+    in all tells nothing.
+    """
     measured = [_metrics(cell) for cell in cells]
     wanted = [column for column in COLUMNS if column.shares and plotted in (None, column.label)]
-    scored = next((c for c in wanted if all(c.of(metrics) for metrics in measured)), None)
+    known = [column for column in wanted if all(column.of(metrics) for metrics in measured)]
+    telling = (column for column in known if len({_rounded(column.of(metrics)) for metrics in measured}) > 1)
+    scored = next(telling, known[0] if known else None)
     if scored is None or len(cells) < 2:
         return None
     priced = all(metrics.cost.method.usd is not None for metrics in measured)
@@ -191,7 +206,7 @@ def _plot(title: str, cells: Sequence[CellRun], plotted: str | None) -> Plot | N
     for cell, metrics in zip(cells, measured, strict=True):
         spent, reached = cost(metrics), scored.of(metrics)
         if spent is not None and reached is not None:
-            points.append(Point(spent.value, reached.value, reached.low, reached.high, _point_name(cell)))
+            points.append(Point(spent.value, reached.value, reached.low, reached.high, _point_name(cell, axes)))
     best = [replace(point, low=None, high=None, label="") for point in frontier(points)]
     series = [Series("cells", points, 0, line=False), Series("no cell is both better and cheaper", best, 1)]
     return Plot(f"{scored.label} against cost: {title}", label, scored.label, series)

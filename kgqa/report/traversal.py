@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from kgqa.artefacts.trace import TracedQuestion
+from kgqa.artefacts.traced_notes import Traversal
 
 SHOWN = 110  # characters of a passage in a line
 ASIDE = 20  # neighbours drawn that were never chosen; of more the ones with the most links
@@ -16,23 +17,23 @@ STYLE = 'font-family="system-ui, sans-serif" font-size="11" fill="currentColor"'
 SEED, CHOSEN, OTHER = "#2f7fb5", "#3f9461", "#7f8b8c"  # legible on white and on black
 
 
-def traversal_lines(traced: TracedQuestion) -> Iterator[str]:
+def traversal_lines(traced: TracedQuestion, walked: Traversal) -> Iterator[str]:
     """Seeds in their order; below each step what was looked for and what was chosen. A star marks gold passages."""
-    walked, texts, gold = traced.notes["traversal"], _texts(traced), traced.question.support
+    texts, gold = _texts(traced), traced.question.support
 
     def named(passage_id: str) -> str:
         return f"{'*' if passage_id in gold else ' '} {texts.get(passage_id, passage_id)[:SHOWN]}"
 
-    yield f"agent: {walked['agent']} · {len(walked['seeds'])} seeds · {len(walked['paths'])} paths"
-    for step in walked["steps"]:
-        indent = "    " * (len(step["path"]) - 1)
-        yield f"{indent}{named(step['path'][-1])}"
-        wanted = f"looks for {step['evidence']!r} among " if step["evidence"] else "chooses among "
-        yield f"{indent}    {wanted}{step['neighbours']} neighbours"
-        for passage_id in step["chosen"]:
+    yield f"agent: {walked.agent} · {len(walked.seeds)} seeds · {len(walked.paths)} paths"
+    for step in walked.steps:
+        indent = "    " * (len(step.path) - 1)
+        yield f"{indent}{named(step.path[-1])}"
+        wanted = f"looks for {step.evidence!r} among " if step.evidence else "chooses among "
+        yield f"{indent}    {wanted}{step.neighbours} neighbours"
+        for passage_id in step.chosen:
             yield f"{indent}    → {named(passage_id)}"
-    stepped = {step["path"][0] for step in walked["steps"]}
-    for seed in walked["seeds"]:
+    stepped = {step.path[0] for step in walked.steps}
+    for seed in walked.seeds:
         if seed not in stepped:
             yield f"{named(seed)}   (not walked on from: the budget was spent)"
 
@@ -54,19 +55,19 @@ class Node:
         return 60 + self.row * ROW
 
 
-def traversal_svg(traced: TracedQuestion) -> str:
+def traversal_svg(traced: TracedQuestion, walked: Traversal) -> str:
     """A column of seeds, one for each hop, and one of neighbours that were never visited; lines are edges.
 
     A passage stands once in each column that reached it. Gold passages have a star and a thick frame.
     """
-    walked, texts, gold = traced.notes["traversal"], _texts(traced), traced.question.support
+    texts, gold = _texts(traced), traced.question.support
     around = _around(traced)
     visits = {
-        ((len(step["path"]) - 1, step["path"][-1]), (len(step["path"]), chosen))
-        for step in walked["steps"]
-        for chosen in step["chosen"]
+        ((len(step.path) - 1, step.path[-1]), (len(step.path), chosen))
+        for step in walked.steps
+        for chosen in step.chosen
     }
-    visited = [(0, seed) for seed in walked["seeds"]] + sorted({end for _, end in visits})
+    visited = [(0, seed) for seed in walked.seeds] + sorted({end for _, end in visits})
     aside = _aside(visited, around)
     nodes = _placed([*visited, *aside])
     passed_over = [(start, end) for start in visited for end in aside if end[1] in around.get(start[1], ())]
@@ -76,7 +77,7 @@ def traversal_svg(traced: TracedQuestion) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" {STYLE}>',
         f'<text x="20" y="24" font-size="14">{_xml(traced.question.text)}</text>',
-        f'<text x="20" y="44">{escape(_legend(walked["agent"], hidden))}</text>',
+        f'<text x="20" y="44">{escape(_legend(walked.agent, hidden))}</text>',
     ]
     parts += [_line(nodes[start], nodes[end], OTHER, 0.6) for start, end in passed_over]
     parts += [_line(nodes[start], nodes[end], CHOSEN, 1.6) for start, end in sorted(visits)]

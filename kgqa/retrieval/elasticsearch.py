@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar
 
 from kgqa.constraints import Bound, NotNegative, Share
 from kgqa.errors import DataError
+from kgqa.json_values import read_value
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.biencoder import clean
 from kgqa.retrieval.elasticsearch_index import ServerIndex
@@ -84,7 +85,10 @@ class Elasticsearch:
                 self._load(index, passages, advance)
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
-        named = json.loads((folder / FOLDER_FILE).read_text(encoding="utf-8"))
+        file = folder / FOLDER_FILE
+        named = read_value(file.read_bytes(), str(file), AGAIN)
+        if not isinstance(named, dict) or not isinstance(named.get("index"), str):
+            raise DataError(f"{file}: names no index of the server; {AGAIN}")
         return _Finder(self, named["index"], passages, folder)
 
     def _index(self, server: Server, passages: Sequence[Passage]) -> ServerIndex:

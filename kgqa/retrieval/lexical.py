@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from kgqa.calls import Rank
 from kgqa.types import Json
@@ -29,10 +30,15 @@ class Lexical:
 
 
 def _scores(call: Rank) -> tuple[float, ...]:
-    counts = [Counter(words(text)) for text in call.texts]
+    counts = [_counts(text) for text in call.texts]
     documents = Counter(word for count in counts for word in count)
     query = _weights(Counter(words(call.query)), documents, len(counts))
     return tuple(round(_cosine(query, _weights(count, documents, len(counts))), 6) for count in counts)
+
+
+@lru_cache(maxsize=16_384)  # a method ranks the same texts, triples of a question, for each chain it extends
+def _counts(text: str) -> Mapping[str, int]:
+    return Counter(words(text))
 
 
 def words(text: str) -> list[str]:
@@ -40,7 +46,7 @@ def words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.lower())
 
 
-def _weights(counts: Counter[str], documents: Counter[str], texts: int) -> dict[str, float]:
+def _weights(counts: Mapping[str, int], documents: Mapping[str, int], texts: int) -> dict[str, float]:
     return {word: n * (math.log((1 + texts) / (1 + documents[word])) + 1) for word, n in counts.items()}
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import overload
 
 from kgqa.errors import DataError
+from kgqa.json_values import decoded
 from kgqa.scoring.retrieval import plain
 from kgqa.storage import begun, storing
 from kgqa.types import Json, Passage
@@ -89,10 +90,10 @@ class StoredPassages(Sequence[Passage]):
             raise IndexError(place)
         place %= len(self)
         try:
-            value = json.loads(self._lines[self._offsets[place] : self._offsets[place + 1]].decode())
+            value = decoded(self._lines[self._offsets[place] : self._offsets[place + 1]])
             sentences = tuple(value.get("sentences", ()))
             return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
-        except (ValueError, KeyError, AttributeError) as error:
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise DataError(f"{self._folder / LINES}: passage {place} is damaged ({error}); build it again") from error
 
     def titled(self, title: str) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from kgqa import hub
 from kgqa.calls import Rank
 from kgqa.constraints import Count, at_least
-from kgqa.errors import ConfigError
+from kgqa.errors import ConfigError, DataError
 from kgqa.extras import installed
+from kgqa.json_values import read_value
 from kgqa.retrieval.network import Network, chunks, loading
 from kgqa.retrieval.pairs import Pair, score_pairs
 from kgqa.types import Json
@@ -117,4 +117,9 @@ def _base(folder: Path, given: str | None) -> str | None:
     """What the adapter is put onto; None where the folder is no adapter."""
     if not (folder / ADAPTER).is_file():
         return None
-    return given or str(json.loads((folder / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"])
+    if given:
+        return given
+    settings = read_value((folder / ADAPTER).read_bytes(), str(folder / ADAPTER))
+    if not isinstance(settings, dict) or not isinstance(settings.get("base_model_name_or_path"), str):
+        raise DataError(f"{folder / ADAPTER}: base_model_name_or_path names no model; get the adapter again")
+    return str(settings["base_model_name_or_path"])

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kgqa.errors import DataError
+from kgqa.json_values import decoded
 from kgqa.storage import replacing, sha256
 from kgqa.types import Json
 
@@ -180,7 +181,7 @@ def _as_written(shard: Path) -> bool:
 
     index = next(folder for folder in shard.parents if folder.name == FINDER).parent
     try:
-        written = json.loads((index / MANIFEST).read_bytes())["files"][str(shard.relative_to(index))]["sha256"]
+        written = decoded((index / MANIFEST).read_bytes())["files"][str(shard.relative_to(index))]["sha256"]
     except FileNotFoundError:
         return True
     except (OSError, ValueError, KeyError, TypeError):

@@ -164,7 +164,12 @@ class Asked:
             pause = _FIRST_LOOK if ended else min(1.5 * pause, _LAST_LOOK)
             if time.monotonic() - since > _TOLD_AFTER and not told and len(elsewhere) > len(ended):
                 told = True
-                _LOG.info("waiting for %d replies that another kgqa process is asking for", len(elsewhere))
+                wait = {"event": "wait", "cause": "replies that another kgqa process is asking for", "seconds": 30.0}
+                _LOG.info(
+                    "waiting for %d replies that another kgqa process is asking for",
+                    len(elsewhere),
+                    extra={"told": wait},
+                )
 
     def _take_over(self, requests: Sequence[Request]) -> None:
         with self._lock:

@@ -68,11 +68,11 @@ def keep_claim(file: Path, claim: Claim) -> None:
         fresh.replace(file)
 
 
-def found_claims() -> list[Claimed]:
-    """All below `outputs/`, the one that began first first."""
+def found_claims(root: Path | None = None) -> list[Claimed]:
+    """All below `outputs/`, or another folder in its place, the one that began first first."""
     found = []
     with suppress(OSError):
-        for file in claims_folder().glob(f"*{SUFFIX}"):
+        for file in claims_folder(root).glob(f"*{SUFFIX}"):
             with suppress(DataError):  # it ended meanwhile, or is damaged: nothing can be said of it
                 claim = Claim.read(file)
                 found.append(Claimed(file, claim, _state(file, claim)))

@@ -22,6 +22,7 @@ import zstandard
 
 from kgqa.artefacts.form import checked
 from kgqa.errors import DataError
+from kgqa.json_values import decoded, decoded_trace
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.cache_schema import BAD, checksum, reply_of
 from kgqa.runtime.cache_upkeep import existing
@@ -165,7 +166,7 @@ def _rows(file: Path, lines: io.TextIOWrapper) -> Iterator[_Row]:
     number, calls, ended = 0, 0, None
     try:
         for number, text in enumerate(lines, start=1):
-            where, value = f"{file}:{number}", json.loads(text)
+            where, value = f"{file}:{number}", decoded(text)
             if number == 1:
                 form = checked(_Header, value, where).format
                 if form != FORMAT:
@@ -186,7 +187,7 @@ def _rows(file: Path, lines: io.TextIOWrapper) -> Iterator[_Row]:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
+        decoded_trace(text)
     except ValueError:
         return False
     return True

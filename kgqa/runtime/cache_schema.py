@@ -49,7 +49,7 @@ def reply_of(key: bytes, value: object, kept: object) -> Json | object:
         return BAD
     try:
         return _DECODED(str(value, "utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return BAD
 
 

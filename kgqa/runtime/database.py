@@ -19,6 +19,7 @@ from kgqa.storage import network_disk
 
 T = TypeVar("T")
 TOLD_AFTER = 5.0  # seconds of waiting for another program before a line says so
+TOLD_FOR = 30.0  # seconds that `kgqa status` shows it
 PATIENCE = 600.0  # seconds after which waiting ends
 _TRY = 1.0  # seconds of waiting inside SQLite, which Ctrl-C does not interrupt
 _REFUSED = ("full", "disk i/o error", "readonly", "unable to open", "permission", "too big")
@@ -75,7 +76,13 @@ class Database:
                     raise self._held(error) from error
             if waited > TOLD_AFTER and not told:
                 told = True
-                _LOG.info("%s: another program holds it%s; waiting for it", self.path, holders(self.path))
+                wait = {"event": "wait", "cause": f"another program holds {self.path}", "seconds": TOLD_FOR}
+                _LOG.info(
+                    "%s: another program holds it%s; waiting for it",
+                    self.path,
+                    holders(self.path),
+                    extra={"told": wait},
+                )
             time.sleep(0.02)
 
     def rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:

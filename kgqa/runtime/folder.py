@@ -12,6 +12,7 @@ from kgqa.artefacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Predict
 from kgqa.artefacts.run import IDENTITY
 from kgqa.artefacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestion
 from kgqa.errors import ConfigError, DataError
+from kgqa.json_values import decoded
 from kgqa.runtime.codec import call_json, traced_reply_json
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.storage import OUT_ELSEWHERE, begun, digest, filled, json_text, jsonl_text, locked, replace_file, storing
@@ -72,7 +73,9 @@ class RunFolder:
             (self.path / PARTIAL_PREDICTIONS).unlink(missing_ok=True)
 
     def close(self) -> None:
-        self._opened.close()
+        """Raises StorageError: what the disk did not take before, it does not take now either."""
+        with storing(self.path, OUT_ELSEWHERE):
+            self._opened.close()
 
     def _refuse(self) -> None:
         raise ConfigError(f"{self.path}: another kgqa process is writing this run; wait for it or give name=")
@@ -109,7 +112,7 @@ def _traced(record: CallRecord) -> TracedCall:
 
 def _read_identity(path: Path) -> Mapping[str, Json]:
     try:
-        value: Json = json.loads(path.read_text(encoding="utf-8"))
+        value = decoded(path.read_bytes())
     except ValueError as error:
         raise DataError(f"{path}: not readable ({error}); remove the folder or give another name=") from error
     return value if isinstance(value, dict) else {}

@@ -68,6 +68,10 @@ class WorkLog(RotatingFileHandler):
         begun(Path(self.baseFilename))
         return super()._open()
 
+    def close(self) -> None:
+        with suppress(OSError):  # of what the disk did not take before; see `handleError`
+            super().close()
+
     def emit(self, record: logging.LogRecord) -> None:
         told = _told(record)
         if "cause" in told and (again := self._again(told)):

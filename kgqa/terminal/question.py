@@ -9,6 +9,7 @@ from typing import Literal
 
 from kgqa.artefacts.metrics import METRICS, Metrics
 from kgqa.artefacts.trace import TracedCall, TracedQuestion, read_trace
+from kgqa.artefacts.traced_notes import Chain, Notes
 from kgqa.artefacts.verdicts import UNSCORED, Judgement, Judgements
 from kgqa.errors import DataError, nearest
 from kgqa.report.traversal import traversal_lines, traversal_svg
@@ -49,18 +50,18 @@ def _profile(folder: Path) -> str | None:
 
 
 def _question(traced: TracedQuestion, depth: Depth, say: _Page) -> None:
-    question, notes = traced.question, traced.notes
+    question, notes = traced.question, Notes.of(traced)
     titles = {passage.id: passage.title for passage in question.passages}
     say.title(f"{question.id}  {question.text}")
     _passages(traced, depth, say)
     _triples([call for call in traced.calls if call.kind == "triples"], titles, depth, say)
-    _chains(notes.get("chains", ()), titles, say)
-    if notes.get("traversal"):
+    _chains(notes.chains, titles, say)
+    if notes.traversal:
         say.title("traversal (* gold)")
-        say.lines(traversal_lines(traced))
-    if notes.get("thoughts"):
+        say.lines(traversal_lines(traced, notes.traversal))
+    if notes.thoughts:
         say.title("thoughts")
-        say.lines(notes["thoughts"])
+        say.lines(notes.thoughts)
     say.title("calls")
     for call in traced.calls:
         _call(call, depth, say)
@@ -105,9 +106,10 @@ def _answer(traced: TracedQuestion, judgement: Judgement | None, profile: str | 
 
 
 def _drawn(traced: TracedQuestion, picture: Path) -> Path:
-    if not traced.notes.get("traversal"):
+    traversal = Notes.of(traced).traversal
+    if traversal is None:
         raise DataError(f"question {traced.question.id}: no traversal in its trace; method=kgp makes one")
-    return replace_file(picture, traversal_svg(traced))
+    return replace_file(picture, traversal_svg(traced, traversal))
 
 
 def _judgement(judgement: Judgement, say: _Page) -> None:
@@ -117,13 +119,13 @@ def _judgement(judgement: Judgement, say: _Page) -> None:
         say.line(f"        {vote.verdict or UNSCORED}: {replies}")
 
 
-def _chains(chains: Sequence[Mapping[str, Json]], titles: Mapping[str, str], say: _Page) -> None:
+def _chains(chains: Sequence[Chain], titles: Mapping[str, str], say: _Page) -> None:
     if not chains:
         return
     say.title("chains (log-probability, best first)")
     for chain in chains:
-        say.line(f"{chain['score']:8.3f} {'ended' if chain['ended'] else 'open '}")
-        for *parts, passage_id in chain["triples"]:
+        say.line(f"{chain.score:8.3f} {'ended' if chain.ended else 'open '}")
+        for *parts, passage_id in chain.triples:
             say.line(f"         <{'; '.join(parts)}>   from {titles.get(passage_id, passage_id)}")
 
 

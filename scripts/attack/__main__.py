@@ -33,7 +33,9 @@ def main() -> int:
     found = (plan.out / "failures.jsonl").read_text(encoding="utf-8").count("\n")
     print(f"\nseed {plan.seed}, size {plan.size:g}, {time.monotonic() - began:.0f} s on {plan.workers} cores; ", end="")
     print(f"{found} tries found something: {plan.out}/failures.jsonl" if found else "nothing was found")
-    return 1 if found else 0
+    if lost := driver.lost(plan, counts):
+        print(f"{lost} tries were not made: the attack itself failed, see above", file=sys.stderr)
+    return 1 if found or lost else 0
 
 
 if __name__ == "__main__":

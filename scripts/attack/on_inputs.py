@@ -21,7 +21,7 @@ from scripts.attack.trial import QUICK, Trial
 DEMONSTRATIONS = {
     "trace_chains": ("method.demonstrations_from.path", "trace"),
     "trace_documents": ("kg.demonstrations_from.path", "trace"),
-    "pool_musique": ("method.demos_from", "ircot"),
+    "pool": ("method.demos_from", "ircot"),
 }
 SHIPPED = Path(__file__).resolve().parents[2] / "kgqa/demos"
 REPORTED = ("predictions.jsonl", "metrics.json", "manifest.json", "report.md", "report.html", "trace.jsonl.zst")
@@ -91,7 +91,8 @@ PREDICTIONS = {"kgqa's form": bending.as_lines, "HotpotQA's form": _official, "M
 def demonstrations(trial: Trial) -> None:
     name = trial.dice.choice(tuple(DEMONSTRATIONS))
     key, method = DEMONSTRATIONS[name]
-    raw, _ = _changed((SHIPPED / f"{name}.jsonl").read_bytes(), trial, lines=True)
+    shipped = trial.dice.choice(sorted(SHIPPED.glob(f"{name}_*.jsonl")))
+    raw, _ = _changed(shipped.read_bytes(), trial, lines=True)
     file = trial.work / "demonstrations.jsonl"
     file.write_bytes(raw)
     part = trial.dice.choice(("", "", "", "#MUSIQUE", "#x"))
@@ -127,6 +128,7 @@ def formulas(trial: Trial, file: Path) -> None:
     """Cells that a spreadsheet would run."""
     import csv
 
+    csv.field_size_limit(file.stat().st_size + 1)  # Python's own is less than the longest reply
     with file.open(encoding="utf-8", newline="") as lines:
         for row in csv.reader(lines):
             for cell in row:

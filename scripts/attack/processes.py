@@ -184,10 +184,15 @@ def _fork(command: Command, streams: tuple[int, int]) -> int:
 def _inside(command: Command, streams: tuple[int, int]) -> int:
     """In the child: what a fresh interpreter would find, then the command, then what an interpreter does at its end."""
     _set_up(command, streams)
-    sys.stdin = io.TextIOWrapper(io.FileIO(0), encoding="utf-8")
-    sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w")), encoding="utf-8", errors="surrogateescape")
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), encoding="utf-8")
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(1, "w", closefd=False)), encoding="utf-8", errors="surrogateescape"
+    )
     sys.stderr = io.TextIOWrapper(
-        io.BufferedWriter(io.FileIO(2, "w")), encoding="utf-8", errors="backslashreplace", line_buffering=True
+        io.BufferedWriter(io.FileIO(2, "w", closefd=False)),
+        encoding="utf-8",
+        errors="backslashreplace",
+        line_buffering=True,
     )
     os.chdir(command.folder)
     os.environ.clear()

@@ -58,8 +58,11 @@ class Browser:
 
     def open(self, file: Path, fragment: str = "", ready: str = READY) -> None:
         """Load a file anew and wait until it is ready: an explorer's script says so itself."""
+        self.visit(f"{file.resolve().as_uri()}{fragment}", ready)
+
+    def visit(self, url: str, ready: str = READY) -> None:
         self.ask("Page.navigate", url="about:blank")
-        self.ask("Page.navigate", url=f"{file.resolve().as_uri()}{fragment}")
+        self.ask("Page.navigate", url=url)
         self.wait(ready)
 
     def wait(self, condition: str, seconds: float = 60) -> None:

@@ -32,7 +32,7 @@ from kgqa.cli import main
 left, replace = int(sys.argv[1]), os.replace
 def replace_or_die(*files, **folders):
     global left
-    left -= 1
+    left -= "outputs/.running/" not in str(files[0])  # claims come every two seconds
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     replace(*files, **folders)
@@ -56,7 +56,10 @@ def started(arguments: Sequence[str], folder: Path, file_limit: int | None = Non
 
 
 def killed_at_file(count: int, arguments: Sequence[str], folder: Path) -> tuple[int, str]:
-    """Run `kgqa`, killed as it is about to give a file its name, the `count`th; its exit code and output."""
+    """Run `kgqa`, killed as it is about to give a file its name, the `count`th; its exit code and output.
+
+    Claims, of which there are as many as the run takes time, do not count.
+    """
     command = [sys.executable, "-c", KILLED_AT_FILE, str(count), *arguments]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return ended.returncode, ended.stdout

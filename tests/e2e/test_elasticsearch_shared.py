@@ -85,7 +85,7 @@ def test_a_run_on_a_small_corpus_loads_what_the_server_has_not(
     wanted = predictions(kgqa(*RUN))
     shutil.rmtree("outputs/.cache")
     monkeypatch.setenv("KGQA_ES_URL", servers[1].url)
-    ran = kgqa(*RUN)
+    ran = kgqa(*RUN, "name=again")  # a finished run asks nobody
     assert ran.code == 0, ran.err
     assert predictions(ran) == wanted
     assert "has no index kgqa-" in ran.out + ran.err

@@ -1,4 +1,4 @@
-"""`kgqa export`: the same rows in every form, read again by those who would read them."""
+"""`kgqa export`: a run's rows, read again, and what is refused. Other forms: test_export_formats.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from kgqa.artefacts.run import FinishedRun
 from kgqa.artefacts.trace import read_trace
-from kgqa.report.exporting import write_jsonl
+from kgqa.report.exports.rows import write_jsonl
 from kgqa.report.tables import call_rows, prediction_rows
 from tests.e2e.conftest import QUICK, Kgqa, Ran
 
@@ -75,7 +75,7 @@ def test_a_folder_that_holds_something_is_left_alone(kgqa: Kgqa, tmp_path: Path)
     ("arguments", "said"),
     [
         (("one",), "the following arguments are required: --out"),
-        (("one", "--out", "out", "--format", "parquet"), "--format: no such option of kgqa export"),
+        (("one", "--out", "out", "--format", "parquet"), "--format parquet: no such value; choose from"),
         (("nowhere", "--out", "out"), "not the folder of a run that ended"),
     ],
 )

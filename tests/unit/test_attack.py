@@ -18,7 +18,9 @@ from kgqa.records import records
 from scripts.attack import bending, judging
 from scripts.attack.forms import FORMS
 from scripts.attack.judging import HEART, KEY, Harm
+from scripts.attack.on_inputs import formulas
 from scripts.attack.processes import Ended
+from scripts.attack.trial import Trial
 
 SEEN = {
     "Traceback (most recent call last):\n  File": (1, Harm.TRACEBACK),
@@ -101,3 +103,11 @@ def test_bending_leaves_the_value_it_was_given_alone() -> None:
     bent = {json.dumps(bending.bent(value, random.Random(seed))[0], default=repr) for seed in range(30)}
     assert json.dumps(value) == before
     assert len(bent) > 20
+
+
+@pytest.mark.parametrize(("cell", "found"), [("=1+1", 1), ("'=1+1", 0), ("-1.5", 0), ("x" * 200_000, 0)])
+def test_a_cell_that_a_spreadsheet_would_run_is_found(cell: str, found: int, tmp_path: Path) -> None:
+    (tmp_path / "report.csv").write_text(f"question,answer\nq1,{cell}\n", encoding="utf-8")
+    trial = Trial("", 0, "", random.Random(0), tmp_path, tmp_path, real=False)
+    formulas(trial, tmp_path / "report.csv")
+    assert [finding.harm for finding in trial.findings] == [Harm.SILENT] * found

@@ -24,7 +24,7 @@ METHODS = groups()["method"]
     ("line", "words"),
     [
         ("kgqa ", [command.NAME for command in COMMANDS]),
-        ("kgqa kg ", ["build", "stats"]),
+        ("kgqa kg ", ["build", "stats", "import", "export", "show"]),
         ("kgqa kg b", ["build"]),
         ("kgqa run me", ["method="]),
         ("kgqa run method=", [f"method={name}" for name in METHODS]),

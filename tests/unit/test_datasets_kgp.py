@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ RECORD = {
 }
 
 
-def questions(folder: Path, *records: dict[str, Any], more: tuple[str, ...] = ()) -> list[Question]:
+def questions(folder: Path, *records: dict[str, Any], more: tuple[str, ...] = ()) -> Sequence[Question]:
     file = folder / "test_docs.json"
     file.write_text(json.dumps(records), encoding="utf-8")
     return Experiment.of(["dataset=kgp", f"dataset.path={file}", *more]).questions

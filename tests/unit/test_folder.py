@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.predictions import Prediction
-from kgqa.artefacts.trace import read_trace
-from kgqa.errors import ConfigError, DataError
+from kgqa.artefacts.predictions import PARTIAL_PREDICTIONS, Prediction
+from kgqa.artefacts.trace import PARTIAL_TRACE, read_trace
+from kgqa.errors import ConfigError, DataError, StorageError
 from kgqa.runtime.folder import RunFolder, run_name
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Answer, Completion, Passage, Question
@@ -123,3 +123,16 @@ def test_a_disk_that_refuses_is_one_line_with_the_file(tmp_path: Path) -> None:
     )
     assert "metrics.json: File too large; make room" in done.stdout
     assert not (tmp_path / "run" / "metrics.json").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+@pytest.mark.parametrize("file", [PARTIAL_TRACE, PARTIAL_PREDICTIONS])
+def test_what_a_full_disk_did_not_take_is_told_when_the_folder_is_closed_too(tmp_path: Path, file: str) -> None:
+    (tmp_path / file).symlink_to("/dev/full")
+    folder = RunFolder(tmp_path, {})
+    with pytest.raises(StorageError, match="No space left on device; make room or give out=DIR"):
+        folder.record(QUESTION, PREDICTION, [])
+    with pytest.raises(StorageError, match="No space left on device; make room or give out=DIR"):
+        folder.close()
+    (tmp_path / file).unlink()
+    RunFolder(tmp_path, {}).close()  # nobody holds its lock

@@ -163,8 +163,8 @@ def test_a_missing_folder_or_questions_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"dataset\.kinds: \.docx: no reader"):
-        Folder("folder", None, (".docx",), None, 250, "hotpotqa", "hotpotqa")
+    with pytest.raises(ConfigError, match=r"dataset\.kinds: \.odt: no reader"):
+        Folder("folder", None, (".odt",), None, 250, "hotpotqa", "hotpotqa")
 
 
 def test_questions_may_lie_elsewhere(tmp_path: Path) -> None:

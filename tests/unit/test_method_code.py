@@ -78,7 +78,8 @@ def test_its_templates_and_demonstrations_belong_to_it(monkeypatch: pytest.Monke
         return program_hash(build(compose(["method=trace", *overrides])["method"], "method"))
 
     plain = trace()
-    assert trace("method.demonstrations_from.path=trace_chains.jsonl") == plain
+    assert trace("method.demonstrations_from.path=trace_chains_musique.jsonl") == plain  # the same ones by another name
+    assert trace("method.demonstrations_from.path=2wiki") != plain
     monkeypatch.setattr(
         "kgqa.experiment.session.method_code.template_hash",
         lambda name: "changed" if name == "trace/select" else "as it was",

@@ -20,6 +20,7 @@ from rich.console import Console
 from kgqa.calls import Generate
 from kgqa.experiment.config.files import groups
 from kgqa.report.columns import Measured
+from kgqa.report.matrix import Matrix
 from kgqa.report.sweeps import CellRun, Entry, SweepTable
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import PlainLines, Tally
@@ -95,7 +96,7 @@ def test_a_sweeps_table_is_parted_and_keeps_its_intervals() -> None:
     entries += [Entry(text, "best", True, Measured(10.0, 10.0, 100.0)) for text in texts]
     cell = CellRun(0, "method=trace", {}, "done", None, None)
     header = ("cell", "method", *(f"score {n}" for n in range(len(texts))))
-    table = SweepTable("demo, 8 questions", header, [(cell, entries)], None, ())
+    table = SweepTable("demo, 8 questions", header, [(cell, entries)], None, (), Matrix((), ()))
     screen = io.StringIO()
     drawn = _parts(table, 80)
     for part in drawn:

@@ -96,8 +96,8 @@ def test_questions_average_to_the_scores_of_the_run(run: FinishedRun) -> None:
     for name in ("em", "f1", "support_recall"):
         mean = 100 * sum(getattr(row, name) for row in rows) / len(rows)
         assert mean == pytest.approx(run.metrics.scores.named()[name].mean)
-    assert sum(row.prompt_tokens for row in rows) == run.metrics.cost.method.prompt_tokens
-    assert sum(row.output_tokens for row in rows) == run.metrics.cost.method.output_tokens
+    assert sum(row.prompt_tokens or 0 for row in rows) == run.metrics.cost.method.prompt_tokens
+    assert sum(row.output_tokens or 0 for row in rows) == run.metrics.cost.method.output_tokens
 
 
 def test_the_traces_in_the_html_are_those_of_the_run(run: FinishedRun, folder: Path) -> None:

@@ -81,7 +81,7 @@ def test_troubled_questions_come_first_and_of_the_others_always_the_same() -> No
                 selection.add(question_id, group, "a trace 10")
         assert len(selection) == 30
         assert selection.said() == (
-            "5 of 5 that failed, 5 of 5 that a judge or the other run contradicts, 5 of 5 with flags, "
+            "it has those of 5 of 5 that failed, 5 of 5 that a judge or the other run contradicts, 5 of 5 with flags, "
             "15 of 85 others, drawn by their ids"
         )
         return {question_id for question_id in ids if selection.line(question_id)}

@@ -80,7 +80,7 @@ def test_a_lock_is_let_go_when_the_block_fails_and_none_is_in_use_where_there_is
 def test_a_lock_in_a_folder_that_cannot_be_made_is_the_disks_refusal(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
-        pytest.raises(StorageError, match=r"file: File exists; elsewhere$"),
+        pytest.raises(StorageError, match=r"file: Not a directory; elsewhere$"),
         storage.locked(tmp_path / "file" / ".lock", remedy="elsewhere"),
     ):
         pytest.fail("held")
@@ -136,6 +136,7 @@ def test_what_fails_while_a_file_is_replaced_leaves_it_as_it_was_and_nothing_bes
 def test_the_disks_refusal_names_the_file_and_what_to_do(tmp_path: Path) -> None:
     def fill() -> None:
         with storage.replacing(tmp_path / "file") as fresh:
+            fresh.unlink()
             fresh.symlink_to("/dev/full")
             fresh.write_text("more than there is room for")
 
@@ -146,6 +147,11 @@ def test_the_disks_refusal_names_the_file_and_what_to_do(tmp_path: Path) -> None
         raise OSError("it refused")
     with pytest.raises(StorageError, match=r"^F: Read-only file system; "), storage.storing(Path("F")):
         raise OSError(errno.EROFS, "a long story")
+
+
+def test_a_text_with_half_of_a_character_has_a_digest_of_its_own() -> None:
+    digests = [storage.digest({"reply": text}, ensure_ascii=False) for text in ("\ud800", "\ud801", "\\ud800", "?")]
+    assert len(set(digests)) == 4
 
 
 def test_digests_are_what_they_always_were(tmp_path: Path) -> None:

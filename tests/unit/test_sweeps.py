@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from kgqa.artefacts.metrics import Metrics
+from kgqa.artefacts.run import FinishedRun
 from kgqa.artefacts.sweep import CellState, ListedCell, SweepPlan
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import axes, grid
@@ -18,7 +19,7 @@ from kgqa.experiment.sweep.budget import SweepBudget, limited
 from kgqa.experiment.sweep.cells import Cell, adjacent, differing_settings
 from kgqa.report.columns import COLUMNS, Measured
 from kgqa.report.plots import Point
-from kgqa.report.sweeps import frontier, marked
+from kgqa.report.sweeps import CellRun, SweepReport, frontier, marked, tables
 from kgqa.runtime.costs import Spent
 from kgqa.runtime.sweep_folder import SweepFolder, keep_state
 
@@ -137,6 +138,26 @@ def test_what_a_cell_does_not_have_is_a_dash_and_never_zero() -> None:
 def test_thefrontier_holds_what_nothing_cheaper_beats() -> None:
     points = [Point(3, 10), Point(1, 5), Point(2, 4), Point(4, 10), Point(5, 20)]
     assert [(point.x, point.y) for point in frontier(points)] == [(1, 5), (3, 10), (5, 20)]
+
+
+def test_a_plot_is_of_the_first_score_that_tells_cells_apart_and_names_what_varies(tmp_path: Path) -> None:
+    run = FinishedRun.read(RUN)
+    scores = run.metrics.scores
+    assert scores.em.mean == 0  # and equal in both cells
+    better = replace(run, metrics=replace(run.metrics, scores=replace(scores, f1=replace(scores.f1, mean=90.0))))
+    cells = [
+        CellRun(number, "", {"method": "trace", "method.beam": str(beam)}, "done", None, each)
+        for number, (beam, each) in enumerate([(3, run), (5, better)])
+    ]
+    (table,) = tables(SweepReport(tmp_path, (), {"method": ("trace",), "method.beam": (3, 5)}, cells, (), None))
+    assert table.plot is not None
+    assert table.plot.y == "F1"
+    assert [point.label for point in table.plot.series[0].points] == ["beam=3", "beam=5"]
+    assert table.matrix.questions[0] == (
+        "2hop__demo_01",
+        "In which town was the architect of the Candle Bridge born?",
+        "ww",
+    )
 
 
 def test_a_rate_tells_reading_from_writing_once_it_has_three_runs() -> None:

@@ -15,6 +15,7 @@ from kgqa.datasets.demonstrations import load_chains, load_documents
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
+from kgqa.kg.extraction import TripleExtractor
 from kgqa.triples import read_triples
 
 FAMILIES = ("hotpotqa", "2wiki", "musique", "iirc")
@@ -80,7 +81,9 @@ def test_a_data_set_is_shown_its_familys() -> None:
         config = compose(["method=trace", f"dataset={dataset}"])
         assert build(config["method"], "method").demonstrations_from == load_chains(family)
         kg = {key: value for key, value in config["kg"].items() if key != "offline"}
-        assert parts.extractor(kg).demonstrations_from == load_documents(family)
+        extractor = parts.triples(kg)
+        assert isinstance(extractor, TripleExtractor)
+        assert extractor.demonstrations_from == load_documents(family)
 
 
 def test_none_is_shown_for_two_data_sets_nor_is_of_the_demo_dataset() -> None:

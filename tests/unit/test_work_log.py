@@ -138,3 +138,9 @@ def test_another_program_has_no_command_to_go_on_with(monkeypatch: pytest.Monkey
     assert command_line() == ""
     monkeypatch.setattr("sys.argv", ["/somewhere/kgqa/cli.py", "runs"])
     assert command_line() == "kgqa runs"
+
+
+def test_a_log_that_the_disk_does_not_take_stops_no_work_when_it_is_closed(tmp_path: Path) -> None:
+    (tmp_path / LOG).symlink_to("/dev/full")
+    with work_log.work_log(tmp_path):
+        tell("x", "more than there is room for")

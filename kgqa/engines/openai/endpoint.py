@@ -137,7 +137,7 @@ class Endpoint:
         started = time.perf_counter()
         try:
             with http.in_words():
-                request = self._opened().build_request(method, url, json=body)
+                request = self._opened().build_request(method, http.address(url), json=body)
                 exchange = self._exchange(request, longest(body, len(request.content)))
                 response, content = await asyncio.wait_for(exchange, self._persistence.timeout)
         except http.NoServer:

@@ -6,7 +6,6 @@ what the reply is made to begin with.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kgqa.engines.labels import ROOT, Spelling
 from kgqa.engines.transformers.decoding import Writer, picked
 from kgqa.errors import ConfigError, DataError, EngineDied
+from kgqa.json_values import read_value
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -39,8 +39,8 @@ class Seam:
         Raises:
             ConfigError: a model with absolute positions, which rows that are padded on the left would shift.
         """
-        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if "relative_attention_num_buckets" not in settings:
+        settings = read_value((folder / "config.json").read_bytes(), str(folder / "config.json"))
+        if not isinstance(settings, dict) or "relative_attention_num_buckets" not in settings:
             raise ConfigError(f"{folder}: of encoder-decoder models only T5 and its kin are known; name another model")
         tokens = []
         for key in ("eos_token_id", "decoder_start_token_id"):

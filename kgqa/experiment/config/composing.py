@@ -49,16 +49,17 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
             del composed.hydra
             written: Json = OmegaConf.to_container(composed)
             check_references(written)
+            assert isinstance(choices, dict)
+            chosen = {group: choices.get(_place(group)) for group in groups()}
+            _check_nodes(written, chosen)  # before others' references to a key that is missing are followed
             resolved: Json = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error, overrides) from error
     except MarkedYAMLError as error:
         raise ConfigError(_place_in_yaml(error)) from error
-    assert isinstance(choices, dict)
-    config = {**resolved, "choices": {group: choices.get(_place(group)) for group in groups()}}
+    config = {**resolved, "choices": chosen}
     _check_keys(config)
     check_values(resolved)
-    _check_nodes(config)
     return config
 
 
@@ -73,9 +74,9 @@ def _check_keys(config: Mapping[str, Json]) -> None:
             raise ConfigError(f"{key.name}: every run needs this key; do not take it out, leave it as it is")
 
 
-def _check_nodes(config: Mapping[str, Json]) -> None:
+def _check_nodes(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
     """What each chosen file must have, whoever wrote it."""
-    for group, name in config["choices"].items():
+    for group, name in choices.items():
         if not name and group not in OPTIONAL:
             raise ConfigError(f"{group}: every run needs one; choose it with {group}=NAME")
         if not name or group == "experiment":

@@ -13,6 +13,7 @@ from kgqa.experiment.config.building import build
 from kgqa.experiment.config.files import Node
 from kgqa.judge.judges import ROLE, AnyJudge
 from kgqa.kg.extraction import TripleExtractor
+from kgqa.kg.imported import ImportedTriples
 from kgqa.protocols import Dataset, Engine, Method, Ranker, Retriever, Tracker
 from kgqa.retrieval.graphs.links import PassageGraph
 
@@ -57,9 +58,10 @@ def linker(node: Node) -> PassageGraph:
     return _part(node, "graph", PassageGraph)
 
 
-def extractor(node: Node) -> TripleExtractor:
-    """Without the key `offline`, which is the run's."""
-    return _part(node, "kg", TripleExtractor)
+def triples(node: Node) -> TripleExtractor | ImportedTriples:
+    """What extracts them, or where they are; `node` is without the key `offline`, which is the run's."""
+    built = build(node, "kg")
+    return built if isinstance(built, ImportedTriples) else _promising(built, node, "kg", TripleExtractor)
 
 
 def judge(node: Node) -> AnyJudge:
@@ -72,6 +74,10 @@ def tracker(node: Node) -> Tracker:
 
 def _part(node: Node, key: str, kind: Callable[..., T], **given: object) -> T:
     built: T = build(node, key, **given)
+    return _promising(built, node, key, kind)
+
+
+def _promising(built: T, node: Node, key: str, kind: Callable[..., T]) -> T:
     if lacks := [name for name in _promised(kind) if getattr_static(built, name, _ABSENT) is _ABSENT]:
         raise ConfigError(
             f"{key}._target_={node['_target_']}: is no {key}: it lacks {', '.join(lacks)}; see docs/OWN_CODE.md"

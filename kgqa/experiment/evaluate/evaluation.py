@@ -12,7 +12,7 @@ from kgqa.artefacts.run import IDENTITY
 from kgqa.artefacts.verdicts import VERDICTS
 from kgqa.errors import ConfigError
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_predictions, open_run
-from kgqa.experiment.run.judging import Judged, judge_answers
+from kgqa.experiment.run.judging import Judged, judge_answers, judge_engines
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.report.content import Section
@@ -87,13 +87,16 @@ def scored(
     rows = answered.rows()
     scores = summarise(rows, seed=experiment.settings.seed)
     evaluation = Evaluation(answered.name, scores, _notes(answered))
-    if experiment.judge is None:
+    judge = experiment.judge
+    if judge is None:
         return evaluation, None
     if answered.config is not None:
         experiment = experiment.with_models_of(answered.config)
     watching = nullcontext(display) if log is None else watched(display, "judge", log)
-    with Session(experiment) as session, watching as told:
-        judged = judge_answers(session, rows, told, answered.reader)
+    with Session(experiment) as session:
+        judge_engines(session, judge)  # a wrong one leaves the folder as it was, without a log
+        with watching as told:
+            judged = judge_answers(session, rows, told, answered.reader)
     return replace(evaluation, judge=judged.metrics), judged
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
+from kgqa.artefacts.form import read
 from kgqa.errors import ConfigError
 from kgqa.experiment.prepare.triples import TripleBuilder
 from kgqa.experiment.session.session import Session
@@ -26,8 +27,16 @@ from kgqa.runtime.watch import watched
 from kgqa.storage import AGAIN, begun, digest, filled, locked, made, replace_file, replacing, storing
 from kgqa.types import Json, Passage
 
+AFRESH = "remove its folder and run the same command again, which begins afresh with the triples of the call cache"
 MOST_SHARDS = 64  # of a small corpus: enough for workers to end at about the same time
 SMALLEST, LARGEST = 16, 2_000  # passages of a shard: a batch; a few minutes on a GPU, many times what it takes at once
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    """What is kept beside the passages."""
+
+    passages: int
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class CorpusBuild:
 
     def shards(self) -> list[range]:
         """All of them, as places of their passages. They depend on the number of passages alone."""
-        count = int(json.loads(self._manifest.read_bytes())["passages"])
+        count = read(_Corpus, self._manifest, remedy=AFRESH).passages
         size = min(LARGEST, max(SMALLEST, -(-count // MOST_SHARDS)))
         return [range(start, min(start + size, count)) for start in range(0, count, size)]
 

@@ -14,7 +14,7 @@ from kgqa.experiment.session.session import Session
 from kgqa.protocols import Index
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.index import IndexFolder
-from kgqa.retrieval.search import PoolIndex
+from kgqa.retrieval.search import PassageIndex, PoolIndex
 from kgqa.runtime.display import Display
 from kgqa.runtime.watch import watched
 from kgqa.storage import digest, outputs
@@ -67,14 +67,27 @@ def opened_index(session: Session, display: Display) -> Iterator[Index | None]:
         folder = index_folder(session)
         if not folder.finished():
             _refuse_large(session, folder.command)
-            build_index(session, display)
-        with closing(folder.open(session.experiment.settings.seed)) as index:
+        with corpus_index(session, display) as index:
             yield index
     elif "pool" in uses:
         with closing(PoolIndex(session.retriever)) as pools:
             yield pools
     else:
         yield None
+
+
+@contextmanager
+def corpus_index(session: Session, display: Display) -> Iterator[PassageIndex]:
+    """The index of the corpus, whatever the method asks for; a missing one is built now, however large.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    folder = index_folder(session)
+    if not folder.finished():
+        build_index(session, display)
+    with closing(folder.open(session.experiment.settings.seed)) as index:
+        yield index
 
 
 def _refuse_large(session: Session, command: str) -> None:

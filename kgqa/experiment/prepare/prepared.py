@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgqa.artefacts.metrics import Figures
+from kgqa.experiment.prepare.given_triples import GivenTriples, triples_of
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.triples import TripleBuilder
 from kgqa.experiment.session.runner import Prepared
@@ -22,7 +23,7 @@ class Preparation:
 
     prepared: Prepared
     extraction: Ledger
-    triples: TripleBuilder | None
+    triples: TripleBuilder | GivenTriples | None
     collections: PassageGraphs | None
 
     def graph(self, questions: Sequence[Question]) -> Figures | None:
@@ -38,11 +39,11 @@ def prepare(session: Session, index: Index | None, display: Display) -> Preparat
     """Extract and link what the method asks for and is not there yet.
 
     Raises:
-        DataError: triples are missing and `kg.offline` forbids to extract them.
+        DataError: triples are missing and `kg.offline` forbids to extract them, or an imported file has none of them.
         EngineError: more than 5 % of the passages failed.
     """
     uses, questions = session.experiment.method.uses, session.experiment.questions
-    triples = TripleBuilder(session) if "triples" in uses else None
+    triples = triples_of(session) if "triples" in uses else None
     extraction = triples.extract(questions, display) if triples else Ledger()
     collections = PassageGraphs(session) if "graph" in uses else None
     if collections:

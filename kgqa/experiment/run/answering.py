@@ -55,12 +55,12 @@ def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Disp
                     outcome = without_tokens(outcome)
                 outcome = with_evidence_titles(outcome, question, ended.records)
             prediction = Prediction.of(question, outcome)
-            if "chains" in prediction.notes:
-                chains[ended.key] = tuple(len(chain["triples"]) for chain in prediction.notes["chains"])
-            predictions[ended.key] = replace(prediction, notes={})  # they lie in the trace
             if prediction.error:
                 cause = prediction.error.partition(":")[0]  # of many that fail alike the log holds some
                 tell("question failed", f"{ended.key}: {prediction.error}", cause=cause)
+            if "chains" in prediction.notes:
+                chains[ended.key] = tuple(len(chain["triples"]) for chain in prediction.notes["chains"])
+            predictions[ended.key] = replace(prediction, notes={})  # they lie in the trace
             seconds.append(model_seconds(ended.records))
             keeper.record(question, prediction, ended.records)
             stage.finished(failed=isinstance(outcome, Exception))

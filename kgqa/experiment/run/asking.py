@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kgqa.artefacts.predictions import Prediction
 from kgqa.artefacts.trace import TracedQuestion
@@ -15,16 +15,20 @@ from kgqa.runtime.folder import traced_question
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Question
 
+Heard = Callable[[CallRecord], None]
 
-def answer_given(session: Session, display: Display) -> list[TracedQuestion]:
+
+def answer_given(session: Session, display: Display, heard: Heard = lambda _: None) -> list[TracedQuestion]:
     """Each question of the experiment with what led to its answer, in the order in which they ended.
 
-    A question that failed has its error in place of an answer.
+    A question that failed has its error in place of an answer. heard: told of each of the method's calls when it is
+    answered.
     """
     told: list[TracedQuestion] = []
     with opened_index(session, display) as index:
         prepared = prepare(session, index, display).prepared
         with session.runner(prepared) as runner:
+            runner.heard = heard
             answer(session.experiment, runner, _Listed(told), display)
     return told
 

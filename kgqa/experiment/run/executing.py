@@ -16,6 +16,7 @@ from kgqa.artefacts.verdicts import VERDICTS
 from kgqa.errors import UsageError
 from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.config.listing import sources
+from kgqa.experiment.config.overrides import value_text
 from kgqa.experiment.prepare.indexes import opened_index
 from kgqa.experiment.prepare.prepared import prepare
 from kgqa.experiment.run.answering import Answers, answer
@@ -146,7 +147,7 @@ def _judged(session: Session, answers: Answers, folder: RunFolder, display: Disp
 
 def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Metrics) -> None:
     folder.write_json(METRICS, metrics.json())
-    settings = used_settings(experiment.config, experiment.choices, sources(experiment.config))
+    settings = used_settings(experiment.config, experiment.choices, sources(experiment.config), value_text)
     folder.write_json(SETTINGS, as_json(Chosen(experiment.choices, tuple(settings))))
     for form in REPORTS:
         write_report(folder.path, form)

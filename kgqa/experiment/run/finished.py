@@ -20,7 +20,7 @@ from kgqa.report.writing import WRITERS
 from kgqa.types import Json
 
 REPORTS = ("md", "html")  # that a run leaves in its folder
-_TELLS_NOTHING = ("choices", "dry_run", "experiment", "name", "out", "tracker", "width")
+_TELLS_NOTHING = ("choices", "dry_run", "experiment", "fail_above", "name", "out", "tracker", "width")
 
 
 def finished(session: Session) -> Metrics | None:

@@ -11,6 +11,7 @@ from typing import Any
 from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, Neighbours, Program, Rank, Triples
 from kgqa.engines.weights import Prices
 from kgqa.errors import DataError
+from kgqa.experiment.prepare.given_triples import triples_of
 from kgqa.experiment.prepare.indexes import index_folder
 from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
 from kgqa.experiment.run.imagined import Imagined, imagined_passages, imagined_triples, others
@@ -66,7 +67,7 @@ def planned(session: Session, shared: Shared) -> Plan:
     experiment = session.experiment
     with _index(session) as index:
         planner = _Planner(session, index, shared)
-        if planner.triples:
+        if isinstance(planner.triples, TripleBuilder):
             planner.imagine(_extractions(planner.triples, session, shared), session.engines)
             planner.imagining = set()
         programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
@@ -107,7 +108,7 @@ class _Planner:
     def __init__(self, session: Session, index: Index | None, shared: Shared) -> None:
         self.plan: Plan = {}
         self.imagining: set[int] = set()  # of the last programs, those that rest on an imagined reply
-        self.triples = TripleBuilder(session) if "triples" in session.experiment.method.uses else None
+        self.triples = triples_of(session) if "triples" in session.experiment.method.uses else None
         self._session, self._index, self._shared = session, index, shared
 
     def imagine(self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines) -> dict[str, object]:

@@ -10,15 +10,18 @@ from typing import Any
 
 from kgqa.artefacts.form import read
 from kgqa.artefacts.metrics import Metrics
-from kgqa.artefacts.predictions import PREDICTIONS
+from kgqa.artefacts.predictions import PREDICTIONS, Prediction
 from kgqa.artefacts.run import SETTINGS, Chosen
+from kgqa.artefacts.trace import TracedQuestion
 from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Program, Rank, Triples
 from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError, EngineError
 from kgqa.experiment.config.files import load_yaml
+from kgqa.experiment.prepare.given_triples import GivenTriples, triples_of
 from kgqa.experiment.prepare.indexes import opened_index
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
+from kgqa.experiment.run.answering import with_evidence_titles
 from kgqa.experiment.run.judging import judge_engines
 from kgqa.experiment.session.engines import Engines
 from kgqa.experiment.session.experiment import Experiment
@@ -29,10 +32,12 @@ from kgqa.protocols import Index
 from kgqa.runtime.asked import kept_reply
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.codec import call_key
+from kgqa.runtime.costs import model_seconds
 from kgqa.runtime.display import Display
+from kgqa.runtime.folder import traced_question
 from kgqa.runtime.requests import Done, Request, ServiceReply
-from kgqa.runtime.scheduler import Scheduler
-from kgqa.types import Answer, Json, Triple
+from kgqa.runtime.scheduler import Finished, Scheduler
+from kgqa.types import Answer, Json, Question, Triple
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ def replay(folder: Path, display: Display) -> Replayed:
     choices = dict(read(Chosen, folder / SETTINGS).choices)
     experiment = Experiment.of((), {**config, "choices": choices})
     with Session(experiment) as session, opened_index(session, display) as index:
-        replaying = _Replaying(session, index)
+        replaying = Replaying(session, index)
         answers = replaying.answers()
         keys, missing = replaying.keys, replaying.missing
     if missing and not metrics.failed:
@@ -68,21 +73,35 @@ def replay(folder: Path, display: Display) -> Replayed:
     return Replayed(frozenset(keys), missing)
 
 
-class _Replaying:
+class Replaying:
+    """A session's questions from its call cache alone.
+
+    `keys`: of the calls they took so far. `missing`: calls that are not in the cache. Seconds are those that the calls
+    took when they were made: of the questions, and of the extraction before them.
+    """
+
     def __init__(self, session: Session, index: Index | None) -> None:
         self.keys: set[str] = set()
         self.missing = 0
+        self.seconds = self.triple_seconds = 0.0
         self._session, self._index = session, index
         self._triples: dict[str, tuple[Triple, ...]] = {}
 
-    def answers(self) -> dict[str, str | None]:
-        """By question; None where it failed."""
+    def questions(self) -> list[TracedQuestion]:
+        """Each with its answer, or why it failed, and the calls that led there; triples are extracted first."""
         session, experiment = self._session, self._session.experiment
         if "triples" in experiment.method.uses:
-            self._extract(TripleBuilder(session))
+            self._extract(triples_of(session))
         programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
         ended = self._run(programs, session.engines)
-        answers = {key: result.text for key, result in ended.items() if isinstance(result, Answer)}
+        self.seconds = _seconds(ended)
+        return [_traced(question, ended[question.id]) for question in experiment.questions]
+
+    def answers(self) -> dict[str, str | None]:
+        """By question; None where it failed. Verdicts on them are replayed, too."""
+        session, experiment = self._session, self._session.experiment
+        predictions = (traced.prediction for traced in self.questions())
+        answers = {each.question_id: each.answer for each in predictions if each.answer is not None}
         if judge := experiment.judge:
             questions = [question for question in experiment.questions if question.id in answers]
             verdicts = (
@@ -92,14 +111,19 @@ class _Replaying:
             self._run(verdicts, judge_engines(session, judge))
         return {question.id: answers.get(question.id) for question in experiment.questions}
 
-    def _extract(self, builder: TripleBuilder) -> None:
+    def _extract(self, builder: TripleBuilder | GivenTriples) -> None:
         passages = {passage.id: passage for passage in distinct_passages(self._session.experiment.questions)}
+        if isinstance(builder, GivenTriples):
+            self._triples |= {key: builder.store.triples(passage) for key, passage in passages.items()}
+            return
         programs = ((key, builder.extractor.extract(passage)) for key, passage in passages.items())
-        for key, result in self._run(programs, self._session.engines).items():
-            text = result.completion if isinstance(result, Extraction) else ""
+        extracted = self._run(programs, self._session.engines)
+        self.triple_seconds = _seconds(extracted)
+        for key, ended in extracted.items():
+            text = ended.result.completion if isinstance(ended.result, Extraction) else ""
             self._triples[key] = parse_triples(text, passages[key]).triples
 
-    def _run(self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines) -> Mapping[str, object]:
+    def _run(self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines) -> Mapping[str, Finished[Any]]:
         """How each program ends, by its key."""
         session, settings, done = self._session, self._session.experiment.settings, SimpleQueue[ServiceReply]()
 
@@ -112,7 +136,7 @@ class _Replaying:
 
         service = _Kept(done, session.cache, identify, self._found)
         scheduler = Scheduler(lambda _: service, done, width=settings.width, seed=settings.seed)
-        ended = {each.key: each.result for each in scheduler.run(programs)}
+        ended = {each.key: each for each in scheduler.run(programs)}
         self.keys |= service.keys
         self.missing += service.missing
         return ended
@@ -122,6 +146,17 @@ class _Replaying:
         if isinstance(call, Triples):
             return self._triples.get(call.passage.id, ())
         return PassageGraphs(self._session).store.neighbours(call)  # type: ignore[arg-type]
+
+
+def _seconds(ended: Mapping[str, Finished[Any]]) -> float:
+    return sum(model_seconds(each.records) for each in ended.values())
+
+
+def _traced(question: Question, ended: Finished[Any]) -> TracedQuestion:
+    outcome = ended.result
+    if isinstance(outcome, Answer):
+        outcome = with_evidence_titles(outcome, question, ended.records)
+    return traced_question(question, Prediction.of(question, outcome), ended.records)
 
 
 class _Kept:

@@ -27,9 +27,8 @@ class Pool:
     def __init__(self) -> None:
         self._built: dict[str, object] = {}
 
-    def shared(self, nodes: object, make: Callable[[], T]) -> T:
-        """What was made for these configuration nodes, made now if nothing was."""
-        key = json.dumps(nodes, sort_keys=True)
+    def shared(self, key: str, make: Callable[[], T]) -> T:
+        """What was made for the configuration nodes of this `pool_key`, made now if nothing was."""
         if key not in self._built:
             self._built[key] = make()
         return cast(T, self._built[key])
@@ -45,6 +44,11 @@ class Pool:
         self._built.clear()
 
 
+def pool_key(nodes: object) -> str:
+    """Of configuration nodes: equal ones share what is built of them."""
+    return json.dumps(nodes, sort_keys=True)
+
+
 class Engines:
     """Built when first asked for; the weights are loaded by the engine itself when it must answer.
 
@@ -53,11 +57,15 @@ class Engines:
 
     def __init__(self, nodes: RoleNodes, pool: Pool) -> None:
         self._nodes, self._pool = nodes, pool
+        self._keys: dict[str, str] = {}  # by role, as each call asks for its engine
+        self._prices: dict[str, Prices | None] = {}  # by role, as far as they were asked for
 
     def __call__(self, role: str) -> Engine:
         """The engine that answers this role."""
         model, engine = nodes = self._node(role)
-        return self._pool.shared(nodes, lambda: parts.engine(engine, model))
+        if role not in self._keys:
+            self._keys[role] = pool_key(nodes)
+        return self._pool.shared(self._keys[role], lambda: parts.engine(engine, model))
 
     def estimates_tokens(self, role: str) -> bool:
         """Whether this role's engine cannot count a text's tokens: a hosted model whose tokenizer is not known."""
@@ -90,8 +98,10 @@ class Engines:
         return Thinking.of(parts.model(self._node(role)[0]).thinking).budget
 
     def prices(self, role: str) -> Prices | None:
-        """What the role's model costs; None where that is not known."""
-        return parts.model(self._node(role)[0]).prices
+        """What the role's model costs; None where that is not known. Free to ask: a display does so every second."""
+        if role not in self._prices:
+            self._prices[role] = parts.model(self._node(role)[0]).prices
+        return self._prices[role]
 
     def discard(self, engines: Iterable[Engine]) -> None:
         """Close these; whoever asks next gets fresh ones."""

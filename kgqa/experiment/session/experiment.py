@@ -18,6 +18,7 @@ from kgqa.experiment.session.kept_questions import KeptQuestions
 from kgqa.experiment.session.method_code import program_hash
 from kgqa.judge.judges import ROLE, AnyJudge
 from kgqa.kg.extraction import TripleExtractor
+from kgqa.kg.imported import ImportedTriples
 from kgqa.protocols import Dataset, Method
 from kgqa.storage import text_digest
 from kgqa.types import Question
@@ -57,16 +58,26 @@ class Experiment:
         return method
 
     @cached_property
+    def triples(self) -> TripleExtractor | ImportedTriples:
+        """For a method that asks for them: what extracts them, or where they are."""
+        return parts.triples({key: value for key, value in self.config["kg"].items() if key != "offline"})
+
+    @property
     def extractor(self) -> TripleExtractor:
-        """Of triples, for a method that asks for them."""
-        return parts.extractor({key: value for key, value in self.config["kg"].items() if key != "offline"})
+        """Raises ConfigError: the triples were made by others, so that nothing extracts them."""
+        if isinstance(self.triples, ImportedTriples):
+            raise ConfigError(
+                f"kg={self.name('kg')}: nothing is extracted, the triples are in a file; choose another kg="
+            )
+        return self.triples
 
     @cached_property
     def code(self) -> dict[str, str]:
         """Hashes of the programs that make the answers: the method's, and the extractor's where it asks for triples."""
         programs: dict[str, object] = {"method": self.method}
         if "triples" in self.method.uses:
-            programs["kg"] = self.extractor
+            imported = isinstance(self.triples, ImportedTriples)  # the identity has their file's hash
+            programs["kg"] = ImportedTriples(None) if imported else self.triples
         return {name: program_hash(program) for name, program in programs.items()}
 
     @cached_property
@@ -141,7 +152,7 @@ class Experiment:
             "graph": "graph" in uses,
             "ranker": "ranker" in uses,
             "demonstrations_ranker": "demonstrations_ranker" in uses
-            or ("triples" in uses and "demonstrations_ranker" in self.extractor.uses),
+            or ("triples" in uses and "demonstrations_ranker" in self.triples.uses),
             "reranker": "reranker" in uses,
         }
         return {group: name for group, name in self.config["choices"].items() if name and used.get(group, True)}

@@ -9,7 +9,10 @@ from kgqa.artefacts.run import SCRIPTED, SCRIPTED_TARGET
 from kgqa.engines.thinking import thinks_not
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
+from kgqa.kg.imported import ImportedTriples
+from kgqa.kg.imported_file import ImportedFile
 from kgqa.runtime.folder import run_name
 from kgqa.storage import ids_digest, outputs
 from kgqa.types import Json
@@ -24,7 +27,6 @@ def run_identity(session: Session) -> dict[str, Json]:
     # in the hash, or without influence on answers
     elsewhere = ("path", "split", "files", "questions_file", "corpus", "aliases", "profile", "family")
     dataset = {key: value for key, value in config["dataset"].items() if key not in elsewhere}
-    triples = {key: value for key, value in config["kg"].items() if key != "offline"}
     silent = ("thinking",) if thinks_not(config["model"]["thinking"]) else ()
     model = {key: value for key, value in config["model"].items() if key not in ("prices", "about", *silent)}
     # a server that is named may move
@@ -40,7 +42,7 @@ def run_identity(session: Session) -> dict[str, Json]:
         **({"collection": dict(experiment.collection.identity())} if experiment.collection else {}),
         "model": model if asks_models else None,
         "roles": {role: choice for role, choice in kept["roles"].items() if role != "judge" and asks_models},
-        "kg": triples if "triples" in uses else None,
+        "kg": _triples(experiment) if "triples" in uses else None,
         "ranker": kept["ranker"] if "ranker" in experiment.choices else None,
         **{key: config[key] for key in ("demonstrations_ranker",) if key in experiment.choices},
         "reranker": kept.get("reranker") if "reranker" in uses else None,
@@ -48,6 +50,13 @@ def run_identity(session: Session) -> dict[str, Json]:
         **({"graph": dict(session.linker.identity())} if "graph" in uses else {}),
         "corpus": dict(experiment.dataset.corpus_identity()) if "search" in uses else None,
     }
+
+
+def _triples(experiment: Experiment) -> dict[str, Json]:
+    """What extracts them, or the hash of the file they are in."""
+    if isinstance(experiment.triples, ImportedTriples):
+        return {"imported": ImportedFile(experiment.triples.path).sha256}
+    return {key: value for key, value in experiment.config["kg"].items() if key != "offline"}
 
 
 def run_folder(session: Session) -> Path:

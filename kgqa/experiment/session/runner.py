@@ -54,6 +54,7 @@ class Runner:
         self._services: dict[tuple[str, int], Service] = {}
         self._asked: dict[int, tuple[Engine, Streams | Waves]] = {}  # the engines among them
         self._died = False
+        self.heard: Callable[[CallRecord], None] = lambda _: None  # told of each call as it is answered
         self._seconds = 0.0  # that `run` took
         self._done: Done = SimpleQueue[ServiceReply]()
         self._scheduler: Scheduler | None = None
@@ -67,6 +68,7 @@ class Runner:
 
         def enter(record: CallRecord) -> None:
             self.ledger.add(record)
+            self.heard(record)
             recorded()
 
         scheduler.on_record = enter

@@ -11,7 +11,7 @@ from typing import TypeVar
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import Node, groups
-from kgqa.experiment.session.engines import Engines, Pool, RoleNodes, role_nodes
+from kgqa.experiment.session.engines import Engines, Pool, RoleNodes, pool_key, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import UNPREPARED, Prepared, Runner
 from kgqa.protocols import Ranker, Retriever
@@ -29,10 +29,11 @@ TFIDF = Lexical()  # one for all sessions: it holds nothing
 class Session:
     """The open parts of one experiment. Leaving it closes what it opened, and nothing else."""
 
-    def __init__(self, experiment: Experiment, pool: Pool | None = None) -> None:
-        """`pool`: what holds models beyond this session; without one the session has its own."""
+    def __init__(self, experiment: Experiment, pool: Pool | None = None, calls: CallCache | None = None) -> None:
+        """`pool`: what holds models beyond this session, `calls`: another call cache; else the session has its own."""
         self.experiment = experiment
         self._pool, self._lent = pool or Pool(), pool is not None
+        self._calls = calls
         self._spent = NOTHING
         self._opened = ExitStack()
         if not self._lent:
@@ -55,6 +56,8 @@ class Session:
 
     @cached_property
     def cache(self) -> CallCache:
+        if self._calls is not None:
+            return self._calls
         cache = CallCache(call_cache())
         self._opened.callback(cache.close)
         return cache
@@ -98,4 +101,4 @@ class Session:
         node, method = self.experiment.config.get(group), self.experiment.name("method")
         if node is None:
             raise ConfigError(f"{group}=null: method={method} needs one; {nearest('', groups()[group])}")
-        return self._pool.shared(node, lambda: make(node))
+        return self._pool.shared(pool_key(node), lambda: make(node))

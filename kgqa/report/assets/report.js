@@ -1,8 +1,8 @@
-// A run's trace explorer, after tables.js. Texts of passages and models enter the page as text nodes only.
+// A run's trace explorer, after what shows a question (page.py). Texts of passages and models enter the page as text
+// nodes only. A page that is served has its questions from `servedQuestions` (kgqa/viewer), a file holds them itself.
 
 const byId = (id) => document.getElementById(id);
 const ROW = 54; // height of a list row in pixels, as in the style sheet
-const SVG = "http://www.w3.org/2000/svg";
 const OUTCOMES = {
   wrong: (row) => row.em === 0 && row.error === null,
   right: (row) => row.em === 1,
@@ -16,63 +16,26 @@ const OUTCOMES = {
   traced: (row) => row.traced,
 };
 
+const used = (row) => row.prompt_tokens + row.output_tokens;
+const ORDERS = { // of the list; equal ones, and all without a choice, in the data file's order
+  f1: (a, b) => (a.f1 ?? 2) - (b.f1 ?? 2),
+  calls: (a, b) => b.model_calls - a.model_calls,
+  tokens: (a, b) => used(b) - used(a),
+  context: (a, b) => (b.context_tokens ?? -1) - (a.context_tokens ?? -1),
+  id: (a, b) => a.id.localeCompare(b.id, "en", { numeric: true }),
+};
+const DOWNLOADED = ["id", "question", "gold", "answer", "error", "em", "f1", "support_recall", "verdict", "hops", "type", "flags", "context_tokens", "calls", "model_calls", "prompt_tokens", "output_tokens"];
+
 const loaded = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
+const served = globalThis.servedQuestions ?? null;
+let complete = false; // whether all rows are here
 let packed = null; // base64 lines: the shared paragraphs, then a trace for each row
 let rows = [];
 let shared = null;
 let visible = []; // numbers of the rows that pass the filters
 let current = -1; // number of the opened row
-let graphs = 0; // drawn so far: each has an arrow head of its own
+let openedCall = null; // the path of the call that the address names
 const drawn = new Map(); // row number -> its <li>
-
-// ---- building elements
-
-function drawing(name, attributes, ...children) {
-  return filled(document.createElementNS(SVG, name), attributes, children);
-}
-
-const mark = (text, kind = "") => element("span", { class: `mark ${kind}` }, text);
-
-function facts(pairs) {
-  const shown = pairs.filter(([, value]) => value !== null && value !== undefined);
-  return element("dl", { class: "facts" }, shown.map(([name, value]) => [element("dt", null, name), element("dd", null, value)]));
-}
-
-/** Folded; the inside is built when it is first opened. */
-function folded(head, inside, open = false) {
-  const node = element("details", null, element("summary", null, head));
-  const build = () => node.childElementCount === 1 && node.append(element("div", null, inside()));
-  node.addEventListener("toggle", () => node.open && build());
-  if (open) {
-    build();
-    node.open = true;
-  }
-  return node;
-}
-
-function grid(header, lines) {
-  const cell = (value) => element("td", null, value);
-  return element(
-    "div", { class: "wide" },
-    element(
-      "table", null,
-      element("thead", null, element("tr", null, header.map((name) => element("th", { scope: "col" }, name)))),
-      element("tbody", null, lines.map((line) => element("tr", null, line.map(cell)))),
-    ),
-  );
-}
-
-const spaced = (name) => name.replaceAll("_", " ");
-const number = (value) => (typeof value === "number" && !Number.isInteger(value) ? value.toFixed(4) : String(value));
-const percent = (share) => (share === null ? "–" : `${(100 * share).toFixed(1)} %`);
-
-// ---- unpacking
-
-async function unpacked(line) {
-  const bytes = Uint8Array.from(atob(line), (character) => character.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  return JSON.parse(await new Response(stream).text());
-}
 
 async function allTraces() {
   await loaded; // the traces come after this script
@@ -88,25 +51,34 @@ async function noteTraced() {
 
 /** null: the page had no room for it. */
 async function traceOf(place) {
+  if (served) return tracedIn(await served.question(rows[place]));
   await allTraces();
   if (packed[place + 1] === "") return null;
   shared ??= await unpacked(packed[0]);
-  const { value, paragraphs } = await unpacked(packed[place + 1]);
+  return tracedIn(packed[place + 1]);
+}
+
+async function tracedIn(line) {
+  const { value, paragraphs } = await unpacked(line);
   const texts = paragraphs.map((each) => (typeof each === "number" ? shared[each] : each));
   return whole(value, texts);
 }
 
-/** Puts the paragraphs back where only their numbers stand. */
-function whole(value, texts) {
-  if (Array.isArray(value)) return value.map((each) => whole(each, texts));
-  if (value === null || typeof value !== "object") return value;
-  if ("\u0000" in value) return value["\u0000"].map((place) => texts[place]).join("\n\n");
-  return Object.fromEntries(Object.entries(value).map(([key, each]) => [key, whole(each, texts)]));
-}
-
 // ---- the list of questions
 
-function filter() {
+async function* pagesOfRows() {
+  if (served) yield* served.pages();
+  else yield await unpacked(byId("index").textContent);
+}
+
+function take(page) {
+  for (const row of page) row.searched = [row.id, row.question, row.answer ?? "", row.error ?? "", ...row.gold].join("\n").toLowerCase();
+  rows.push(...page);
+  byId("count").textContent = rows.length;
+}
+
+/** keep: stay where the list is, as rows came to its end. */
+function filter(keep = false) {
   const [wanted, hops, type] = ["outcome", "hops", "type"].map((id) => byId(id).value);
   const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   visible = [];
@@ -114,11 +86,13 @@ function filter() {
     const passes = (!wanted || OUTCOMES[wanted](row)) && (!hops || String(row.hops) === hops) && (!type || row.type === type);
     if (passes && words.every((word) => row.searched.includes(word))) visible.push(place);
   }
+  const order = ORDERS[byId("order").value];
+  if (order) visible.sort((a, b) => order(rows[a], rows[b]) || a - b);
   byId("shown").textContent = `${visible.length} of ${rows.length} questions`;
   byId("rows").style.height = `${visible.length * ROW}px`;
   for (const item of drawn.values()) item.remove();
   drawn.clear();
-  byId("list").scrollTop = 0;
+  if (keep !== true) byId("list").scrollTop = 0;
   draw();
 }
 
@@ -136,7 +110,7 @@ function draw() {
   }
   for (let index = first; index < last; index += 1) {
     if (!drawn.has(visible[index])) {
-      const item = listed(visible[index]);
+      const item = listed(visible[index], index);
       item.style.top = `${index * ROW}px`;
       drawn.set(visible[index], item);
       byId("rows").append(item);
@@ -148,10 +122,10 @@ function draw() {
   }
 }
 
-function listed(place) {
+function listed(place, index) {
   const row = rows[place];
   const [sign, kind, said] = verdict(row);
-  const answer = row.error !== null ? row.error : `${row.answer || "no answer"} · gold: ${row.gold[0]}`;
+  const answer = row.error !== null ? row.error : (row.answer || "no answer") + (row.gold.length ? ` · gold: ${row.gold[0]}` : "");
   const score = (row.f1 === null ? "" : `F1 ${percent(row.f1)} · `) + (row.verdict === null ? "" : `judge: ${spaced(row.verdict)} · `);
   const link = element(
     "a", { href: linkTo(row.id), title: row.question },
@@ -159,16 +133,8 @@ function listed(place) {
     element("span", null, row.question),
     element("span", { class: "under" }, score, answer),
   );
-  return element("li", { "aria-posinset": visible.indexOf(place) + 1, "aria-setsize": visible.length }, link);
+  return element("li", { "aria-posinset": index + 1, "aria-setsize": visible.length }, link);
 }
-
-function verdict(row) {
-  if (row.error !== null) return ["!", "wrong", "failed"];
-  if (row.em === null) return ["·", "", "not scored"];
-  return row.em === 1 ? ["✓", "right", "right"] : ["✗", "wrong", "wrong"];
-}
-
-const linkTo = (id) => `#q=${encodeURIComponent(id)}`;
 
 function step(by) {
   const at = visible.indexOf(current);
@@ -183,10 +149,21 @@ function intoSight(place) {
   if (top < list.scrollTop || top + ROW > list.scrollTop + list.clientHeight) list.scrollTop = top - list.clientHeight / 2;
 }
 
+/** The questions as they are listed, in a file. */
+function downloadShown(form) {
+  const lines = visible.map((place) => rows[place]);
+  if (form === "csv") downloaded("questions.csv", "text/csv", csvOf(lines, DOWNLOADED));
+  else downloaded("questions.jsonl", "application/jsonl", jsonlOf(lines, DOWNLOADED));
+}
+
 // ---- one question
 
-async function open(place) {
-  current = place;
+async function open(place, call) {
+  if (current === place && openedCall !== call) {
+    openedCall = call;
+    return showCall(call);
+  }
+  [current, openedCall] = [place, call];
   intoSight(place);
   draw();
   const traced = await traceOf(place);
@@ -194,275 +171,44 @@ async function open(place) {
   const page = byId("question");
   page.replaceChildren(...questionView(rows[place], traced));
   page.scrollTop = 0;
+  showCall(call);
   document.title = `${rows[place].id}: ${rows[place].question}`;
 }
 
-function questionView(row, traced) {
-  const [, kind, said] = verdict(row);
-  const back = element("a", { href: "#questions", id: "back" }, "← all questions");
-  const flags = Object.entries(row.flags).map(([flag, count]) => mark(count > 1 ? `${flag} × ${count}` : flag, "wrong"));
-  const figures = Object.entries(traced?.figures || {}).map(([name, value]) => mark(`${spaced(name)} ${number(value)}`));
-  const summary = facts([
-    ["answer", row.error === null ? row.answer || element("i", null, "empty") : element("span", { class: "wrong" }, row.error)],
-    ["gold", row.gold.join(" | ")],
-    ["scores", [`EM ${percent(row.em)} · F1 ${percent(row.f1)} · support recall ${percent(row.support_recall)}`]],
-    ["other run", row.other && `${row.other.error ?? (row.other.answer || "empty")} (EM ${percent(row.other.em)} · F1 ${percent(row.other.f1)})`],
-    ["judge", traced ? traced.judgement && judgementView(traced.judgement) : row.verdict && spaced(row.verdict)],
-    ["cost", `${row.calls} calls · ${row.prompt_tokens} + ${row.output_tokens} tokens` + (row.context_tokens === null ? "" : ` · context ${row.context_tokens} tokens`)],
-    ["flags", flags.length ? element("span", { class: "marks" }, flags) : null],
-    ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
-  ]);
-  const marks = [mark(said, kind), mark(row.id), row.hops !== null && mark(`${row.hops} hops`), row.type && mark(row.type)];
-  const head = [back, element("h2", null, row.question), element("div", { class: "marks" }, marks), summary];
-  return traced ? [...head, ...ledView(traced)] : [...head, elsewhereView(row)];
-}
-
-/** Where the calls are that this page had no room for. */
-function elsewhereView(row) {
-  const command = `kgqa show ${byId("selection").dataset.run} ${row.id}`;
-  return element("p", { class: "hint" }, "This page had no room for this question's passages and calls; they are in the run's trace: ", element("code", null, command));
-}
-
-/** What led to the answer: the method's notes, the passages, the calls. */
-function ledView(traced) {
-  const passages = passagesOf(traced);
-  const titles = new Map(passages.map((passage) => [passage.id, passage.title]));
-  const notes = Object.entries(traced.notes || {});
-  return [
-    ...notes.flatMap(([name, value]) => [element("h3", null, spaced(name)), name === "traversal" && value ? traversalView(value, traced) : noteView(value, titles)]),
-    element("h3", null, `passages (${passages.length})`),
-    ...passagesView(passages, traced),
-    element("h3", null, `calls (${traced.calls.length})`),
-    ...traced.calls.map((call) => folded(callHead(call), () => callView(call, titles))),
-  ];
-}
-
-/** The verdict, who gave it, and what each judge wrote. */
-function judgementView({ verdict, fate, judge, votes }) {
-  const kinds = { correct: "right", incorrect: "wrong" };
-  const written = votes.map((vote) => element("p", null, mark(spaced(vote.verdict ?? "unscored"), kinds[vote.verdict]), ` ${vote.error ?? vote.replies.join(" | ")}`));
-  const said = fate === "exact" ? "an exact match, which was not sent" : judge;
-  return [element("p", null, mark(spaced(verdict), kinds[verdict]), " ", element("span", { class: "hint" }, said)), ...written];
-}
-
-/** Those the question came with, then those its searches found. */
-function passagesOf(traced) {
-  const found = traced.calls.filter((call) => call.call === "search" && Array.isArray(call.reply)).flatMap((call) => call.reply);
-  return [...new Map([...traced.question.passages, ...found].map((passage) => [passage.id, passage])).values()];
-}
-
-function passagesView(passages, traced) {
-  const gold = new Set(traced.question.support);
-  const place = new Map(traced.evidence.map((id, index) => [id, index + 1]));
-  const extracted = new Map(traced.calls.filter((call) => call.call === "triples").map((call) => [call.passage_id, call.reply]));
-  const important = (passage) => (place.has(passage.id) ? place.get(passage.id) - 1e6 : gold.has(passage.id) ? -1 : 0);
-  return [...passages]
-    .sort((a, b) => important(a) - important(b)) // used ones first, in their order
-    .map((passage) => {
-      const head = [passage.title || passage.id, gold.has(passage.id) && mark("gold", "gold"), place.has(passage.id) && mark(`used ${place.get(passage.id)}`, "used")];
-      const triples = extracted.get(passage.id);
-      const inside = () => [element("p", null, passage.text), Array.isArray(triples) && triplesView(triples, new Map())];
-      return folded(head, inside, gold.has(passage.id));
-    });
-}
-
-// ---- notes of methods: any nesting of objects, lists and texts
-
-const isTriple = (value) => Array.isArray(value) && (value.length === 3 || value.length === 4) && value.every((part) => typeof part === "string");
-
-/** A list of triples, each as [head, relation, tail, passage id?] or as "<head; relation; tail>"; null for anything else. */
-function asTriples(value) {
-  if (!Array.isArray(value) || !value.length) return null;
-  const read = value.map((each) => (typeof each === "string" && /^<.*;.*;.*>$/s.test(each) ? each.slice(1, -1).split(";").map((part) => part.trim()) : each));
-  return read.every(isTriple) ? read : null;
-}
-
-function noteView(value, titles) {
-  if (value === null || value === undefined) return element("span", { class: "hint" }, "none");
-  if (typeof value === "string") return value.includes("\n") ? element("pre", null, value) : element("span", null, titles.get(value) ?? value);
-  if (typeof value !== "object") return element("span", null, number(value));
-  if (Array.isArray(value) && !value.length) return element("span", { class: "hint" }, "none");
-  const triples = asTriples(value);
-  if (triples) return element("div", null, graphView(triples), triplesView(triples, titles));
-  if (!Array.isArray(value)) return facts(Object.entries(value).map(([name, inner]) => [spaced(name), noteView(inner, titles)]));
-  if (value.every(isChain)) {
-    const best = value.find((chain) => chain.triples.length); // the first may have ended at once
-    return element("div", null, value.map((chain, index) => chainView(chain, index, titles, chain === best)));
-  }
-  return element("ol", { class: "plain" }, value.map((each) => element("li", null, noteView(each, titles))));
-}
-
-/** KGP's walk: seeds in their order; below each step what was looked for and what was chosen, deeper with each hop. */
-function traversalView({ agent, seeds, steps, paths }, traced) {
-  const gold = new Set(traced.question.support);
-  const texts = new Map(traced.evidence.map((id, index) => [id, (traced.evidence_titles ?? [])[index] || id]));
-  for (const { id, title, text } of passagesOf(traced)) texts.set(id, `${title}: ${text}`);
-  const passage = (id) => [element("span", { title: texts.get(id) ?? id }, shortened(texts.get(id) ?? id, 110)), gold.has(id) ? [" ", mark("gold", "gold")] : null];
-  const stepView = ({ path, neighbours, evidence, chosen }) => {
-    const wanted = evidence ? [element("i", null, evidence), ` among ${neighbours} neighbours`] : `${neighbours} neighbours`;
-    const shown = element("li", null, passage(path[path.length - 1]), element("p", { class: "hint" }, evidence ? "looks for " : "chooses among ", wanted), element("ul", null, chosen.map((id) => element("li", null, passage(id)))));
-    shown.style.marginLeft = `${1.5 * (path.length - 1)}em`;
-    return shown;
-  };
-  const walked = new Set(steps.map((each) => each.path[0]));
-  const unwalked = seeds.filter((id) => !walked.has(id)).map((id) => element("li", null, passage(id), " ", mark("the budget was spent")));
-  return element("div", { class: "traversal" }, element("p", null, `agent ${agent} · ${seeds.length} seeds · ${paths.length} paths`), element("ol", { class: "plain" }, steps.map(stepView), unwalked));
-}
-
-const isChain = (value) => value !== null && typeof value === "object" && Array.isArray(value.triples) && "score" in value;
-
-function chainView(chain, index, titles, open) {
-  const text = chain.triples.map((parts) => (parts.length > 1 ? parts.slice(0, -1) : parts).join(" ")).join(" → ");
-  const head = [`${index + 1}. log-probability ${number(chain.score)}`, mark(chain.ended ? "ended" : "not ended"), element("span", { class: "reply" }, text || "no triples")];
-  return folded(head, () => noteView(chain.triples, titles), open);
-}
-
-function triplesView(triples, titles) {
-  return element("div", null, triples.map(([head, relation, tail, passage]) =>
-    element("p", { class: "triple" }, head, " — ", element("b", null, relation), " → ", tail, passage ? mark(titles.get(passage) ?? passage) : null)));
-}
-
-/** Entities in columns by their distance from the first head; relations as labelled arrows. */
-function graphView(triples) {
-  graphs += 1;
-  const columns = new Map();
-  for (const [head, , tail] of triples) {
-    if (!columns.has(head)) columns.set(head, columns.has(tail) ? Math.max(0, columns.get(tail) - 1) : 0);
-    if (!columns.has(tail)) columns.set(tail, columns.get(head) + 1);
-  }
-  const [wide, high, boxWide, boxHigh] = [250, 58, 140, 28];
-  const counts = [];
-  const at = new Map();
-  for (const [entity, column] of columns) {
-    counts[column] = (counts[column] ?? 0) + 1;
-    at.set(entity, [column * wide + 4, (counts[column] - 1) * high + 22]);
-  }
-  const [width, height] = [(counts.length - 1) * wide + boxWide + 60, Math.max(...counts.map((count) => count ?? 0)) * high + 14];
-  const arrow = drawing("marker", { id: `arrow${graphs}`, viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, drawing("path", { d: "M0 0L8 4L0 8z" }));
-  const arrows = new Map(); // relations between the same two share an arrow
-  for (const [head, relation, tail] of triples) {
-    const key = JSON.stringify([head, tail]);
-    arrows.set(key, [...new Set([...(arrows.get(key) ?? []), relation])]);
-  }
-  const edges = [...arrows].map(([key, relations], index) => {
-    const [head, tail] = JSON.parse(key);
-    return edgeView(at.get(head), at.get(tail), relations.join(", "), index);
-  });
-  const boxes = [...at].map(([entity, [x, y]]) => [
-    drawing("rect", { x, y, width: boxWide, height: boxHigh, rx: 5 }),
-    drawing("text", { x: x + boxWide / 2, y: y + boxHigh / 2 + 4 }, drawing("title", null, entity), shortened(entity, 20)),
-  ]);
-  const picture = drawing("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `graph of ${triples.length} triples, listed below` }, drawing("defs", null, arrow), edges, boxes);
-  return element("div", { class: "graph" }, picture);
-
-  function edgeView([fromX, fromY], [toX, toY], relation, index) {
-    const middle = boxHigh / 2;
-    const forward = toX > fromX;
-    const start = [fromX + boxWide, fromY + middle];
-    const end = forward ? [toX - 2, toY + middle] : [toX + boxWide + 2, toY + middle];
-    // backwards or within a column: a bow beside the boxes
-    const bend = forward ? [start[0] + 50, start[1], end[0] - 50, end[1]] : [start[0] + 50, start[1], end[0] + 50, end[1]];
-    const label = { x: (start[0] + end[0]) / 2 + (forward ? 0 : 30), y: (start[1] + end[1]) / 2 - 5 - (forward ? 0 : 6 + (index % 3) * 10) };
-    return [
-      drawing("path", { d: `M${start} C${bend.slice(0, 2)} ${bend.slice(2)} ${end}`, "marker-end": `url(#arrow${graphs})` }),
-      drawing("text", { class: "relation", ...label }, drawing("title", null, relation), shortened(relation, 17)),
-    ];
-  }
-}
-
-const shortened = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
-
-// ---- calls
-
-function callHead(call) {
-  const usage = call.reply && call.reply.usage;
-  return [
-    `${call.path.join(".")} ${call.call}`,
-    call.prompt && mark(call.prompt.template),
-    call.role && mark(call.role),
-    usage && mark(`${usage[0]} + ${usage[2]} tokens`),
-    call.cached && mark("cached"),
-    call.reply && call.reply.error !== undefined && mark(call.reply.error, "wrong"),
-    element("span", { class: "reply" }, shortened(replyText(call), 200)),
-  ];
-}
-
-function replyText(call) {
-  const { reply } = call;
-  if (reply === null || typeof reply !== "object") return String(reply);
-  if (reply.error !== undefined) return reply.message;
-  if (call.call === "generate") return reply.text;
-  if (call.call === "choose") return ranked(reply.logprobs, call.options)[0].join(" ");
-  if (call.call === "search") return reply.map((passage) => passage.title).join(" · ");
-  if (call.call === "triples") return reply.map((triple) => `<${triple.join("; ")}>`).join(" ");
-  return call.query ?? "";
-}
-
-/** [label, score] pairs, best first. */
-function ranked(scores, labels) {
-  const best = labels.map((label, index) => [label, scores[index]]);
-  return best.sort((a, b) => (Number(b[1]) || -Infinity) - (Number(a[1]) || -Infinity) || 0).map(([label, value]) => [label, number(value)]);
-}
-
-function callView(call, titles) {
-  const { reply } = call;
-  if (reply && reply.error !== undefined) return [promptView(call), element("p", { class: "wrong" }, `${reply.error}: ${reply.message}`)];
-  switch (call.call) {
-    case "generate":
-      return [promptView(call), thoughtView(reply), element("p", { class: "role" }, `reply (${reply.finish})`), element("pre", null, reply.text), usageView(call)];
-    case "choose":
-      return [promptView(call), thoughtView(reply), grid(["option", "log-probability", "probability"], ranked(reply.logprobs, call.options).map(([label, logprob]) => [label, logprob, bar(Math.exp(Number(logprob)))])), usageView(call)];
-    case "rank":
-      return [element("p", null, `query: ${call.query}`), element("p", { class: "role" }, `the best ${reply.length} of ${call.of} texts`), grid(["text", "score"], ranked(reply, call.texts))];
-    case "search":
-      return [element("p", null, `query: ${call.query} (k = ${call.k})`), element("ol", { class: "plain" }, reply.map((passage) => element("li", null, element("b", null, passage.title), ` ${passage.text}`)))];
-    case "triples":
-      return [element("p", null, titles.get(call.passage_id) ?? call.passage_id), triplesView(reply, titles)];
-    default:
-      return [element("pre", null, call.text ?? ""), element("p", null, `reply: ${JSON.stringify(reply)}`)];
-  }
-}
-
-function bar(share) {
-  const drawnBar = element("span", { class: "bar" });
-  drawnBar.style.width = `${(100 * share).toFixed(1)}px`;
-  return [drawnBar, ` ${percent(share)}`];
-}
-
-function promptView(call) {
-  if (!call.prompt) return null;
-  const parts = call.prompt.messages.map(([role, content]) => [element("p", { class: "role" }, role), element("pre", null, content)]);
-  if (call.prompt.prefill) parts.push([element("p", { class: "role" }, "assistant, prefilled"), element("pre", null, call.prompt.prefill)]);
-  return element("div", null, parts.flat());
-}
-
-function thoughtView(reply) {
-  return reply.thought ? element("div", null, element("p", { class: "role" }, "thought"), element("pre", null, reply.thought)) : null;
-}
-
-function usageView(call) {
-  const [prompt, cached, output, seconds, reasoning] = call.reply.usage;
-  const thought = reasoning ? ` (${reasoning} in thought)` : "";
-  const flags = call.reply.flags.length ? ` · flags: ${call.reply.flags.join(", ")}` : "";
-  return element("p", { class: "role" }, `${prompt} prompt tokens (${cached} from the engine's cache), ${output} generated${thought}, ${seconds} s${call.cached ? ", reply from the call cache" : ""}${flags}`);
+/** Where list and question stand side by side, one is open from the beginning: the first wrong one, else the first. */
+function preview() {
+  if (current >= 0 || !visible.length || byId("question").offsetHeight === 0) return;
+  const wrong = visible.find((place) => OUTCOMES.wrong(rows[place]) || OUTCOMES.failed(rows[place]));
+  void open(wrong ?? visible[0], null);
 }
 
 // ---- views, keys, theme
 
+/** The question and the call that the address names: #q=ID&call=PATH, each null where it names none. */
+function addressed() {
+  const [, id, call] = /^#q=([^&]*)(?:&call=([\d.]+))?/.exec(location.hash) ?? [];
+  try {
+    return [id === undefined ? null : decodeURIComponent(id), call ?? null];
+  } catch {
+    return [id, null]; // half an escape: no id that is here
+  }
+}
+
 async function navigate() {
-  const wanted = location.hash.startsWith("#q=") ? decodeURIComponent(location.hash.slice(3)) : null;
+  const [wanted, call] = addressed();
   const exploring = wanted !== null || location.hash === "#questions";
   byId("tables").hidden = exploring;
   byId("explorer").hidden = !exploring;
   byId("explorer").classList.toggle("open", wanted !== null);
   byId("to-report").toggleAttribute("aria-current", !exploring);
   byId("to-questions").toggleAttribute("aria-current", exploring);
-  document.documentElement.style.setProperty("--top", `${document.querySelector("header").offsetHeight}px`);
+  document.documentElement.style.setProperty("--top", `${byId("explorer").getBoundingClientRect().top + scrollY}px`);
   if (!exploring) return;
   draw();
-  const place = rows.findIndex((row) => row.id === wanted);
-  if (place >= 0) await open(place);
-  else if (wanted !== null) byId("question").replaceChildren(element("p", { class: "hint" }, `No question ${wanted} in this run.`));
+  const place = rows.findIndex((row) => wellFormed(row.id) === wanted);
+  if (place >= 0) await open(place, call);
+  else if (wanted !== null) byId("question").replaceChildren(element("p", { class: "hint" }, complete ? `No question ${wanted} in this run.` : "Reading the questions …"));
+  else preview();
 }
 
 function pressed(event) {
@@ -507,22 +253,30 @@ function offer(id, values) {
 
 async function start() {
   byId("theme").addEventListener("click", switchTheme);
-  rows = await unpacked(byId("index").textContent);
-  for (const row of rows) row.searched = [row.id, row.question, row.answer ?? "", row.error ?? "", ...row.gold].join("\n").toLowerCase();
-  byId("count").textContent = rows.length;
-  offer("hops", rows.map((row) => row.hops));
-  offer("type", rows.map((row) => row.type));
-  for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
-  for (const id of ["won", "lost"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.other === null);
-  if (byId("selection")) void noteTraced();
-  for (const id of ["outcome", "hops", "type", "search"]) byId(id).addEventListener("input", filter);
+  const pages = pagesOfRows();
+  take((await pages.next()).value ?? []);
+  filter();
+  for (const id of ["outcome", "hops", "type", "order", "search"]) byId(id).addEventListener("input", filter);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
+  for (const form of ["csv", "jsonl"]) byId(form).addEventListener("click", () => downloadShown(form));
+  copyableTables();
   byId("list").addEventListener("scroll", draw);
   addEventListener("resize", draw);
   addEventListener("hashchange", () => void navigate());
   addEventListener("keydown", pressed);
-  filter();
   await navigate();
+  for await (const page of pages) {
+    take(page);
+    filter(true);
+  }
+  complete = true;
+  offer("hops", rows.map((row) => row.hops));
+  offer("type", rows.map((row) => row.type));
+  for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
+  for (const id of ["won", "lost"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.other === null);
+  for (const id of ["calls", "tokens"]) byId("order").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.calls === null); // a server reads calls with their question
+  if (byId("selection")) void noteTraced();
+  if (current < 0) await navigate();
   document.documentElement.dataset.ready = "yes";
 }
 

@@ -1,0 +1,71 @@
+"""The page of one question that somebody put to their documents: the answer, its steps, and all that led there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from kgqa.artefacts.trace import TracedQuestion
+from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
+from kgqa.report.page import EXPLORER, page_parts
+from kgqa.report.questions import QuestionRow
+from kgqa.report.selection import Group, Selection
+from kgqa.report.steps import Step, stands_in
+
+ROOM = 1 << 40  # characters: one question is never left out
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What became of one question. `about`: names and values of what answered it, for people."""
+
+    traced: TracedQuestion
+    steps: tuple[Step, ...]
+    about: Sequence[tuple[str, str]]
+
+    @property
+    def says_so(self) -> bool:
+        """Whether one of the quoted sentences says the answer."""
+        return stands_in(self.traced.prediction.answer or "", self.steps)
+
+
+def asked_page(asked: Asked) -> Iterator[str]:
+    """The page's parts, one after another; the explorer of a run's report, without scores."""
+    traced, packing, selection = asked.traced, Packing(), Selection(ROOM)
+    question_id = traced.question.id
+    selection.wants(question_id, Group.OTHER)
+    calls = [abridged(call) for call in traced.calls]
+    selection.add(question_id, Group.OTHER, packing.pack({**traced.json(), "calls": calls, "judgement": None}))
+    yield from page_parts(
+        "asked.html.j2",
+        ["report.css"],
+        EXPLORER,
+        asked=asked,
+        traces=selection,
+        index=packed_list([compact_json({**asdict(_row(traced)), "other": None})]),
+        lines=[packed_line(packing.shared), f"\n{selection.line(question_id)}"],
+    )
+
+
+def _row(traced: TracedQuestion) -> QuestionRow:
+    """As of a run's question, without gold answers and scores."""
+    question, prediction = traced.question, traced.prediction
+    usages = [usage for call in traced.calls if (usage := call.usage)]
+    return QuestionRow(
+        id=question.id,
+        question=question.text,
+        answer=prediction.answer,
+        gold=(),
+        em=None,
+        f1=None,
+        support_recall=None,
+        hops=None,
+        type="",
+        flags=prediction.flags,
+        error=prediction.error,
+        context_tokens=prediction.context_tokens,
+        calls=len(traced.calls),
+        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+        output_tokens=sum(usage.output_tokens for usage in usages),
+        verdict=None,
+    )

@@ -1,0 +1,320 @@
+// One question: its answer, and what led there. Texts of passages and models enter the page as text nodes only.
+
+// ---- building elements
+
+const mark = (text, kind = "") => element("span", { class: `mark ${kind}` }, text);
+
+function facts(pairs) {
+  const shown = pairs.filter(([, value]) => value !== null && value !== undefined);
+  return element("dl", { class: "facts" }, shown.map(([name, value]) => [element("dt", null, name), element("dd", null, value)]));
+}
+
+/** Folded; the inside is built when it is first opened. */
+function folded(head, inside, open = false) {
+  const node = element("details", null, element("summary", null, head));
+  const build = () => node.childElementCount === 1 && node.append(element("div", null, inside()));
+  node.addEventListener("toggle", () => node.open && build());
+  if (open) {
+    build();
+    node.open = true;
+  }
+  return node;
+}
+
+function grid(header, lines) {
+  const cell = (value) => element("td", null, value);
+  return element(
+    "div", { class: "wide" },
+    element(
+      "table", null,
+      element("thead", null, element("tr", null, header.map((name) => element("th", { scope: "col" }, name)))),
+      element("tbody", null, lines.map((line) => element("tr", null, line.map(cell)))),
+    ),
+  );
+}
+
+const spaced = (name) => name.replaceAll("_", " ");
+const number = (value) => (typeof value === "number" && !Number.isInteger(value) ? value.toFixed(4) : String(value));
+const percent = (share) => (share === null ? "–" : `${(100 * share).toFixed(1)} %`);
+
+const STEPS = { right: ["✓", "right", "right"], wrong: ["✗", "wrong", "wrong"] };
+
+/** Sign, class and word of a row's outcome. */
+function verdict(row) {
+  if (row.error !== null) return ["!", "wrong", "failed"];
+  if (row.em === null) return ["·", "", "not scored"];
+  return row.em === 1 ? STEPS.right : STEPS.wrong;
+}
+
+/** Half a character, which an id may hold, has no place in an address. */
+const wellFormed = (id) => id.replace(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd");
+const linkTo = (id) => `#q=${encodeURIComponent(wellFormed(id))}`;
+
+// ---- taking along
+
+/** A button that copies what `text` gives when it is pressed, and says so. */
+function copying(name, text) {
+  const button = element("button", { type: "button", class: "small" }, name);
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      button.textContent = "copied";
+    } catch {
+      button.textContent = "the browser allows no copy";
+    }
+    setTimeout(() => (button.textContent = name), 1500);
+  });
+  return button;
+}
+
+function saving(name, file, value) {
+  const button = element("button", { type: "button", class: "small" }, name);
+  button.addEventListener("click", () => {
+    const url = URL.createObjectURL(new Blob([JSON.stringify(value(), null, 2)], { type: "application/json" }));
+    element("a", { href: url, download: file.replace(/[^\w.-]+/g, "_") }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  });
+  return button;
+}
+
+// ---- a question
+
+function questionView(row, traced) {
+  const [, kind, said] = verdict(row);
+  const back = element("a", { href: "#questions", id: "back" }, "← all questions");
+  const flags = Object.entries(row.flags).map(([flag, count]) => mark(count > 1 ? `${flag} × ${count}` : flag, "wrong"));
+  const figures = Object.entries(traced?.figures || {}).map(([name, value]) => mark(`${spaced(name)} ${number(value)}`));
+  const summary = facts([
+    ["answer", row.error === null ? row.answer || element("i", null, "empty") : element("span", { class: "wrong" }, row.error)],
+    ["gold", row.gold.length ? row.gold.join(" | ") : null], // a question that somebody put has none, and no scores
+    ["scores", row.gold.length === 0 ? null : [`EM ${percent(row.em)} · F1 ${percent(row.f1)} · support recall ${percent(row.support_recall)}`]],
+    ["other run", row.other && `${row.other.error ?? (row.other.answer || "empty")} (EM ${percent(row.other.em)} · F1 ${percent(row.other.f1)})`],
+    ["judge", traced ? traced.judgement && judgementView(traced.judgement) : row.verdict && spaced(row.verdict)],
+    ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${row.prompt_tokens} + ${row.output_tokens} tokens` + (row.context_tokens === null ? "" : ` · context ${row.context_tokens} tokens`)],
+    ["besides", traced && otherCalls(traced)],
+    ["flags", flags.length ? element("span", { class: "marks" }, flags) : null],
+    ["figures", figures.length ? element("span", { class: "marks" }, figures) : null],
+  ]);
+  const marks = [mark(said, kind), mark(row.id), row.hops !== null && mark(`${row.hops} hops`), row.type && mark(row.type)];
+  const take = traced && element("p", { class: "take" }, copying("copy answer", () => row.answer ?? row.error ?? ""), saving("save as JSON", `${row.id}.json`, () => ({ row, ...traced })));
+  const head = [back, element("h2", null, row.question), element("div", { class: "marks" }, marks), summary, take].filter(Boolean);
+  return traced ? [...head, ...ledView(row, traced)] : [...head, elsewhereView(row)];
+}
+
+/** Where the calls are that this page had no room for. */
+function elsewhereView(row) {
+  const command = `kgqa show ${byId("selection").dataset.run} ${row.id}`;
+  return element("p", { class: "hint" }, "This page had no room for this question's passages and calls; they are in the run's trace: ", element("code", null, command));
+}
+
+/** As the run's cost counts them: the calls that a model answered for this question, by role. */
+function modelCalls(row, traced) {
+  if (!traced) return row.model_calls === null ? `${row.calls} calls` : `${row.model_calls} model calls`;
+  const asked = traced.calls.filter((call) => call.reply?.usage);
+  const roles = counted(asked.map((call) => call.role ?? call.call));
+  return `${asked.length} model call${asked.length === 1 ? "" : "s"}${roles && ` (${roles})`}`;
+}
+
+/** What a trace holds beside them, none of which asks a model for this question; null: nothing. */
+function otherCalls(traced) {
+  const names = { triples: "triples (extracted once for all questions)", count_tokens: "token counts" };
+  const others = traced.calls.filter((call) => !call.reply?.usage).map((call) => names[call.call] ?? call.call);
+  return others.length ? counted(others) : null;
+}
+
+/** "2 rank, 1 search", the most frequent first. */
+function counted(names) {
+  const counts = new Map();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1]).map(([name, count]) => `${count} ${name}`).join(", ");
+}
+
+const methodNote = (name, value, traced, titles) => (name === "traversal" && value ? traversalView(value, traced) : noteView(value, titles));
+
+/** What led to the answer: the method's notes, the passages, the calls. */
+function ledView(row, traced) {
+  const passages = passagesOf(traced);
+  const titles = new Map(passages.map((passage) => [passage.id, passage.title]));
+  const notes = Object.entries(traced.notes || {});
+  return [
+    ...(traced.other ? besideView(row, traced) : notes.flatMap(([name, value]) => [element("h3", null, spaced(name)), methodNote(name, value, traced, titles)])),
+    element("h3", null, `passages (${passages.length})`),
+    ...passagesView(passages, traced),
+    element("h3", null, `calls (${traced.calls.length})`),
+    ...traced.calls.map((call) => {
+      const node = folded(callHead(call), () => [...callView(call, traced, titles), takeView(call, traced.question.id)]);
+      node.dataset.call = call.path.join(".");
+      return node;
+    }),
+  ];
+}
+
+/** Opens the call that the address names, and goes there; null: none. */
+function showCall(path) {
+  const node = path && [...document.querySelectorAll("details[data-call]")].find((each) => each.dataset.call === path);
+  if (!node) return;
+  node.open = true;
+  node.firstChild.focus({ preventScroll: true });
+  node.scrollIntoView({ block: "start" });
+}
+
+function takeView(call, id) {
+  const path = call.path.join(".");
+  const prompt = call.prompt && copying("copy prompt", () => call.prompt.messages.map(([role, content]) => `${role}:\n${content}`).join("\n\n") + (call.prompt.prefill ?? ""));
+  return element("p", { class: "take" },
+    element("a", { href: `${linkTo(id)}&call=${path}` }, "link to this call"),
+    prompt, copying("copy reply", () => replyText(call)), saving("save as JSON", `${id}-${path}.json`, () => call));
+}
+
+/** The verdict, who gave it, and what each judge wrote. */
+function judgementView({ verdict, fate, judge, votes }) {
+  const kinds = { correct: "right", incorrect: "wrong" };
+  const written = votes.map((vote) => element("p", null, mark(spaced(vote.verdict ?? "unscored"), kinds[vote.verdict]), ` ${vote.error ?? vote.replies.join(" | ")}`));
+  const said = fate === "exact" ? "an exact match, which was not sent" : judge;
+  return [element("p", null, mark(spaced(verdict), kinds[verdict]), " ", element("span", { class: "hint" }, said)), ...written];
+}
+
+/** Those the question came with, then those its searches found. */
+function passagesOf(traced) {
+  const found = traced.calls.filter((call) => call.call === "search" && Array.isArray(call.reply)).flatMap((call) => call.reply);
+  return [...new Map([...traced.question.passages, ...found].map((passage) => [passage.id, passage])).values()];
+}
+
+function passagesView(passages, traced) {
+  const gold = new Set(traced.question.support);
+  const place = new Map(traced.evidence.map((id, index) => [id, index + 1]));
+  const extracted = new Map(traced.calls.filter((call) => call.call === "triples").map((call) => [call.passage_id, call.reply]));
+  const important = (passage) => (place.has(passage.id) ? place.get(passage.id) - 1e6 : gold.has(passage.id) ? -1 : 0);
+  return [...passages]
+    .sort((a, b) => important(a) - important(b)) // used ones first, in their order
+    .map((passage) => {
+      const head = [passage.title || passage.id, gold.has(passage.id) && mark("gold", "gold"), place.has(passage.id) && mark(`used ${place.get(passage.id)}`, "used")];
+      const triples = extracted.get(passage.id);
+      const inside = () => [element("p", null, passage.text), Array.isArray(triples) && triplesView(triples, new Map())];
+      return folded(head, inside, gold.has(passage.id));
+    });
+}
+
+// ---- notes of methods: any nesting of objects, lists and texts
+
+const isTriple = (value) => Array.isArray(value) && (value.length === 3 || value.length === 4) && value.every((part) => typeof part === "string");
+
+/** A list of triples, each as [head, relation, tail, passage id?] or as "<head; relation; tail>"; null for anything else. */
+function asTriples(value) {
+  if (!Array.isArray(value) || !value.length) return null;
+  const read = value.map((each) => (typeof each === "string" && /^<.*;.*;.*>$/s.test(each) ? each.slice(1, -1).split(";").map((part) => part.trim()) : each));
+  return read.every(isTriple) ? read : null;
+}
+
+function noteView(value, titles) {
+  if (value === null || value === undefined) return element("span", { class: "hint" }, "none");
+  if (typeof value === "string") return value.includes("\n") ? element("pre", null, value) : element("span", null, titles.get(value) ?? value);
+  if (typeof value !== "object") return element("span", null, number(value));
+  if (Array.isArray(value) && !value.length) return element("span", { class: "hint" }, "none");
+  const triples = asTriples(value);
+  if (triples) return element("div", null, graphView(triples), triplesView(triples, titles));
+  if (!Array.isArray(value)) return facts(Object.entries(value).map(([name, inner]) => [spaced(name), noteView(inner, titles)]));
+  if (value.every(isChain)) {
+    const best = value.find((chain) => chain.triples.length); // the first may have ended at once
+    return element("div", null, value.map((chain, index) => chainView(chain, index, titles, chain === best)));
+  }
+  return element("ol", { class: "plain" }, value.map((each) => element("li", null, noteView(each, titles))));
+}
+
+/** KGP's walk: seeds in their order; below each step what was looked for and what was chosen, deeper with each hop. */
+function traversalView({ agent, seeds, steps, paths }, traced) {
+  const gold = new Set(traced.question.support);
+  const texts = new Map(traced.evidence.map((id, index) => [id, (traced.evidence_titles ?? [])[index] || id]));
+  for (const { id, title, text } of passagesOf(traced)) texts.set(id, `${title}: ${text}`);
+  const passage = (id) => [element("span", { title: texts.get(id) ?? id }, shortened(texts.get(id) ?? id, 110)), gold.has(id) ? [" ", mark("gold", "gold")] : null];
+  const stepView = ({ path, neighbours, evidence, chosen }) => {
+    const wanted = evidence ? [element("i", null, evidence), ` among ${neighbours} neighbours`] : `${neighbours} neighbours`;
+    const shown = element("li", null, passage(path[path.length - 1]), element("p", { class: "hint" }, evidence ? "looks for " : "chooses among ", wanted), element("ul", null, chosen.map((id) => element("li", null, passage(id)))));
+    shown.style.marginLeft = `${1.5 * (path.length - 1)}em`;
+    return shown;
+  };
+  const walked = new Set(steps.map((each) => each.path[0]));
+  const unwalked = seeds.filter((id) => !walked.has(id)).map((id) => element("li", null, passage(id), " ", mark("the budget was spent")));
+  return element("div", { class: "traversal" }, element("p", null, `agent ${agent} · ${seeds.length} seeds · ${paths.length} paths`), element("ol", { class: "plain" }, steps.map(stepView), unwalked));
+}
+
+const isChain = (value) => value !== null && typeof value === "object" && Array.isArray(value.triples) && "score" in value;
+
+function chainView(chain, index, titles, open) {
+  const text = chain.triples.map((parts) => (parts.length > 1 ? parts.slice(0, -1) : parts).join(" ")).join(" → ");
+  const head = [`${index + 1}. log-probability ${number(chain.score)}`, mark(chain.ended ? "ended" : "not ended"), element("span", { class: "reply" }, text || "no triples")];
+  return folded(head, () => noteView(chain.triples, titles), open);
+}
+
+function triplesView(triples, titles) {
+  return element("div", null, triples.map(([head, relation, tail, passage]) =>
+    element("p", { class: "triple" }, head, " — ", element("b", null, relation), " → ", tail, passage ? mark(titles.get(passage) ?? passage) : null)));
+}
+
+// ---- calls
+
+function callHead(call) {
+  const usage = call.reply && call.reply.usage;
+  return [
+    `${call.path.join(".")} ${call.call}`,
+    call.prompt && mark(call.prompt.template),
+    call.role && mark(call.role),
+    usage && mark(`${usage[0]} + ${usage[2]} tokens`),
+    call.cached && mark("cached"),
+    call.reply && call.reply.error !== undefined && mark(call.reply.error, "wrong"),
+    element("span", { class: "reply" }, shortened(replyText(call), 200)),
+  ];
+}
+
+function replyText(call) {
+  const { reply } = call;
+  if (reply === null || typeof reply !== "object") return String(reply);
+  if (reply.error !== undefined) return reply.message;
+  if (call.call === "generate") return reply.text;
+  if (call.call === "choose") return optionRows(call).slice(0, 1).map(([label, text, , share]) => `${label}${text && `. ${text}`}  ${percent(share)}`).join("");
+  if (call.call === "search") return reply.map((passage) => passage.title).join(" · ");
+  if (call.call === "triples") return reply.map((triple) => `<${triple.join("; ")}>`).join(" ");
+  return call.query ?? "";
+}
+
+/** [label, score] pairs, best first. */
+function ranked(scores, labels) {
+  const best = labels.map((label, index) => [label, scores[index]]);
+  return best.sort((a, b) => (Number(b[1]) || -Infinity) - (Number(a[1]) || -Infinity) || 0).map(([label, value]) => [label, number(value)]);
+}
+
+function callView(call, traced, titles) {
+  const { reply } = call;
+  if (reply && reply.error !== undefined) return [promptView(call, traced), element("p", { class: "wrong" }, `${reply.error}: ${reply.message}`)];
+  switch (call.call) {
+    case "generate":
+      return [promptView(call, traced), thoughtView(reply), element("p", { class: "role" }, `reply (${reply.finish})`), element("pre", null, reply.text), usageView(call)];
+    case "choose":
+      return [promptView(call, traced), thoughtView(reply), optionsView(call), usageView(call)];
+    case "rank":
+      return [element("p", null, `query: ${call.query}`), element("p", { class: "role" }, `the best ${reply.length} of ${call.of} texts`), grid(["text", "score"], ranked(reply, call.texts))];
+    case "search":
+      return [element("p", null, `query: ${call.query} (k = ${call.k})`), element("ol", { class: "plain" }, reply.map((passage) => element("li", null, element("b", null, passage.title), ` ${passage.text}`)))];
+    case "triples":
+      return [element("p", null, titles.get(call.passage_id) ?? call.passage_id), triplesView(reply, titles)];
+    default:
+      return [element("pre", null, call.text ?? ""), element("p", null, `reply: ${JSON.stringify(reply)}`)];
+  }
+}
+
+function bar(share) {
+  const drawnBar = element("span", { class: "bar" });
+  drawnBar.style.width = `${(100 * share).toFixed(1)}px`;
+  return [drawnBar, ` ${percent(share)}`];
+}
+
+function thoughtView(reply) {
+  return reply.thought ? element("div", null, element("p", { class: "role" }, "thought"), element("pre", null, reply.thought)) : null;
+}
+
+function usageView(call) {
+  const [prompt, cached, output, seconds, reasoning] = call.reply.usage;
+  const thought = reasoning ? ` (${reasoning} in thought)` : "";
+  const flags = call.reply.flags.length ? ` · flags: ${call.reply.flags.join(", ")}` : "";
+  return element("p", { class: "role" }, `${prompt} prompt tokens (${cached} from the engine's cache), ${output} generated${thought}, ${seconds} s${call.cached ? ", reply from the call cache" : ""}${flags}`);
+}

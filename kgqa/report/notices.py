@@ -1,0 +1,49 @@
+"""What a report says before any figure: replies that no model gave, and questions that failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from kgqa.artefacts.predictions import run_predictions
+from kgqa.artefacts.run import FinishedRun
+
+SCRIPTED = "scripted"  # the engine whose replies come from rules or a hash
+_REASONS = 3  # that are told of failed questions, the most frequent first
+_LONGEST = 300  # characters of a reason
+_LIMIT = "fail_above"  # among a run's settings; runs of kgqa 0.2 and before do not have it there
+
+
+def notices(run: FinishedRun) -> list[str]:
+    """With Markdown's bold; none for a run of which there is nothing to say."""
+    return [*_scripted(run), *_failed(run)]
+
+
+def _scripted(run: FinishedRun) -> Iterator[str]:
+    models = run.manifest.models
+    made_up = sorted(role for role, identity in models.items() if identity.get("engine") == SCRIPTED)
+    if made_up and len(made_up) == len(models):
+        yield "**Scripted replies: no model was asked.** The figures show that the program works, and nothing else."
+    elif made_up:
+        roles = ", ".join(made_up)
+        yield f"**Scripted replies: no model was asked as {roles}.** The figures are of no method."
+
+
+def _failed(run: FinishedRun) -> Iterator[str]:
+    failed, questions = run.metrics.failed, run.metrics.questions
+    if not failed:
+        return
+    errors = Counter(prediction.error for prediction in run_predictions(run.folder) if prediction.error is not None)
+    reasons = [f"{count:,} × {_shortened(error)}" for error, count in errors.most_common(_REASONS)]
+    more = len(errors) - _REASONS
+    reasons += [f"{more:,} other reasons"] if more > 0 else []
+    limit = {key: value for key, value, _ in run.settings}.get(_LIMIT)
+    beyond = limit is not None and failed > float(limit) * questions
+    said = f", more than fail_above={limit} allows: the scores stand for nothing" if beyond else ""
+    counted = "" if failed == questions else " and count as wrong"
+    yield f"**{failed:,} of {questions:,} questions failed**{counted}{said}. Why: {'; '.join(reasons)}"
+
+
+def _shortened(error: str) -> str:
+    flat = " ".join(error.split())
+    return flat if len(flat) <= _LONGEST else f"{flat[: _LONGEST - 1]}…"

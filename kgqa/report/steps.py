@@ -1,0 +1,107 @@
+"""The steps that led to an answer, each with the sentence of a document that says it and the place of that sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kgqa.artefacts.trace import TracedQuestion
+from kgqa.datasets.documents import Documents, Where
+from kgqa.methods.steps.sentences import sentences
+from kgqa.types import Json, Passage
+
+MOST = 5  # passages quoted of a method that makes no chains
+WORD = re.compile(r"\w+")
+SAID_BY_ITSELF = ("yes", "no")  # answers that need not stand in a text
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    triple: tuple[str, ...]  # head, relation, tail; empty where the method makes none
+    sentence: str  # of the passage: the one that shares most words with the triple, else with question and answer
+    passage: Passage
+    where: Where | None  # None: the passage is from elsewhere
+
+    def json(self) -> dict[str, Json]:
+        where = self.where
+        return {
+            "triple": list(self.triple) or None,
+            "sentence": self.sentence,
+            "file": str(where.file) if where else None,
+            "page": (where.page or None) if where else None,
+            "line": where.line if where else None,
+            "title": self.passage.title,
+            "passage": self.passage.id,
+        }
+
+
+def steps_of(traced: TracedQuestion, documents: Documents) -> tuple[Step, ...]:
+    """Of the likeliest chain that holds the answer, else of the likeliest; of the best passages where there is none.
+
+    A chain is the notes' of a method that makes them; only chains that hold a triple or a sentence count.
+    """
+    passages = {passage.id: passage for passage in (*documents.collection, *traced.question.passages)}
+    answer = traced.prediction.answer or ""
+    chains = [chain["triples"] for chain in traced.notes.get("chains", ()) if chain["triples"]]
+    if not chains:
+        words = _weights((traced.question.text, 1.0), (answer, 2.0))
+        evidence = [passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages]
+        return tuple(_step((), words, passage, documents) for passage in evidence[:MOST])
+    chosen: list[list[str]] = next((chain for chain in chains if _holds(_all_words(chain), answer)), chains[0])
+    return tuple(_link(unit, passages[unit[-1]], documents) for unit in chosen)
+
+
+def stands_in(answer: str, steps: Iterable[Step]) -> bool:
+    """Whether a quoted sentence says the answer, word for word but for case and punctuation; yes and no always do."""
+    return _folded(answer) in SAID_BY_ITSELF or any(_holds(step.sentence, answer) for step in steps)
+
+
+def quoted(passage: Passage, words: Mapping[str, float]) -> str:
+    """The sentence, or the row of a table, whose words weigh most; the first of equals, a blank line ends one too."""
+    if passage.place.startswith("table"):
+        parts = passage.text.splitlines()
+    else:
+        parts = [part for block in re.split(r"\n\s*\n", passage.text) for part in sentences(block)]
+    return max(parts, key=lambda part: sum(words.get(word, 0.0) for word in _words(part)), default=passage.text)
+
+
+def _link(unit: list[str], passage: Passage, documents: Documents) -> Step:
+    """Of a chain: a triple and where it is from, or a sentence or document and where it is from."""
+    *parts, _ = unit
+    triple = tuple(parts) if len(parts) == 3 else ()
+    # the tail is what is new, the head is often known from before, and the relation is in the model's own words
+    weights = (1.0, 0.5, 2.0) if triple else (1.0,)
+    return _step(triple, _weights(*zip(parts, weights, strict=True)), passage, documents)
+
+
+def _step(triple: tuple[str, ...], words: Mapping[str, float], passage: Passage, documents: Documents) -> Step:
+    sentence = quoted(passage, words)
+    return Step(triple, sentence, passage, documents.where(passage, sentence))
+
+
+def _weights(*weighed: tuple[str, float]) -> Mapping[str, float]:
+    """Each text's weight, shared out among its words."""
+    weights: dict[str, float] = {}
+    for text, weight in weighed:
+        words = _words(text)
+        for word in words:
+            weights[word] = weights.get(word, 0.0) + weight / len(words)
+    return weights
+
+
+def _all_words(chain: Iterable[list[str]]) -> str:
+    return " ".join(part for unit in chain for part in unit[:-1])
+
+
+def _holds(text: str, answer: str) -> bool:
+    folded = _folded(answer)
+    return bool(folded) and f" {folded} " in f" {_folded(text)} "
+
+
+def _folded(text: str) -> str:
+    return " ".join(WORD.findall(text.casefold()))
+
+
+def _words(text: str) -> set[str]:
+    return set(WORD.findall(text.casefold()))

@@ -1,0 +1,42 @@
+"""`Engines`: what each call and each second asks for is built once."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgqa.engines.weights import Prices
+from kgqa.experiment.config import parts
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.session.engines import Engines, Pool, pool_key
+
+
+def opened(pool: Pool) -> Engines:
+    config = compose(["engine=scripted", "model=gpt_4o_mini"])
+    return Engines({"": (config["model"], config["engine"])}, pool)
+
+
+def test_roles_share_an_engine_until_it_is_discarded() -> None:
+    pool = Pool()
+    engines = opened(pool)
+    first = engines("reader")
+    assert engines("selector") is engines("reader") is opened(pool)("agent") is first
+    engines.discard([first])
+    assert engines("reader") is not first
+
+
+def test_prices_are_read_once_for_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines, built, model = opened(Pool()), [], parts.model
+
+    def counted(node: object) -> object:
+        built.append(node)
+        return model(node)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(parts, "model", counted)
+    told = [engines.prices("reader") for _ in range(3)]
+    assert isinstance(told[0], Prices)
+    assert told == [told[0]] * 3
+    assert len(built) == 1
+
+
+def test_equal_configurations_have_one_key_whatever_their_order() -> None:
+    assert pool_key({"a": 1, "b": 2}) == pool_key({"b": 2, "a": 1}) != pool_key({"a": 2, "b": 1})

@@ -1,0 +1,33 @@
+"""Questions lie packed in memory and come out as they went in."""
+
+from __future__ import annotations
+
+import sys
+
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.kept_questions import KeptQuestions
+from kgqa.types import Passage, Question
+
+
+def test_questions_come_out_as_they_went_in() -> None:
+    given = list(Experiment.of(["dataset=demo"]).source.questions())
+    kept = KeptQuestions(iter(given))
+    assert list(kept) == given
+    assert (len(kept), kept[3], list(kept[2:5])) == (len(given), given[3], given[2:5])
+    assert kept.only([4, 1]).ids == [given[4].id, given[1].id]
+
+
+def test_packed_questions_take_less_than_half() -> None:
+    words = ["the", "tower", "by", "the", "river", "was", "built", "for", "a", "bishop", "of", "another", "town"]
+    texts = [[" ".join([words[(n * p + w) % len(words)] for w in range(80)]) for p in range(20)] for n in range(50)]
+    given = [
+        Question(f"q{n}", "?", ("a",), tuple(Passage.of("t", text) for text in each)) for n, each in enumerate(texts)
+    ]
+    kept = KeptQuestions(given)
+    assert 2 * sum(map(sys.getsizeof, kept._kept)) < sum(len(text) for each in texts for text in each)
+
+
+def test_a_collection_that_all_questions_share_stays_one_object() -> None:
+    shared = (Passage.of("t", "text"),)
+    kept = KeptQuestions(Question(f"q{number}", "?", ("a",), shared) for number in range(3))
+    assert kept[1].passages is kept[2].passages is shared

@@ -1,0 +1,165 @@
+"""Triples that others made: what is read of each form, whose passage they are, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from kgqa.errors import ConfigError, DataError
+from kgqa.kg.imported import TripledPassage, cleaned, wording_key
+from kgqa.kg.imported_file import ImportedFile
+from kgqa.kg.importing import FORMATS, joined
+from kgqa.types import Json, Passage, Triple
+
+ELM = Passage.of("Elm", "Elm is a town. It has a mill - and a bridge.")
+TRIPLES = (("Elm", "is", "town"), ("Elm", "has", "mill"))
+
+
+def read(form: str, text: str, tmp_path: Path, name: str = "theirs") -> list[TripledPassage]:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return joined(FORMATS[form](tmp_path / name))
+
+
+def imported(passages: list[TripledPassage], tmp_path: Path) -> ImportedFile:
+    file = tmp_path / "ours.jsonl"
+    file.write_text("".join(json.dumps(each.json()) + "\n" for each in passages), encoding="utf-8")
+    return ImportedFile(str(file))
+
+
+def hipporag(**document: Json) -> str:
+    return json.dumps({"docs": [document]})[:-1] + ', "avg_ent_chars": NaN}'
+
+
+def stanford(*triples: tuple[str, str, str]) -> str:
+    words = [{"originalText": word} for word in (f"{ELM.title} {ELM.text}").replace(".", " .").split()]
+    found = [{"subject": head, "relation": relation, "object": tail} for head, relation, tail in triples]
+    return json.dumps({"sentences": [{"tokens": words, "openie": found}]})
+
+
+THEIRS = {
+    "hipporag": hipporag(title=ELM.title, text=ELM.text, extracted_triples=TRIPLES),
+    "openie": stanford(*TRIPLES),
+    "jsonl": json.dumps({"title": ELM.title, "text": ELM.text, "triples": TRIPLES}),
+    "tsv": "relation\thead\ttail\ttext\ttitle\n"
+    + "".join(f"{relation}\t{head}\t{tail}\t{ELM.text}\tElm\n" for head, relation, tail in TRIPLES),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_each_form_gives_the_passage_its_triples(form: str, tmp_path: Path) -> None:
+    assert imported(read(form, THEIRS[form], tmp_path), tmp_path).triples(ELM) == tuple(
+        Triple(*parts, ELM.id) for parts in TRIPLES
+    )
+
+
+def test_the_later_form_of_hipporag_has_title_and_text_in_one(tmp_path: Path) -> None:
+    text = hipporag(idx="1", passage=f"{ELM.title}\n{ELM.text}", extracted_triples=TRIPLES)
+    assert len(imported(read("hipporag", text, tmp_path), tmp_path).triples(ELM)) == 2
+
+
+def test_a_gzipped_file_is_read_alike(tmp_path: Path) -> None:
+    (tmp_path / "theirs.gz").write_bytes(gzip.compress(THEIRS["hipporag"].encode()))
+    assert [each.title for each in FORMATS["hipporag"](tmp_path / "theirs.gz")] == ["Elm"]
+
+
+def test_triples_a_line_are_joined_by_their_passage(tmp_path: Path) -> None:
+    lines = [
+        {"head": head, "relation": relation, "tail": tail, "title": "Elm", "text": ELM.text}
+        for head, relation, tail in (*TRIPLES, TRIPLES[0])
+    ]
+    (passage,) = read("jsonl", "\n".join(map(json.dumps, lines)), tmp_path)
+    assert passage.triples == TRIPLES
+
+
+def test_a_passage_is_known_by_its_letters_and_digits() -> None:
+    assert wording_key("Elm", "A mill - and a Bridge.") == wording_key("elm", "a mill-and a bridge")
+    assert wording_key("Elm", "a mill") != wording_key("Elm", "a mall")
+    assert wording_key("—", "…") == b""
+
+
+def test_an_untitled_text_is_found_by_the_text_alone_and_a_titled_one_is_not(tmp_path: Path) -> None:
+    untitled = imported([TripledPassage("", ELM.text, TRIPLES)], tmp_path)
+    assert untitled.triples(ELM)
+    other = imported([TripledPassage("Elm (film)", ELM.text, TRIPLES)], tmp_path)
+    assert other.lacking([ELM]) == [ELM]
+    assert other.triples(ELM) == ()
+
+
+def test_what_is_not_three_texts_is_counted(tmp_path: Path) -> None:
+    written: list[Json] = [
+        ["a", "b"],
+        ["a", "b", "c", "d"],
+        ["a", " ", "c"],
+        ["a", 1, "c"],
+        "abc",
+        [" a ", "b\nb", "c"],
+    ]
+    assert cleaned(written) == ((("a", "b b", "c"),), 5)
+
+
+def test_counts_tell_passages_without_triples_from_those_that_are_not_there(tmp_path: Path) -> None:
+    there, empty, absent = ELM, Passage.of("Ash", "Ash is a tree."), Passage.of("Oak", "Oak is one, too.")
+    file = imported([TripledPassage("Elm", ELM.text, TRIPLES), TripledPassage("Ash", empty.text, ())], tmp_path)
+    assert file.counts([there, empty, absent]) == {"passages": 3, "unmatched": 1, "empty": 2, "triples": 2}
+
+
+REFUSED = {
+    "no docs": ("hipporag", "{}", "no docs in it"),
+    "docs no list": ("hipporag", '{"docs": 1}', "not a list"),
+    "no text": ("hipporag", '{"docs": [{"extracted_triples": []}]}', "document 1: title and text must be texts"),
+    "no triples": ("jsonl", '{"title": "a", "text": "b"}', "theirs:1: triples: not a list"),
+    "no letters": (
+        "jsonl",
+        '{"title": "", "text": "!", "triples": []}',
+        "theirs:1: neither title nor text has a letter",
+    ),
+    "number": ("jsonl", "1", "theirs:1: not an object"),
+    "no JSON": ("openie", "{", "not JSON"),
+    "no sentences": ("openie", "{}", "theirs:1: sentences: not a list"),
+    "no column": ("tsv", "head\ttail\n", "theirs:1: no column relation; name the columns"),
+    "short line": ("tsv", "head\trelation\ttail\ttext\na\tb\n", "theirs:2: 2 columns, the first line has 4"),
+    "empty": ("jsonl", "", "the file is empty"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_such_file_is_refused_at_its_place(case: str, tmp_path: Path) -> None:
+    form, text, said = REFUSED[case]
+    with pytest.raises(DataError) as refusal:
+        read(form, text, tmp_path)
+    assert said in str(refusal.value)
+
+
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_bytes(b"head\trelation\ttail\ttext\n\xff\n")
+    with pytest.raises(DataError, match="not UTF-8"):
+        joined(FORMATS["tsv"](tmp_path / "theirs"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (['{"title": "a", "text": "b"}'], ":1: triples is missing"),
+        (['{"title": "a", "text": "b", "triples": [["a", "b"]]}'], ":1: triples: 1 are not three texts"),
+        (['{"title": "a", "text": "b", "triples": []}'] * 2, ":2: the passage 'a' stands above already"),
+        (["no"], ":1: not JSON"),
+    ],
+)
+def test_a_damaged_file_of_ours_names_its_line(lines: list[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "ours.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(DataError) as refusal:
+        ImportedFile(str(tmp_path / "ours.jsonl")).triples(ELM)
+    assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [(None, "kg.path=null: name"), ("gone.jsonl", "kg.path=gone.jsonl: no such")]
+)
+def test_a_file_that_is_not_there_is_named_with_the_remedy(path: str | None, said: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        _ = ImportedFile(path).sha256
+    assert said in str(refusal.value)
+    assert "kgqa kg import FILE" in str(refusal.value)

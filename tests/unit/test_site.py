@@ -1,0 +1,52 @@
+"""The documentation as a site: what is generated says all that there is, and the whole builds without a broken link."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from kgqa.commands import tree
+from kgqa.experiment.config.files import groups
+from kgqa.experiment.reproduce.reading import table_ids
+from scripts.site.pages import OUTSIDE, PAGES, on_page_markdown
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_zoo_has_a_row_for_each_method_data_set_retriever_and_model() -> None:
+    page = PAGES["zoo.md"]()
+    named = {name for group in ("method", "dataset", "retriever", "model") for name in groups()[group]}
+    assert named == set(re.findall(r"^\| `(\w+)` \|", page, flags=re.MULTILINE))
+
+
+def test_the_matrix_has_a_row_for_each_table_and_figure() -> None:
+    assert re.findall(r"^\| `(\w+/\w+)`", PAGES["matrix.md"](), flags=re.MULTILINE) == table_ids()
+
+
+def test_the_reference_has_every_command_and_every_choice() -> None:
+    commands, keys = PAGES["reference/commands.md"](), PAGES["reference/keys.md"]()
+    assert all(f"## kgqa {name}\n" in commands for name in tree().commands)
+    assert all(f"### {group}={name}\n" in keys for group, names in groups().items() for name in names)
+
+
+def test_what_lies_outside_the_site_is_named_and_not_linked() -> None:
+    text = "see [the policy](../SECURITY.md), [it](../conf/a.yaml#l1) and [ours](CACHE.md)"
+    shown = on_page_markdown(text, None, None, None)  # type: ignore[arg-type]
+    assert shown == "see the policy (`SECURITY.md`), it (`conf/a.yaml`) and [ours](CACHE.md)"
+    assert not OUTSIDE.search("[ours](CACHE.md)")
+
+
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="mkdocs-material is not installed")
+def test_the_site_builds_strictly(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(ROOT / "scripts/site/mkdocs.yml"), "-d",
+         str(tmp_path / "site")],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "site" / "reference" / "keys" / "index.html").is_file()

@@ -1,0 +1,79 @@
+"""A folder of runs to look at: two methods on the same questions, one of them hostile, and a sweep."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kgqa.cli import main
+from tests.e2e.browser import CHROMIUM, Browser
+from tests.e2e.conftest import QUICK
+from tests.viewer.viewing import Viewing
+
+DEMO = Path(__file__).parents[2] / "kgqa/datasets/demo.jsonl"
+SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+HOSTILE = "2hop__demo_01&call=0/<img src=x>%zz\"'"  # an id that means something to HTML and to addresses
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `outputs/` lies."""
+    pytest.importorskip("starlette", reason="kgqa view needs the extra view")
+    base = tmp_path_factory.mktemp("viewed")
+    first, *others = DEMO.read_text(encoding="utf-8").splitlines()[:12]
+    hostile = json.loads(first)
+    hostile["id"] = HOSTILE
+    hostile["question"] += SCRIPT
+    for paragraph in hostile["paragraphs"]:
+        paragraph["title"] += SCRIPT
+        paragraph["paragraph_text"] += SCRIPT
+    (base / "questions.jsonl").write_text("\n".join([json.dumps(hostile), *others]), encoding="utf-8")
+    rules = [{"match": "Which bridge was opened first", "reply": "the Candle Bridge"}]
+    rules += [{"match": "In which town was the architect", "reply": f"Pellery {SCRIPT}"}]
+    (base / "rules.jsonl").write_text("\n".join(map(json.dumps, rules)), encoding="utf-8")
+    asked = ("dataset=musique", f"dataset.path={base / 'questions.jsonl'}", *QUICK)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(base)
+        patch.delenv("KGQA_CACHE", raising=False)
+        assert main(["run", "method=trace", *asked]) == 0
+        assert main(["run", "method=no_context", *asked, f"engine.rules={base / 'rules.jsonl'}"]) == 0
+        swept = ("method=no_context", "method.max_answer_tokens=3,1,2", "dataset=demo", "limit=2", *QUICK)
+        assert main(["run", "-m", *swept, "sweep.name=lengths"]) == 0
+    return base
+
+
+@pytest.fixture(scope="session")
+def viewing(folder: Path) -> Iterator[Viewing]:
+    viewing = Viewing.start(folder)
+    yield viewing
+    assert viewing.interrupt()[0] == 0
+
+
+@pytest.fixture(scope="session")
+def keys(viewing: Viewing) -> dict[str, str]:
+    """Of the two runs by method."""
+    rows = viewing.get("/api/runs")["rows"]
+    return {row["method"]: row["key"] for row in rows if row["kind"] == "run" and row["dataset"] == "musique"}
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with Browser(tmp_path_factory.mktemp("profile"), 1400) as started:
+        yield started
+
+
+@pytest.fixture
+def browser(chromium: Browser, viewing: Viewing) -> Iterator[Browser]:
+    """On the first page, which gave it the cookie."""
+    chromium.ask("Page.navigate", url="about:blank")  # off the page of a viewer that may have ended
+    chromium.complaints.clear()
+    chromium.prefer("light")
+    chromium.resize(1400, 900)
+    chromium.visit(viewing.address)
+    yield chromium
+    assert not chromium.complaints  # neither errors nor dialogues nor what the policy blocked
