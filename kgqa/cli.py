@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from kgqa.commands import tree
-from kgqa.commands.parsing import HelpWanted, parse
+from kgqa.commands.parsing import HelpWanted, parse, repeated
 from kgqa.errors import EngineError, KgqaError, StorageError, UsageError, notes
 from kgqa.inert import inert, one_line, spell_out
 from kgqa.redaction import without_secrets
@@ -85,6 +85,8 @@ def _run(arguments: Sequence[str]) -> int:
         # on the screen either way; only what was asked for is the command's output
         print(inert(wanted.parser.help_text(arguments)), end="", file=sys.stderr if wanted.code else sys.stdout)
         return wanted.code
+    for line in repeated(given.overrides):
+        _say(line)
     code: int = given.run(given)
     return code
 

@@ -95,7 +95,8 @@ def extract(overrides: Sequence[str], *, offline: bool = False) -> int:
                 source.extract(questions, told)
             source.store.arrange()
         figures = source.statistics(questions)
-        show_figures(("per question (TRACE, Table 5)", "mean"), figures, terminal, f"{len(questions)} questions")
+        counted = f"{len(questions):,} question{'s' if len(questions) != 1 else ''}"
+        show_figures(("per question (TRACE, Table 5)", "mean"), figures, terminal, counted)
         if isinstance(source, TripleBuilder):
             source.store.write_statistics({"questions": len(questions), **figures})
     return 0

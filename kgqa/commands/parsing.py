@@ -165,6 +165,16 @@ def parse(tree: Parser, arguments: Sequence[str]) -> Namespace:
     return given
 
 
+def repeated(overrides: Sequence[str]) -> list[str]:
+    """What is said of keys that are given more than once."""
+    from kgqa.experiment.config.overrides import override_key
+
+    given: dict[str, list[str]] = {}
+    for override in overrides:
+        given.setdefault(override_key(override), []).append(override)
+    return [f"{' '.join(words)}: the last one counts" for words in given.values() if len(words) > 1]
+
+
 def _is_key(word: str) -> bool:
     """What is on disk is a place, whatever its name; so is a sentence that says "=" somewhere."""
     return re.match(r"[^\s=]*=", word) is not None and not Path(word).exists()

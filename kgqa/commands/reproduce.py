@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kgqa.experiment.reproduce.request import ReproduceRequest
+    from kgqa.experiment.reproduce.running import Plan
+    from kgqa.terminal.console import Terminal
 
 NAME = "reproduce"
 SUMMARY = "a paper's table or figure again, its values beside ours"
@@ -25,7 +31,9 @@ Any other key is one of kgqa run and replaces what the table says, for every cel
 def arguments(parser: Parser) -> None:
     parser.takes_places("ID", "of a table or figure, e.g. trace/table1; with --list the beginning of some", least=0)
     parser.takes_keys("see below", own=("only", "budget", "protocol", "hydra/launcher"))
-    parser.add_argument("--list", action="store_true", help="every id, what it shows, and what of it can run here")
+    parser.add_argument(
+        "--list", action="store_true", help="every id, what it shows, and what of it can run here, with the keys given"
+    )
     parser.add_argument(
         "--plan", action="store_true", help="how many runs, calls, tokens, hours and USD it takes; nothing is asked"
     )
@@ -38,17 +46,16 @@ def arguments(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     from kgqa.experiment.reproduce.request import ReproduceRequest
-    from kgqa.experiment.reproduce.running import Plan, run_table, table_lines
+    from kgqa.experiment.reproduce.running import HERE, Plan, run_table, table_lines
     from kgqa.terminal.console import Terminal
     from kgqa.terminal.estimates import show_estimates, show_plan
     from kgqa.terminal.reproduction import show_differing, show_reproduction
 
     terminal = Terminal()
     if given.list:
-        if given.overrides:
-            raise ConfigError(f"{given.overrides[0]}: kgqa reproduce --list takes no keys; leave it out")
-        for line in table_lines(given.places[0] if given.places else ""):
+        for line in table_lines(given.places[0] if given.places else "", given.overrides):
             terminal.line(line)
+        terminal.line(f"with models of your choice: kgqa reproduce --list {HERE}")
         return 0
     if not given.places:
         raise given.parser.missing("ID")
@@ -57,10 +64,18 @@ def run(given: Namespace) -> int:
     for line in plan.lines(request.table.id):
         terminal.line(line)
     if given.plan:
-        return show_plan(plan.planned(request), terminal) if plan.cells else 0
+        return show_plan(plan.planned(request), terminal) if plan.cells else _nothing_runs(plan, request, terminal)
     if request.dry_run:
         if request.protocol:
             raise ConfigError("dry_run=true: with protocol=paper there is --plan; leave dry_run= out")
         show_differing(plan.differing(request), terminal)
-        return show_estimates(plan.cells, terminal, request.budget) if plan.cells else 0
-    return show_reproduction(run_table(plan, request, terminal), terminal)
+        if not plan.cells:
+            return _nothing_runs(plan, request, terminal)
+        return show_estimates(plan.cells, terminal, request.budget)
+    code = 0 if plan.cells else _nothing_runs(plan, request, terminal)
+    return show_reproduction(run_table(plan, request, terminal), terminal) or code
+
+
+def _nothing_runs(plan: Plan, request: ReproduceRequest, terminal: Terminal) -> int:
+    terminal.line(f"kgqa: {plan.nothing_runs(request)}", alarm=True)
+    return 2

@@ -121,7 +121,12 @@ def _retrieval(retrieval: Retrieval | None) -> list[tuple[str, str]]:
     if retrieval.mrr is not None:
         rows.append(("reciprocal rank", f"{retrieval.mrr:.1f}"))
     if retrieval.without_passages:
-        rows.append(("without passages", f"{retrieval.without_passages:,} questions"))
+        rows.append(
+            (
+                "without passages",
+                f"{retrieval.without_passages:,} question{'s' if retrieval.without_passages != 1 else ''}",
+            )
+        )
     return rows
 
 

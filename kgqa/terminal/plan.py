@@ -1,4 +1,4 @@
-"""What a dry run shows: the first prompt of each template, and the calls that are expected."""
+"""What a dry run shows: the first prompt of each template, shortened, and the calls that are expected."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from kgqa.experiment.run.estimating import estimate_roles, measured_rates
 from kgqa.experiment.run.planning import Plan
 from kgqa.terminal.console import Terminal
 
+BEGINNING, ENDING = 6, 12  # lines of a prompt that a plan shows
+
 
 def show_plan(plan: Plan, questions: int, terminal: Terminal) -> None:
     """Each prompt as the model would see it, then the calls by role, what they take and what they cost."""
     for role in plan.values():
         for template, call in role.first.items():
             terminal.show(Rule(f"{template} ({call.role})", align="left"))
-            terminal.line(role.render(call))
+            terminal.line(_shortened(role.render(call)))
     table = Table("role", "calls", "in the cache", "prompt tokens", "generated tokens", title_justify="left")
-    table.title = f"{questions} questions, planned with made-up replies"
+    table.title = f"{questions:,} question{'s' if questions != 1 else ''}, planned with made-up replies"
     for name, role in sorted(plan.items()):
         table.add_row(
             escape(name),
@@ -33,3 +35,13 @@ def show_plan(plan: Plan, questions: int, terminal: Terminal) -> None:
         terminal.line(line)
     calls, new_calls = (sum(getattr(role, count) for role in plan.values()) for count in ("calls", "new_calls"))
     terminal.line(f"{calls:,} model calls, {new_calls:,} of them to be asked")
+
+
+def _shortened(prompt: str) -> str:
+    """Its beginning and its end, between which demonstrations stand."""
+    lines = prompt.splitlines()
+    left_out = len(lines) - BEGINNING - ENDING
+    if left_out <= 1:
+        return prompt
+    more = f"… {left_out:,} lines more; all of them, of a run: kgqa show RUN QUESTION --calls"
+    return "\n".join([*lines[:BEGINNING], more, *lines[-ENDING:]])

@@ -146,7 +146,8 @@ def test_a_dry_run_asks_nothing(kgqa: Kgqa) -> None:
 
 def test_cells_that_cannot_run_here_are_skipped_and_said(kgqa: Kgqa) -> None:
     ran = kgqa("reproduce", "safe/table12", "only=*Qwen 3 4B,2Wiki")
-    assert ran.code == 0
+    assert ran.code == 2
+    assert "safe/table12: none of these cells can run, see above" in ran.out
     assert "needs training: A feedback model trained on injected errors alone" in ran.out
     (first, *_) = ran.json("table.json")["lines"]
     assert (first["published"]["number"], first["ours"], first["note"]) == (87.3, None, "needs training")
@@ -216,3 +217,27 @@ def test_a_cell_runs_with_what_a_person_has_trained(kgqa: Kgqa, tmp_path: Path) 
     assert len({cell["run"] for cell in cells.values()}) == 2
     assert f"roles.feedback=qwen3_8b:{tmp_path}/one@scripted" in cells["Original, Gemma 3 12B"]["command"]
     assert [row for row in table["differing"] if row[0] == "trained.safe_evaluator"]
+
+
+def test_the_list_says_what_runs_with_models_of_ones_choice(kgqa: Kgqa) -> None:
+    bare = kgqa("reproduce", "--list", "trace/table9").out
+    assert "(18 needs weights" in bare
+    assert "with models of your choice: kgqa reproduce --list model=" in bare
+    here = ("model=smollm2_135m", "dataset=demo", *QUICK)
+    assert "(18 run)" in kgqa("reproduce", "--list", "trace/table9", *here).out
+    assert "did you mean smollm2_135m" in kgqa("reproduce", "--list", "trace", "model=smollm").err
+
+
+def test_missing_data_is_called_so_and_a_table_of_which_nothing_runs_fails(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KGQA_DATA", raising=False)
+    given = ("reproduce", "trace/table9", "only=MuSiQue", "model=smollm2_135m", *QUICK)
+    for more in ((), ("dry_run=true",), ("--plan",)):
+        ran = kgqa(*given, *more)
+        assert ran.code == 2
+        assert "cells: 6 needs data" in ran.out
+        assert "not run, needs data: dataset=musique: no data here" in ran.out
+        assert "trace/table9: none of these cells can run here; give what is here, e.g. model=" in ran.out
+    both = kgqa("reproduce", "trace/table9", "only=MuSiQue", "dry_run=true").out
+    assert "cells: 6 needs weights and data" in both

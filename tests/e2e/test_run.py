@@ -218,3 +218,10 @@ def test_two_runs_may_share_the_outputs_at_once(tmp_path: Path) -> None:
     folders = [Path(run.communicate()[0].strip().splitlines()[-1]) for run in runs]
     first, second = ((tmp_path / folder / "predictions.jsonl").read_bytes() for folder in folders)
     assert first == second
+
+
+def test_a_plan_shows_of_each_prompt_its_beginning_and_its_end(kgqa: Kgqa) -> None:
+    planned = kgqa("run", "method=ircot", "limit=1", "dry_run=true", *QUICK).out.splitlines()
+    assert len(planned) < 70
+    assert any("lines more; all of them, of a run: kgqa show RUN QUESTION --calls" in line for line in planned)
+    assert any("1 question, planned with made-up replies" in line for line in planned)

@@ -113,7 +113,6 @@ def test_what_is_on_disk_is_a_place_whatever_its_name(tmp_path: Path, monkeypatc
         ("run method=choice(trace,ircot)", "a list of values is a sweep: kgqa run -m method=choice(trace,ircot)"),
         ("run method=trace,irctt", "method=irctt: no such method; did you mean ircot"),
         ("models all", "all: one word too many for kgqa models"),
-        ("reproduce --list safe limit=3", "limit=3: kgqa reproduce --list takes no keys"),
     ],
 )
 def test_a_mistake_is_one_line_with_the_remedy(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,3 +120,13 @@ def test_a_mistake_is_one_line_with_the_remedy(line: str, said: str, capsys: pyt
     message = capsys.readouterr().err
     assert said in message
     assert message.count("\n") == 1
+
+
+def test_a_key_that_is_given_twice_is_said(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "--cfg", "limit=2", "method=golden", "limit=3"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "kgqa: limit=2 limit=3: the last one counts\n"
+    assert "limit: 3" in shown.out

@@ -14,6 +14,8 @@ from kgqa.experiment.reproduce.artefacts import TRAINED, artefact, in_place
 from kgqa.experiment.reproduce.published import PublishedCell, PublishedTable
 from kgqa.types import Json
 
+NEEDING = ("needs weights", "needs data", "needs weights and data")  # states of cells that run once these are here
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
@@ -72,9 +74,15 @@ def _planned(table: PublishedTable, cell: PublishedCell, given: Sequence[str]) -
         )
         return PlannedCell(cell, overrides, cell.availability, (f"{cell.why}{''.join(hints)}",))
     if lacking := missing(overrides):
-        state = "needs data" if all(override.startswith("dataset=") for override in lacking) else "needs weights"
+        kinds = {"data" if is_data(reason) else "weights" for reason in lacking}
+        state = f"needs {' and '.join(sorted(kinds, reverse=True))}"
         return PlannedCell(cell, overrides, state, tuple(dict.fromkeys(lacking)))
     return PlannedCell(cell, overrides, "run", ())
+
+
+def is_data(reason: str) -> bool:
+    """Whether it is a data set that is not here, of the reasons why a cell cannot run."""
+    return reason.startswith("dataset=")
 
 
 def _chosen(table: PublishedTable, only: str | None) -> tuple[set[str], set[str]]:

@@ -8,7 +8,7 @@ from math import fsum
 from statistics import fmean, stdev
 
 from kgqa.artefacts.metrics import Cost
-from kgqa.experiment.reproduce.cells import PlannedCell
+from kgqa.experiment.reproduce.cells import NEEDING, PlannedCell
 from kgqa.experiment.reproduce.differences import Experiments, Row, differing
 from kgqa.experiment.reproduce.protocol import protocol_of
 from kgqa.experiment.reproduce.published import PublishedTable
@@ -166,7 +166,7 @@ def _cost(planned: Sequence[PlannedCell], results: Results) -> list[tuple[str, s
     rows += [
         ("this command", f"{fsum(run.seconds for runs in of_cells.values() for run in runs):,.1f} s for its cells")
     ]
-    left = {cell.overrides for cell in planned if cell.state in ("run", "needs weights", "needs data")} - ended.keys()
+    left = {cell.overrides for cell in planned if cell.state == "run" or cell.state in NEEDING} - ended.keys()
     if left:
         share = len(left) / len(ended)
         runs = round(share * len(measured))

