@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +31,7 @@ from scripts.race.endpoint import MODEL
 ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = 64  # calls under way
 LOOPS = ("httpx2", "aiohttp")
-Bodies = list[dict[str, Any]]
+Bodies = list[dict[str, Any]]  # of requests
 
 
 class Cost(NamedTuple):
@@ -108,8 +109,7 @@ async def ask_all(post: Callable[[dict[str, Any]], Awaitable[Any]], bodies: Bodi
 async def loop_of(library: str, url: str, bodies: Bodies) -> Cost:
     target = f"{url}/completions"
     if library == "aiohttp":
-        import aiohttp
-
+        aiohttp = import_module("aiohttp")  # none of kgqa's dependencies
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
             async def by_aiohttp(body: dict[str, Any]) -> Any:
@@ -134,7 +134,7 @@ def measured(questions: int, few: int, repeats: int) -> Iterator[str]:
     with endpoint() as url, tempfile.TemporaryDirectory() as name:
         files = {count: write_questions(Path(name) / f"{count}.jsonl", count) for count in (few, questions)}
         for repeat in range(repeats):
-            runs = {}
+            runs, bodies = dict[int, Cost](), Bodies()
             for count, file in files.items():
                 folder = Path(name) / f"{count}_{repeat}"
                 folder.mkdir()

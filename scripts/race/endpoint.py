@@ -113,7 +113,7 @@ def reply(prompt: str) -> str:
     """The next thought about the prompt's last question, or the answer where thoughts are enough."""
     _, _, asked = prompt.rpartition(QUESTION)
     question, _, begun = asked.partition("\n")
-    words = re.findall(r"\w{3,}", question) or ["nothing"]
+    words: list[str] = re.findall(r"\w{3,}", question) or ["nothing"]
     thought, thoughts = begun.count("Thought"), 1 + _hash(question) % 3
     if thought > thoughts:
         return words[_hash(question, -1) % len(words)]
