@@ -16,7 +16,7 @@ from kgqa.experiment.config.overrides import merged, override_key, spelt
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.executing import execute_unless_finished
 from kgqa.experiment.run.replaying import Replaying
-from kgqa.experiment.session.engines import Pool, role_nodes
+from kgqa.experiment.session.engines import Pool, pool_key, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.runtime.cache import CallCache
@@ -115,8 +115,8 @@ class _Recorded:
 
 
 def _replayed(experiment: Experiment, recording: Recording, pool: Pool, calls: CallCache) -> Shown:
-    pool.shared(role_nodes(experiment.config)[""], lambda: _Recorded(recording.model))
-    pool.shared(experiment.config["ranker"], lambda: _Recorded(recording.ranker))
+    pool.shared(pool_key(role_nodes(experiment.config)[""]), lambda: _Recorded(recording.model))
+    pool.shared(pool_key(experiment.config["ranker"]), lambda: _Recorded(recording.ranker))
     method = experiment.name("method")
     with Session(experiment, pool, calls) as session:
         replaying = Replaying(session, index=None)
