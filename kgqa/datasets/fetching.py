@@ -116,7 +116,7 @@ def _receive(reply: httpx2.Response, have: int, part: Path, advance: Advance) ->
     total = have + int(length) if length else None
     with storing(part, TO_ELSEWHERE):
         out = part.open("ab" if have else "wb")
-    with out:
+    with storing(part, TO_ELSEWHERE), out:  # closing it writes what the disk did not take before
         try:
             with http.in_words():
                 for block in reply.iter_raw():  # what is there: a silent connection must not cost what arrived

@@ -159,3 +159,16 @@ def test_a_spent_budget_leaves_the_rest_for_the_next_command(kgqa: Kgqa) -> None
     assert "cells: 1 done, 4 not run" in ran.out
     assert "the budget is spent: budget=1tokens" in ran.out
     assert "cells: 1 skipped, 4 done" in kgqa(*five, "budget=100000tokens").out
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_a_cell_whose_log_the_disk_does_not_take_fails_in_a_line_and_stops_no_other(kgqa: Kgqa) -> None:
+    folder = kgqa(*TWO).folder
+    for run in Path("outputs/demo").glob("*/*/*/metrics.json"):
+        run.unlink()  # so that both cells are run again
+    (folder / "cells/001.log").unlink()
+    (folder / "cells/001.log").symlink_to("/dev/full")
+    again = kgqa(*TWO)
+    assert again.code == 2
+    assert "001.log: No space left on device; make room" in result(folder, 1)["error"]
+    assert result(folder, 0)["status"] == "done"

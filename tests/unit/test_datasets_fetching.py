@@ -203,7 +203,9 @@ def test_a_folder_that_cannot_be_made_is_named(server: Behaviour, tmp_path: Path
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
-def test_a_full_disk_is_named(server: Behaviour, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [100, len(CONTENT)], ids=["less than a buffer", "more than a buffer"])
+def test_a_full_disk_is_named(server: Behaviour, tmp_path: Path, size: int) -> None:
+    server.content = CONTENT[:size]
     (tmp_path / "file.bin.part").symlink_to("/dev/full")
     with pytest.raises(StorageError, match="No space left on device; make room"):
         fetch(source(server.url), tmp_path / "file.bin", nothing)

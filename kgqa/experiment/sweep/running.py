@@ -6,14 +6,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
 from kgqa.artefacts.metrics import Metrics
 from kgqa.artefacts.sweep import CellState, cell_file, questions_asked, sweep_name
-from kgqa.errors import BudgetSpent, ConfigError, KgqaError
+from kgqa.errors import BudgetSpent, ConfigError, KgqaError, StorageError
 from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.executing import execute
@@ -132,7 +132,7 @@ def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: SweepBudget | None 
     except KgqaError as failure:
         status, error = "failed", _one_line(failure)
     except Exception as failure:  # noqa: BLE001 - a defect, ours or of code that was added, stops no other cell
-        with _opened(log) as stream:
+        with suppress(OSError, StorageError), _opened(log) as stream:
             stream.write(without_secrets(traceback.format_exc()))
         status, error = "failed", f"{type(failure).__name__}: {_one_line(failure)}; its traceback is in {log}"
     paid = begun.spent() if begun else NOTHING
@@ -189,8 +189,24 @@ def _one_line(error: Exception) -> str:
 @contextmanager
 def _display(log: Path) -> Iterator[PlainLines]:
     """Beside other cells, what a cell says would be noise."""
-    with _opened(log) as stream:
-        yield PlainLines(stream)
+    stream = _opened(log)
+    try:
+        yield _CellLog(stream, log)
+    finally:
+        with storing(log, OUT_ELSEWHERE):
+            stream.close()
+
+
+class _CellLog(PlainLines):
+    """A disk that does not take it fails the cell in a line."""
+
+    def __init__(self, stream: TextIO, file: Path) -> None:
+        super().__init__(stream)
+        self._file = file
+
+    def line(self, text: str, *, alarm: bool = False) -> None:
+        with storing(self._file, OUT_ELSEWHERE):
+            super().line(text, alarm=alarm)
 
 
 def _opened(log: Path) -> TextIO:

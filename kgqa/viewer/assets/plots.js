@@ -70,9 +70,10 @@ function legend(name, { values }) {
   }));
 }
 
-/** From a column's values to 0..1, and its marks: of numbers round ones, of texts all. */
+/** From a column's values, and the ends of their intervals, to 0..1, and its marks: of numbers round ones, of texts all. */
 function scaleOf(rows, column) {
-  const values = rows.map((row) => column.value(row)).filter((value) => value !== null);
+  const ends = column.kind === "figure" ? rows.flatMap((row) => row.figures[column.id] ?? []) : rows.map((row) => column.value(row));
+  const values = ends.filter((value) => value !== null);
   const kinds = new Set(values.map((value) => typeof value));
   const distinct = [...new Set(values)].sort(order);
   if (kinds.size !== 1 || kinds.has("string") || (column.kind === "setting" && distinct.length <= 8)) {
@@ -111,21 +112,20 @@ function parallel(rows, columns, paint) {
 }
 
 function scatter(rows, across, up, paint) {
-  const [width, high, left, top] = [760, 420, 80, 20];
+  const [width, height, left, top] = [760, 420, 80, 20];
   const [xs, ys] = [scaleOf(rows, across), scaleOf(rows, up)];
   const x = (share) => left + share * (width - left - 30);
-  const y = (share) => top + (1 - share) * (high - top - 50);
-  const clamp = (share) => Math.min(1, Math.max(0, share));
+  const y = (share) => top + (1 - share) * (height - top - 50);
   const grids = [
-    ...xs.marks.map(([share, text]) => drawing("text", { class: "tick", x: x(share), y: high - 30, "text-anchor": "middle" }, shortened(text, 12))),
+    ...xs.marks.map(([share, text]) => drawing("text", { class: "tick", x: x(share), y: height - 30, "text-anchor": "middle" }, shortened(text, 12))),
     ...ys.marks.map(([share, text]) => [drawing("line", { class: "grid", x1: left, x2: width - 30, y1: y(share), y2: y(share) }), drawing("text", { class: "tick", x: left - 6, y: y(share) + 4, "text-anchor": "end" }, shortened(text, 12))]),
-    drawing("text", { x: (left + width) / 2, y: high - 8, "text-anchor": "middle" }, across.id),
+    drawing("text", { x: (left + width) / 2, y: height - 8, "text-anchor": "middle" }, across.id),
   ];
   const points = rows.filter((row) => across.value(row) !== null && up.value(row) !== null).map((row) => {
     const [at, to] = [x(xs.at(across.value(row))), y(ys.at(up.value(row)))];
-    const [, low, least] = row.figures[up.id] ?? [];
-    const interval = least === undefined || least === null ? null : drawing("line", { class: "interval", x1: at, x2: at, y1: y(clamp(ys.at(low))), y2: y(clamp(ys.at(least))), stroke: paint(row) });
+    const [, low, high] = row.figures[up.id] ?? [];
+    const interval = (high ?? null) === null ? null : drawing("line", { class: "interval", x1: at, x2: at, y1: y(ys.at(low)), y2: y(ys.at(high)), stroke: paint(row) });
     return linked(row, `${nameOf(row)}: ${up.id} ${figureText(row.figures[up.id]) || up.text(row)}, ${across.id} ${across.text(row)}`, interval, drawing("circle", { cx: at, cy: to, r: 5, fill: paint(row) }));
   });
-  return drawing("svg", { class: "plot", viewBox: `0 0 ${width} ${high}`, width, height: high, role: "group", "aria-label": `${up.id} against ${across.id}, a point a run` }, grids, points);
+  return drawing("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": `${up.id} against ${across.id}, a point a run` }, grids, points);
 }
