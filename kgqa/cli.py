@@ -85,9 +85,9 @@ def _run(arguments: Sequence[str]) -> int:
         # on the screen either way; only what was asked for is the command's output
         print(inert(wanted.parser.help_text(arguments)), end="", file=sys.stderr if wanted.code else sys.stdout)
         return wanted.code
-    for line in repeated(given.overrides):
-        _say(line)
     code: int = given.run(given)
+    for line in repeated(given.overrides):  # of what is refused one line tells alone
+        _say(line)
     return code
 
 

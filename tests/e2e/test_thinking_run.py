@@ -39,7 +39,7 @@ def test_the_answer_is_scored_and_the_thought_kept_counted_and_shown(kgqa: Kgqa,
     assert "thought 'It lies in the north.', then 'Pellery'" in shown
     assert "100 in thought" in shown
 
-    again = kgqa(*RUN).json("metrics.json")["cost"]  # from the cache, thought and all
+    again = kgqa(*RUN, "name=again").json("metrics.json")["cost"]  # from the cache, thought and all
     assert again["paid"]["calls"] == 0
     assert again["method"] == cost
 
