@@ -44,10 +44,10 @@ def test_the_demo_runs_on_llama_cpp_and_then_from_the_cache(tmp_path: Path) -> N
     assert metrics["failed"] == 0
     assert metrics["graph"]["triples"] > 0
     assert metrics["cost"]["paid"]["calls"] > 0
-    _, again = finish(arguments, tmp_path)
+    replayed, again = finish((*arguments, "name=again"), tmp_path)  # a finished run asks nobody, cache or model
     assert again["cost"]["paid"]["calls"] == 0
     assert again["cost"]["extraction_paid"]["calls"] == 0
-    assert (run / "predictions.jsonl").read_bytes() == before
+    assert (replayed / "predictions.jsonl").read_bytes() == before
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs kgqa[transformers]")
