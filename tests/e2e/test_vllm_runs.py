@@ -48,7 +48,7 @@ def test_the_demo_runs_on_vllm_and_then_from_the_cache(tmp_path: Path) -> None:
     assert metrics["failed"] == 0
     assert metrics["graph"]["triples"] > 0
     assert metrics["cost"]["paid"]["cached_tokens"] > 0
-    _, again = finish((*VLLM, "limit=1", "method.max_length=2"), tmp_path)
+    _, again = finish((*VLLM, "limit=1", "method.max_length=2", "name=again"), tmp_path)  # a finished one asks nobody
     assert again["cost"]["paid"]["calls"] == 0
 
 
