@@ -21,6 +21,7 @@ from tests.e2e.processes import replies_kept, started
         ("model=smollm", "did you mean smollm2_135m"),
         ("engine=vlm", "no such engine"),
         ("engine=null", "no such engine"),
+        ("+@=x", "+@=x"),
         ("ranker=null", "ranker=null: method=trace needs one"),
         ("demonstrations_ranker=null", "demonstrations_ranker=null: method=trace needs one"),
         ("demonstrations_ranker=lexicl", "no such demonstrations_ranker; did you mean lexical"),

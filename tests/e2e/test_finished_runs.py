@@ -53,6 +53,14 @@ def test_what_could_come_out_otherwise_is_run(kgqa: Kgqa, change: str) -> None:
     assert (again.folder / "report.html").is_file()
 
 
+def test_predictions_that_somebody_changed_are_made_anew(kgqa: Kgqa) -> None:
+    file = kgqa(*COMMAND).folder / "predictions.jsonl"
+    before = file.read_bytes()
+    file.write_bytes(before.replace(b'"evidence":', b'"evidence" :'))
+    assert kgqa(*COMMAND).code == 0
+    assert file.read_bytes() == before
+
+
 def test_other_data_under_the_same_name_is_asked(kgqa: Kgqa, tmp_path: Path) -> None:
     demo = Path(__file__).parents[2] / "kgqa/datasets/demo.jsonl"
     lines, file = demo.read_text(encoding="utf-8").splitlines()[:2], tmp_path / "questions.jsonl"

@@ -53,7 +53,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
             chosen = {group: choices.get(_place(group)) for group in groups()}
             _check_nodes(written, chosen)  # before others' references to a key that is missing are followed
             resolved: Json = OmegaConf.to_container(composed, resolve=True)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, AssertionError) as error:  # Hydra asserts some of its grammar
         raise _explained(error, overrides) from error
     except MarkedYAMLError as error:
         raise ConfigError(_place_in_yaml(error)) from error

@@ -7,7 +7,7 @@ import json
 from kgqa.artefacts.form import read_json
 from kgqa.artefacts.manifest import Manifest
 from kgqa.artefacts.metrics import METRICS, Metrics
-from kgqa.artefacts.predictions import question_ids
+from kgqa.artefacts.predictions import PREDICTIONS, question_ids
 from kgqa.artefacts.run import IDENTITY, SETTINGS
 from kgqa.artefacts.trace import TRACE
 from kgqa.errors import DataError
@@ -48,18 +48,20 @@ def finished(session: Session) -> Metrics | None:
 
 
 def nothing_is_left(session: Session, metrics: Metrics) -> bool:
-    """Of a finished run: nothing failed, no setting changes what is told of it, and its reports are of its metrics.
+    """Of a finished run: nothing failed, no setting changes what is told of it, and its files are of one making.
 
-    Prices change what is told, and nothing else.
+    Prices change what is told, and nothing else. Predictions that were changed after they were scored are made anew.
     """
     folder = run_folder(session)
     tried = metrics.failed == 0 and (metrics.judge is None or metrics.judge.unscored == 0)
     if not tried or _telling(load_yaml(folder / "config.yaml")) != _telling(session.experiment.config):
         return False
-    written = (SETTINGS, *(WRITERS[form][0] for form in REPORTS))
+    told = (SETTINGS, *(WRITERS[form][0] for form in REPORTS))
     try:
-        measured = (folder / METRICS).stat().st_mtime_ns
-        return all((folder / name).stat().st_mtime_ns >= measured for name in written)
+        asked, measured, after = (
+            [(folder / name).stat().st_mtime_ns for name in names] for names in ((PREDICTIONS, TRACE), (METRICS,), told)
+        )
+        return max(asked) <= measured[0] <= min(after)
     except OSError:
         return False  # killed before its last report, or somebody took one away
 
