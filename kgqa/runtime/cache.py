@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -74,11 +74,10 @@ class CallCache:
         self._rejected: set[str] = set()  # keys whose next reply takes the place of the one that is kept
         self._today = int(time.time()) // DAY
         self._asked_for: list[str] = []  # today, and not yet noted
-        try:
+        with ExitStack() as otherwise:
+            otherwise.callback(self._database.close)
             prepare(self._database)
-        except BaseException:
-            self._database.close()
-            raise
+            otherwise.pop_all()
 
     def get(self, key: str) -> Json | None:
         """The reply kept under `key`, or None."""

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,12 +39,11 @@ class Database:
         self.path = path
         with self.translated():
             self.connection = sqlite3.connect(path, timeout=_TRY, check_same_thread=False, isolation_level=None)
-            try:
+            with ExitStack() as otherwise:
+                otherwise.callback(self.connection.close)
                 self.connection.text_factory = bytes  # a flipped bit may leave what is no UTF-8: a row's damage alone
                 self._settle()
-            except BaseException:
-                self.connection.close()
-                raise
+                otherwise.pop_all()
 
     def _settle(self) -> None:
         """WAL where the disk can: readers and writers of several processes do not wait for each other."""
@@ -98,10 +97,9 @@ class Database:
             try:
                 yield self.connection
                 self.patiently(lambda: self.connection.execute("COMMIT"))
-            except BaseException:
-                if self.connection.in_transaction:
+            finally:
+                if self.connection.in_transaction:  # not committed
                     self.connection.execute("ROLLBACK")
-                raise
 
     @contextmanager
     def translated(self) -> Iterator[None]:
