@@ -97,20 +97,16 @@ def test_what_is_no_fault_is_taken(name: str) -> None:
         assert (same(reply) == healthy(name)) is FAULTS[name].same
 
 
-@pytest.mark.parametrize("name", BY_OUTCOME["failed"])
-def test_what_asking_again_cannot_mend_fails_that_call_alone(name: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*((name, EngineError) for name in BY_OUTCOME["failed"]), *((name, UsageError) for name in BY_OUTCOME["stopped"])],
+)
+def test_what_asking_again_cannot_mend_fails_that_call_and_what_a_person_has_to_mend_stops_the_command(
+    name: str, kind: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
     with FaultyServer(name, "first") as server, caplog.at_level(logging.DEBUG):
         error, reply = outcomes(server, name, times=2)
-        assert isinstance(error, EngineError)
-        assert not shows_the_key(f"{error!r} {error.__cause__!r} {error.__context__!r} {caplog.text}")
-        assert same(reply) == healthy(name)
-
-
-@pytest.mark.parametrize("name", BY_OUTCOME["stopped"])
-def test_what_a_person_has_to_mend_stops_the_command(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    with FaultyServer(name, "first") as server, caplog.at_level(logging.DEBUG):
-        error, reply = outcomes(server, name, times=2)
-        assert isinstance(error, UsageError)
+        assert isinstance(error, kind)
         assert not shows_the_key(f"{error!r} {error.__cause__!r} {error.__context__!r} {caplog.text}")
         assert same(reply) == healthy(name)
 

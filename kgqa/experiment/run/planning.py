@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any
 
-from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, Neighbours, Program, Rank, Triples
+from kgqa.calls import Choose, Generate, ModelCall, Neighbours, Program, Triples
 from kgqa.engines.weights import Prices
 from kgqa.errors import DataError
 from kgqa.experiment.prepare.given_triples import triples_of
@@ -17,13 +17,14 @@ from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
 from kgqa.experiment.run.imagined import Imagined, imagined_passages, imagined_triples, others
 from kgqa.experiment.run.judging import judge_engines
 from kgqa.experiment.session.engines import Engines
+from kgqa.experiment.session.identity import answerers
 from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.parsing import Extraction
 from kgqa.protocols import Index
 from kgqa.runtime.requests import Request, ServiceReply
 from kgqa.runtime.scheduler import CallRecord, Scheduler
-from kgqa.types import Answer, Json, Passage, Triple
+from kgqa.types import Answer, Passage, Triple
 
 
 @dataclass
@@ -115,12 +116,7 @@ class _Planner:
         """Count what these programs ask the engines; gives how each ends, by its key."""
         session, settings, done = self._session, self._session.experiment.settings, SimpleQueue[ServiceReply]()
 
-        def identify(call: Call[Any]) -> Json:
-            if isinstance(call, Generate | Choose | CountTokens):
-                return engines(call.role).identity()
-            if isinstance(call, Rank):
-                return session.ranker(call.scorer).identity()
-            return self._index.identity() if self._index is not None else {}
+        identify = answerers(session, engines, self._index)
 
         def counted(record: CallRecord) -> None:
             if isinstance(record.call, Generate | Choose):

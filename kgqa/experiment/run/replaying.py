@@ -13,7 +13,7 @@ from kgqa.artefacts.metrics import Metrics
 from kgqa.artefacts.predictions import PREDICTIONS, Prediction
 from kgqa.artefacts.run import SETTINGS, Chosen
 from kgqa.artefacts.trace import TracedQuestion
-from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Program, Rank, Triples
+from kgqa.calls import Call, Neighbours, Program, Triples
 from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError, EngineError
 from kgqa.experiment.config.files import load_yaml
@@ -25,6 +25,7 @@ from kgqa.experiment.run.answering import with_evidence_titles
 from kgqa.experiment.run.judging import judge_engines
 from kgqa.experiment.session.engines import Engines
 from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.identity import answerers
 from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.parsing import Extraction, parse_triples
@@ -127,13 +128,7 @@ class Replaying:
         """How each program ends, by its key."""
         session, settings, done = self._session, self._session.experiment.settings, SimpleQueue[ServiceReply]()
 
-        def identify(call: Call[Any]) -> Json:
-            if isinstance(call, Generate | Choose | CountTokens):
-                return engines(call.role).identity()
-            if isinstance(call, Rank):
-                return session.ranker(call.scorer).identity()
-            return self._index.identity() if self._index is not None else {}
-
+        identify = answerers(session, engines, self._index)
         service = _Kept(done, session.cache, identify, self._found)
         scheduler = Scheduler(lambda _: service, done, width=settings.width, seed=settings.seed)
         ended = {each.key: each for each in scheduler.run(programs)}

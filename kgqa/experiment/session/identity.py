@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from kgqa.artefacts.predictions import question_ids
 from kgqa.artefacts.run import SCRIPTED, SCRIPTED_TARGET
+from kgqa.calls import Call, Choose, CountTokens, Generate, Rank
 from kgqa.engines.thinking import thinks_not
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
+from kgqa.experiment.session.engines import Engines
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.kg.imported import ImportedTriples
 from kgqa.kg.imported_file import ImportedFile
+from kgqa.protocols import Index
 from kgqa.runtime.folder import run_name
 from kgqa.storage import ids_digest, outputs
 from kgqa.types import Json
+
+
+def answerers(session: Session, engines: Engines, index: Index | None) -> Callable[[Call[Any]], Mapping[str, Json]]:
+    """Who answers a call, as the key of its reply in the call cache has it; nothing is loaded for it."""
+
+    def identify(call: Call[Any]) -> Mapping[str, Json]:
+        if isinstance(call, Generate | Choose | CountTokens):
+            return engines(call.role).identity()
+        if isinstance(call, Rank):
+            return session.ranker(call.scorer).identity()
+        return index.identity() if index is not None else {}
+
+    return identify
 
 
 def run_identity(session: Session) -> dict[str, Json]:
