@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from kgqa.commands.parsing import Parser
+from kgqa.counting import counted
 from kgqa.errors import ConfigError, nearest
 
 NAME = "graph"
@@ -65,7 +66,8 @@ def show_linked(overrides: Sequence[str], *, build: bool) -> int:
         if missing := collections.missing(questions):
             own = " ".join(overrides)
             raise ConfigError(f"{len(missing)} collections are not linked yet; run: kgqa graph build {own}".rstrip())
-        title = f"dataset={dataset} graph={experiment.name('graph')}, {len(questions)} questions: means of a collection"
+        title = f"dataset={dataset} graph={experiment.name('graph')}, {counted(len(questions), 'question')}: "
+        title += "means of a collection"
         show_collections(collections.statistics(questions), dataset, title, terminal)
     return 0
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from kgqa.commands import kg_files
 from kgqa.commands.parsing import Parser
+from kgqa.counting import counted
 from kgqa.errors import ConfigError
 
 NAME = "kg"
@@ -95,8 +96,7 @@ def extract(overrides: Sequence[str], *, offline: bool = False) -> int:
                 source.extract(questions, told)
             source.store.arrange()
         figures = source.statistics(questions)
-        counted = f"{len(questions):,} question{'s' if len(questions) != 1 else ''}"
-        show_figures(("per question (TRACE, Table 5)", "mean"), figures, terminal, counted)
+        show_figures(("per question (TRACE, Table 5)", "mean"), figures, terminal, counted(len(questions), "question"))
         if isinstance(source, TripleBuilder):
             source.store.write_statistics({"questions": len(questions), **figures})
     return 0

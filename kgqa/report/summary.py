@@ -15,6 +15,7 @@ from kgqa.artefacts.metrics import (
     Throughput,
     Wording,
 )
+from kgqa.counting import counted
 
 SCORES = {
     "em": "EM",
@@ -124,7 +125,7 @@ def _retrieval(retrieval: Retrieval | None) -> list[tuple[str, str]]:
         rows.append(
             (
                 "without passages",
-                f"{retrieval.without_passages:,} question{'s' if retrieval.without_passages != 1 else ''}",
+                counted(retrieval.without_passages, "question"),
             )
         )
     return rows

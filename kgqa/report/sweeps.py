@@ -13,6 +13,7 @@ from kgqa.artefacts.run import FinishedRun
 from kgqa.artefacts.sweep import CellState, ListedCell, SweepPlan, in_use, questions_asked
 from kgqa.artefacts.trace import read_questions
 from kgqa.artefacts.verdicts import read_verdicts
+from kgqa.counting import counted
 from kgqa.errors import DataError
 from kgqa.report.columns import COLUMNS, Measured, dollars, tokens
 from kgqa.report.matrix import Matrix, matrix_of
@@ -112,7 +113,7 @@ def _table(key: tuple[str, ...], cells: Sequence[CellRun], report: SweepReport) 
             columns.append(column.label)
             entries.append(marked(figures, [by_score.get(column.shares or "") for by_score in shares]))
     rows = [(cell, [*named[n], *(entry[n] for entry in entries)]) for n, cell in enumerate(cells)]
-    title = f"{dataset}, {len(questions):,} question{'s' if len(questions) != 1 else ''}, {profile} profile"
+    title = f"{dataset}, {counted(len(questions), 'question')}, {profile} profile"
     if made_up := [str(cell.number) for cell in cells if cell.run and cell.run.made_up]:
         title += f" · cells {', '.join(made_up)} made up: engine=scripted is no model"
     header = ("cell", *(shown or ["settings"]), *columns)

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kgqa.artefacts.trace import TracedQuestion
+from kgqa.counting import counted
 from kgqa.experiment.run.showing import Shown, leading_chain
 from kgqa.terminal.console import Terminal
 
@@ -26,7 +27,7 @@ def show_demo(shown: Sequence[Shown], terminal: Terminal) -> None:
         _question(place, shown, terminal)
     count = len(shown[0].questions)
     terminal.line(
-        f"\n{count} question{'s' if count > 1 else ''} show how answers are found, not how good a method is: "
+        f"\n{counted(count, 'question')} show how answers are found, not how good a method is: "
         f"one right answer more is {100 / count:.0f} points of EM."
     )
 

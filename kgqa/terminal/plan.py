@@ -6,6 +6,7 @@ from rich.markup import escape
 from rich.rule import Rule
 from rich.table import Table
 
+from kgqa.counting import counted
 from kgqa.experiment.run.estimating import estimate_roles, measured_rates
 from kgqa.experiment.run.planning import Plan
 from kgqa.terminal.console import Terminal
@@ -20,7 +21,7 @@ def show_plan(plan: Plan, questions: int, terminal: Terminal) -> None:
             terminal.show(Rule(f"{template} ({call.role})", align="left"))
             terminal.line(_shortened(role.render(call)))
     table = Table("role", "calls", "in the cache", "prompt tokens", "generated tokens", title_justify="left")
-    table.title = f"{questions:,} question{'s' if questions != 1 else ''}, planned with made-up replies"
+    table.title = f"{counted(questions, 'question')}, planned with made-up replies"
     for name, role in sorted(plan.items()):
         table.add_row(
             escape(name),

@@ -9,6 +9,7 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from kgqa.artefacts.verdicts import VERDICTS, judge_of, read_verdicts
+from kgqa.counting import counted
 from kgqa.errors import ConfigError
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run, share_questions
 from kgqa.report.card import cards
@@ -56,9 +57,7 @@ def compare_answers(request: ComparisonRequest) -> Comparison:
     verdicts, notes = _verdicts(runs, names)
     differences = compare({**scores, **({"judge": verdicts} if verdicts else {})}, request.seed)
     flips = _flips(runs, names, verdicts or scores["EM"], request.flips)
-    title = (
-        f"{len(runs[0].questions):,} question{'s' if len(runs[0].questions) != 1 else ''}, profile {runs[0].profile}"
-    )
+    title = f"{counted(len(runs[0].questions), 'question')}, profile {runs[0].profile}"
     if request.in_all:
         title += f" (those that all runs have; {names[0]} has {count:,})"
     lines = [f"{name}: {run.name}{run.made_up}" for name, run in zip(names, runs, strict=True)]

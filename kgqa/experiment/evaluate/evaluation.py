@@ -10,6 +10,7 @@ from pathlib import Path
 from kgqa.artefacts.evaluation import Evaluation
 from kgqa.artefacts.run import IDENTITY
 from kgqa.artefacts.verdicts import VERDICTS
+from kgqa.counting import counted
 from kgqa.errors import ConfigError
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_predictions, open_run
 from kgqa.experiment.run.judging import Judged, judge_answers, judge_engines
@@ -116,5 +117,7 @@ def _notes(answered: AnsweredQuestions) -> tuple[str, ...]:
     with_passages = sum(
         answered.predictions[question.id].passages_of(question) is not None for question in answered.questions
     )
-    counts = f"{len(answered.questions):,} questions scored, {len(answered.predictions):,} predictions in the file"
+    counts = (
+        f"{counted(len(answered.questions), 'question')} scored, {len(answered.predictions):,} predictions in the file"
+    )
     return (f"{counts}; {with_passages:,} of those scored say which passages they rest on.",)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.calls import Search
+from kgqa.counting import counted
 from kgqa.errors import ConfigError
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.session.experiment import Experiment
@@ -141,7 +142,7 @@ def write_quality(curve: QualityCurve) -> list[Path]:
     plot = Plot(
         f"{name}: SF-EM and precision {reached}",
         "mean number of neighbours of a passage",
-        f"{points[0].questions} questions, labels: {curve.key}",
+        f"{counted(points[0].questions, 'question')}, labels: {curve.key}",
         [
             Series("SF-EM", [Point(point.neighbours, point.sf_em, label=point.value) for point in points], 0),
             Series("supporting passages covered", [Point(p.neighbours, p.covered) for p in points], 2, hollow=True),

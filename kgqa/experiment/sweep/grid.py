@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kgqa.counting import counted
 from kgqa.experiment.config.axes import axes, grid
 from kgqa.experiment.config.overrides import override_key
 from kgqa.experiment.sweep.cells import Cell, frozen_cells
@@ -44,7 +45,7 @@ def run_sweep(planned: Grid, request: SweepRequest, display: Display) -> Swept:
     """
     cells = planned.cells
     with open_sweep(cells, request.command, planned.swept, request.name) as folder:
-        display.line(f"{len(cells)} cell{'s' if len(cells) != 1 else ''} in {folder.path}")
+        display.line(f"{counted(len(cells), 'cell')} in {folder.path}")
         with watched(display, "sweep", folder.path) as told, told.cells(folder.path):
             results = run_all(cells, folder, request.hydra, budget=request.budget)
         write_reports(folder.path)
