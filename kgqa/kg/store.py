@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
+from weakref import finalize
 
 from kgqa.artefacts.form import checked
 from kgqa.errors import DataError, StorageError
@@ -42,7 +43,7 @@ class TripleStore:
         self.built_with = dict(built_with)
         self._places: dict[str, int] = {}  # where each passage's first line begins
         self._parsed: dict[str, ParsedTriples] = {}
-        self._inode = 0  # of the file they are of, which `arrange` replaces
+        self._held = _Held()  # the file they are of, which `arrange` replaces
         self._bytes_read = 0
         self._lines_read = 0
         self._manifest_checked = False
@@ -73,7 +74,7 @@ class TripleStore:
             self._read_new_lines()
         while passage.id in self._places:
             with storing(self.file, ELSEWHERE), self.file.open("rb") as file:
-                if os.fstat(file.fileno()).st_ino == self._inode:
+                if self._held.is_file(file.fileno()):
                     file.seek(self._places[passage.id])
                     return _parse_line(file.readline(), f"{self.file}: {passage.id}")
             self._read_new_lines()
@@ -160,9 +161,9 @@ class TripleStore:
         if not self.file.exists():
             return
         with storing(self.file, ELSEWHERE), self.file.open("rb") as file:
-            inode = os.fstat(file.fileno()).st_ino
-            if inode != self._inode:
-                self._inode, self._bytes_read, self._lines_read = inode, 0, 0
+            if not self._held.is_file(file.fileno()):
+                self._held = _Held(file.fileno())
+                self._bytes_read, self._lines_read = 0, 0
                 self._places.clear()
             file.seek(self._bytes_read)
             for line in file:
@@ -193,6 +194,18 @@ class TripleStore:
         if not self._manifest_checked:
             replace_file(self.folder / "manifest.json", json_text(self.built_with), ELSEWHERE)
             self._manifest_checked = True
+
+
+class _Held:
+    """A file that is kept open, so that the disk gives its number to no other one."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._kept = None if descriptor is None else os.dup(descriptor)
+        if self._kept is not None:
+            finalize(self, os.close, self._kept)
+
+    def is_file(self, descriptor: int) -> bool:
+        return self._kept is not None and os.path.sameopenfile(self._kept, descriptor)
 
 
 def extraction_line(extraction: Extraction) -> bytes:

@@ -235,6 +235,22 @@ def test_a_store_that_is_open_follows_an_arrangement(folder: Path) -> None:
     assert store.missing(PASSAGES) == []
 
 
+def test_a_store_that_is_open_follows_arrangements_whose_files_may_share_a_number(folder: Path) -> None:
+    """A disk may give the file of the second one the inode of that which the first replaced."""
+    passages = sorted(
+        (Passage.of(f"{number:02}", "text") for number in range(40)), key=lambda each: each.id, reverse=True
+    )
+    store = opened(folder)
+    for some in (passages[:1], *(passages[place : place + 3] for place in range(1, 37, 3))):
+        opened(folder).add_all(map(extraction, some))
+        assert store.missing(some) == []
+        for _ in range(2):
+            opened(folder).arrange()
+            (folder / "extractions.jsonl").touch()
+            opened(folder).add(extraction(Passage.of(f"more {some[0].id}", "text")))
+        assert [store.extraction(each).passage_id for each in some] == [each.id for each in some]
+
+
 def arrange_often(folder: Path) -> None:
     for _ in range(60):
         opened(folder).arrange()
