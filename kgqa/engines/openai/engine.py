@@ -206,7 +206,7 @@ class OpenAI:
     def _client(self) -> Client:
         persistence = Persistence(self.timeout, self.retries, self.backoff, self.patience)
         return Client(
-            Endpoint(self._url, self._key(), persistence, self.concurrency),
+            Endpoint(self._url, self._key(), persistence),
             self.server,
             self._served,
             self.model.context,
