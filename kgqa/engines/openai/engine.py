@@ -103,6 +103,10 @@ class OpenAI:
         """Whether `count_tokens` is right, not an estimate."""
         return self.server in TOKENS_SHOWN
 
+    @property
+    def counts_freely(self) -> bool:
+        return not self.counts_tokens
+
     def render(self, call: ModelCall) -> str:
         """The messages; only the server knows the text it makes of them."""
         return readable(call.prompt)
