@@ -68,6 +68,11 @@ class Engine(Protocol):
 
     streaming: ClassVar[bool]
 
+    @property
+    def counts_freely(self) -> bool:
+        """Whether `count_tokens` is arithmetic on the text: done at once then, and not kept."""
+        ...
+
     def identity(self) -> Mapping[str, Json]:
         """Everything that can change a reply: weights' hash, chat template, backend, dtype, version of the adapter."""
         ...

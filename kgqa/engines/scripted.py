@@ -40,6 +40,7 @@ class Scripted:
     batch_size: Count
 
     streaming: ClassVar[bool] = False
+    counts_freely: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _ = self._rules

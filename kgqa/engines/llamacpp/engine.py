@@ -45,6 +45,7 @@ class LlamaCpp:
     context: Count | None  # tokens of prompt and reply of one slot; None: the model's own
 
     streaming: ClassVar[bool] = True
+    counts_freely: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _ = self._closing, self._lock, self._workers  # made before any thread can race for them

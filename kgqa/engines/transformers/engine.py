@@ -46,6 +46,7 @@ class Transformers:
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = False
+    counts_freely: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _ = self._thinking

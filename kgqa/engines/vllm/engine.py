@@ -58,6 +58,7 @@ class Vllm:
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = True
+    counts_freely: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _ = self._thinking
