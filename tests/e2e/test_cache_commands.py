@@ -183,6 +183,16 @@ def test_pruning_lists_first_and_deletes_only_what_was_asked(kgqa: Kgqa) -> None
     assert int(kgqa("cache", "prune", "--unused", "90").out.split()[0]) < written
 
 
+def test_stats_are_told_of_rows_whose_time_origin_or_reply_is_damaged(kgqa: Kgqa) -> None:
+    kgqa("run", "method=no_context", "limit=3", *QUICK)
+    (before,) = json.loads(kgqa("cache", "stats", "--json").out)
+    changed("UPDATE calls SET made = 'x', origin = 'y', value = NULL WHERE key = (SELECT min(key) FROM calls)")
+    shares = json.loads(kgqa("cache", "stats", "--json").out)
+    assert [(share["engine"], share["calls"]) for share in shares] == [("scripted", before["calls"] - 1), ("", 1)]
+    assert (shares[0]["newest"], shares[1]["newest"]) == (before["newest"], None)
+    assert kgqa("cache", "stats").code == 0
+
+
 def test_without_a_cache_one_line_says_so(kgqa: Kgqa) -> None:
     for words in (("check",), ("stats",), ("export", "x.zst"), ("prune", "--unused", "1")):
         ran = kgqa("cache", *words)
