@@ -118,7 +118,7 @@ def check(folder: Path) -> Checked:
             structure = "" if found == ["ok"] else "; ".join(" ".join(line.split()) for line in found)
             for key, value, kept in database.each("SELECT key, value, checksum FROM calls"):
                 rows += 1
-                if not isinstance(key, bytes) or reply_of(key, value, kept) is BAD:
+                if reply_of(key, value, kept) is BAD:
                     bad += 1
                     keys += [_text(key)] if len(keys) < _SHOWN else []
     except DataError as error:
@@ -179,7 +179,7 @@ def _whole_rows(old: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.DatabaseError):
             for key, value, kept, *rest in old.execute(f"SELECT {COLUMNS} FROM calls ORDER BY key {order}"):
-                if isinstance(key, bytes) and reply_of(key, value, kept) is not BAD:
+                if reply_of(key, value, kept) is not BAD:
                     yield (str(key, "utf-8"), str(value, "utf-8"), kept, *rest)
 
 
