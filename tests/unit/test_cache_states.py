@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from kgqa.errors import StorageError
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.cache_upkeep import check
 from kgqa.types import Json
@@ -27,10 +31,11 @@ class SharedCache(RuleBasedStateMachine):
         self.writers: dict[int, CallCache] = {}
         self.committed: dict[str, Json] = {}
         self.claimed: dict[str, int] = {}
+        self.rejected: dict[int, set[str]] = {}  # by writer: what it took for no reply to its call
 
     def writer(self, number: int) -> CallCache:
         if number not in self.writers:
-            self.writers[number] = CallCache(Path(self.folder.name))
+            self.writers[number], self.rejected[number] = CallCache(Path(self.folder.name)), set()
         return self.writers[number]
 
     @rule(number=WRITERS, items=st.lists(st.tuples(KEYS, REPLIES), max_size=4))
@@ -40,8 +45,38 @@ class SharedCache(RuleBasedStateMachine):
         for key, reply in items:
             first.setdefault(key, reply)
         for key, reply in first.items():
+            if key in self.rejected[number]:
+                self.committed[key] = reply
             assert standing.get(key, reply) == self.committed.get(key, reply)
             self.committed.setdefault(key, reply)
+            self.rejected[number].discard(key)
+            if self.claimed.get(key) == number:
+                del self.claimed[key]
+
+    @precondition(lambda self: self.committed)
+    @rule(number=WRITERS, data=st.data())
+    def reject(self, number: int, data: st.DataObject) -> None:
+        """It is no reply to its call: this writer's next one takes its place, once."""
+        key = data.draw(st.sampled_from(sorted(self.committed)))
+        self.writer(number).reject(key)
+        self.rejected[number].add(key)
+
+    @precondition(lambda self: self.committed)
+    @rule(number=WRITERS, data=st.data(), reply=REPLIES, part=st.sampled_from(["value = 'x'", "key = key || 'x'"]))
+    def damaged_then_asked_again(self, number: int, data: st.DataObject, reply: Json, part: str) -> None:
+        """A damaged reply is missing, and the next one stays; one under a damaged key is recognised and kept anew."""
+        key, cache = data.draw(st.sampled_from(sorted(self.committed))), self.writer(number)
+        with closing(sqlite3.connect(cache.path)) as other, other:
+            other.execute(f"UPDATE calls SET {part} WHERE key = ?", (key,))
+        if part.startswith("key"):
+            assert cache.get(key) == self.committed[key]
+            with closing(sqlite3.connect(cache.path)) as other, other:
+                assert other.execute("DELETE FROM calls WHERE key = ? || 'x'", (key,)).rowcount == 1  # as a repair does
+        else:
+            assert cache.get(key) is None
+            assert not cache.put([(key, reply)])
+            self.committed[key] = reply
+            self.rejected[number].discard(key)
             if self.claimed.get(key) == number:
                 del self.claimed[key]
 
@@ -52,12 +87,24 @@ class SharedCache(RuleBasedStateMachine):
     @rule(number=WRITERS, key=KEYS)
     def claim(self, number: int, key: str) -> None:
         claimed = self.writer(number).claim([key])[key]
-        if key in self.committed:
+        if key in self.committed and key not in self.rejected[number]:
             assert claimed == "kept"
         elif self.claimed.setdefault(key, number) == number:
             assert claimed == "mine"
         else:
             assert claimed == "theirs"
+
+    @rule(number=WRITERS, key=KEYS)
+    def give_back(self, number: int, key: str) -> None:
+        self.writer(number).give_back([key])
+        if self.claimed.get(key) == number:
+            del self.claimed[key]
+
+    @rule(number=WRITERS)
+    def see_what_others_claim(self, number: int) -> None:
+        keys = {f"key {place}" for place in range(8)}
+        elsewhere = {key for key, owner in self.claimed.items() if owner != number}
+        assert self.writer(number).claimed_elsewhere(keys) == elsewhere
 
     @rule(number=WRITERS)
     def close(self, number: int) -> None:
@@ -76,6 +123,25 @@ class SharedCache(RuleBasedStateMachine):
         del self.writers[number]
         self.claimed = {key: owner for key, owner in self.claimed.items() if owner != number}
 
+    @rule(number=WRITERS, key=KEYS)
+    def fail_within_a_transaction(self, number: int, key: str) -> None:
+        """As a full disk does: nothing of it is kept, and the next transaction is a new one."""
+        with pytest.raises(StorageError, match="full"):
+            write_on_a_full_disk(self.writer(number), key)
+
+    @precondition(lambda self: self.writers)
+    @invariant()
+    def no_claim_outlives_what_it_was_for(self) -> None:
+        """Only killed writers leave claims, which others take over."""
+        cache = next(iter(self.writers.values()))
+        rows = cache._connection.execute("SELECT key, owner FROM claims").fetchall()
+        names = {writer._claims._owner: number for number, writer in self.writers.items()}
+        living = {key.decode(): names[owner.decode()] for key, owner in rows if owner.decode() in names}
+        assert living == self.claimed
+        assert all(
+            writer._claims.keys == {k for k, o in living.items() if o == n} for n, writer in self.writers.items()
+        )
+
     @precondition(lambda self: self.writers)
     @invariant()
     def all_that_was_committed_is_there(self) -> None:
@@ -91,5 +157,11 @@ class SharedCache(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
+def write_on_a_full_disk(cache: CallCache, key: str) -> None:
+    with cache._database.writing() as connection:
+        connection.execute("REPLACE INTO calls (key, value) VALUES (?, '\"never committed\"')", (key,))
+        raise sqlite3.OperationalError("database or disk is full")
+
+
 TestSharedCache = SharedCache.TestCase
-TestSharedCache.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+TestSharedCache.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
