@@ -16,7 +16,7 @@ from kgqa.errors import DataError
 from kgqa.runtime.cache import DAY, FILE
 from kgqa.runtime.cache_schema import BAD, COLUMNS, backup, free_name, prepare, reply_of
 from kgqa.runtime.database import Database
-from kgqa.storage import replacing, storing
+from kgqa.storage import begun, replacing, storing
 
 _SHOWN = 20  # of the rows that are damaged
 # by how a reply begins, see `kgqa.runtime.codec.reply_json`
@@ -151,7 +151,7 @@ def _written_anew(path: Path) -> tuple[Path, int]:
         database.connection.execute("PRAGMA journal_mode=delete")
     kept, saved = free_name(path, "damaged"), 0
     with storing(kept):
-        shutil.copyfile(path, kept)
+        shutil.copyfile(path, begun(kept))
     with replacing(path) as fresh:
         new = Database(fresh)
         with closing(new), closing(sqlite3.connect(f"file:{kept}?mode=ro", uri=True)) as old:

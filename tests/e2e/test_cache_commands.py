@@ -55,8 +55,9 @@ def test_a_damaged_file_is_written_anew_from_the_rows_that_can_be_read(kgqa: Kgq
     ran = kgqa("cache", "check", "--repair")
     assert ran.code == 0, ran.out
     assert "calls are kept" in ran.out
-    copied = Path("outputs/.cache/calls.damaged.sqlite").read_bytes()
-    assert copied[100:] == content[100:]  # SQLite's header counts changes
+    copied = Path("outputs/.cache/calls.damaged.sqlite")
+    assert copied.read_bytes()[100:] == content[100:]  # SQLite's header counts changes
+    assert copied.stat().st_mode & 0o777 == 0o600
     assert kgqa(*TRACE).code == 0
 
 
