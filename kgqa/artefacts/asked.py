@@ -60,6 +60,5 @@ class _Kept:
     about: tuple[tuple[str, str], ...]
 
 
-def asked_folder(root: Path | None = None) -> Path:
-    """In `outputs/`, or another folder in its place."""
-    return (root or outputs()) / FOLDER
+def asked_folder() -> Path:
+    return outputs() / FOLDER

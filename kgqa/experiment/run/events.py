@@ -67,7 +67,7 @@ class Found:
 class Extracted:
     """The triples of a passage: head, relation, tail. Told when they are made, and when a method asks for them."""
 
-    passage: str
+    passage: str  # its id; "" where a reply is about several
     triples: tuple[tuple[str, str, str], ...]
 
 

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from kgqa.calls import Choose, Generate, Neighbours, Rank, Search, Triples
 from kgqa.experiment.run.events import Chosen, Event, Extracted, Option, Searched, Shown, Tell, Walked, Wrote
 from kgqa.methods.kgp import Kgp, best_of
+from kgqa.methods.steps.knowtrace_replies import read_facts
 from kgqa.protocols import Method
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Choice, Completion, Passage, Triple
 
+COMPLETES = "knowtrace/complete"  # the prompt whose replies are triples of the passages it has
 OPTIONS = 5  # told of a choice
 ASIDE = 8  # neighbours told of a step that were not chosen
 
@@ -28,6 +30,8 @@ class Way:
     def __call__(self, record: CallRecord) -> None:
         if event := self._event(record):
             self._tell(event)
+        if isinstance(event, Wrote) and event.prompt == COMPLETES:
+            self._tell(Extracted("", read_facts(event.text).facts))
 
     def _event(self, record: CallRecord) -> Event | None:
         call, reply, program = record.call, record.reply, record.path[:-1]
