@@ -35,7 +35,7 @@ def arguments(parser: Parser) -> None:
 def run(given: Namespace) -> int:
     from pathlib import Path
 
-    from kgqa.storage import outputs
+    from kgqa.storage import made, outputs
     from kgqa.viewer.choices import Choices
     from kgqa.viewer.serving import PORT, Request, serve
 
@@ -51,6 +51,8 @@ def run(given: Namespace) -> int:
             webbrowser.open(address)  # does nothing where there is no browser
 
     folder = Path(given.places[0]) if given.places else outputs()
+    if given.documents and not given.places:
+        made(folder)  # whoever asks first has no runs yet
     documents = tuple(Path(each).expanduser() for each in given.documents)
     choices = Choices(folder, documents, tuple(given.overrides))
     try:

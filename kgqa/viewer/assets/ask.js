@@ -73,7 +73,7 @@ async function put() {
 }
 
 async function cancel() {
-  byId("ask-cancel").disabled = true;
+  byId("ask-cancel").textContent = "cancelling …";
   try {
     await asked("/api/ask/cancel", { method: "POST", body: "" });
   } catch (error) {
@@ -99,7 +99,7 @@ function busy(now) {
   const held = document.activeElement === byId("ask-cancel");
   byId("ask-put").disabled = now;
   byId("ask-cancel").hidden = !now;
-  byId("ask-cancel").disabled = false;
+  byId("ask-cancel").textContent = "cancel";
   if (held && !now) byId("ask-question").focus();
 }
 

@@ -13,6 +13,7 @@ export class Told {
   #triples = new Map(); // by their key
   #kinds = new Map(); // key of a triple -> class of its arrow
   #walk = { seeds: [], steps: [] };
+  #drawn = new Set(); // passages in the picture
   #cited = new Set(); // passages that the answer quotes
   #walks; // whether the method walks from passage to passage
   #picture = null;
@@ -111,6 +112,7 @@ export class Told {
     );
     this.answer.hidden = false;
     this.#draw();
+    this.#picture?.fit();
   }
 
   _failed({ reason }) {
@@ -151,9 +153,14 @@ export class Told {
     this.graph.hidden = false;
   }
 
+  /** What was not in the picture before lights up. */
   #walked() {
     if (!this.#walk.seeds.length) return null;
-    return walkPicture(this.#walk, this.#shown, (id) => (this.#cited.has(id) ? "quoted" : ""));
+    const before = new Set(this.#drawn);
+    return walkPicture(this.#walk, this.#shown, (id) => {
+      this.#drawn.add(id);
+      return `${this.#cited.has(id) ? "quoted" : ""} ${before.has(id) ? "" : "fresh"}`;
+    });
   }
 
   #chained() {
