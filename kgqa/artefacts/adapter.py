@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from kgqa.artefacts.form import read_json
 from kgqa.constraints import matches
@@ -20,6 +20,7 @@ from kgqa.storage import noted_sha256, text_digest
 from kgqa.types import Json
 
 CONFIG, MATRICES, GGUF = "adapter_config.json", "adapter_model.safetensors", "adapter.gguf"
+GGUF_SOURCE = "kgqa.adapter.sha256"  # a key of the GGUF file: the digest of the adapter it was made from
 ADAPTER, MANIFEST = "adapter", "manifest.json"  # of a trained artefact's folder
 # Of PEFT's settings, what engines follow differently or not at all
 UNPLAIN = (
@@ -85,13 +86,14 @@ class Adapter:
             raise DataError(f"adapter {self.name}: sha256 of {folder} is {found}, not {self.sha256}; get it again")
         return found
 
-    def trained_on(self) -> tuple[str | None, str | None]:
-        """The base's preset and the digest of its weights; None: not known."""
+    def trained_on(self) -> tuple[str | None, tuple[str, ...]]:
+        """The base's preset, and the digests of its weights: as the preset has them, and as a folder for training."""
         manifest: Json = {}
         if self.path is not None and (file := self._manifest_file(self.folder)).is_file():
             manifest = read_json(file, remedy="train it again")
         told = manifest if isinstance(manifest, Mapping) else {}
-        return self.base or told.get("base"), self.base_sha256 or told.get("base_sha256")
+        digests = (self.base_sha256 or told.get("base_sha256"), told.get("base_folder_sha256"))
+        return self.base or told.get("base"), tuple(str(digest) for digest in digests if digest)
 
     def check_plain(self) -> None:
         """Raises ConfigError: it is more than LoRA's matrices, which not every engine would follow."""
@@ -105,10 +107,9 @@ class Adapter:
                 "and give the folder of that as model.path"
             )
 
-    def matrices(self) -> dict[str, tuple[int, ...]]:
-        """Shapes by name, e.g. "model.layers.0.self_attn.q_proj.lora_A": (rank, in), "….lora_B": (out, rank)."""
-        shapes = tensor_shapes(self.folder / MATRICES)
-        return {_plain_name(name): shape for name, (_, shape) in shapes.items()}
+    def matrices(self) -> dict[str, StoredTensor]:
+        """By the layer's own name: "model.layers.0.mlp.up_proj.lora_A" of (rank, in), "….lora_B" of (out, rank)."""
+        return {_plain_name(name): tensor for name, tensor in stored_tensors(self.folder / MATRICES).items()}
 
     def _config(self) -> Mapping[str, Json]:
         file = self.folder / CONFIG
@@ -128,17 +129,32 @@ class Adapter:
         return folder.parent / MANIFEST if folder.name == ADAPTER else folder / MANIFEST
 
 
-def tensor_shapes(file: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Type and shape of each tensor in a .safetensors file, from its header alone. Raises DataError: it is damaged."""
+class StoredTensor(NamedTuple):
+    """A tensor of a .safetensors file. `kind`: F32, BF16, …; `start`, `end`: its bytes in the file."""
+
+    kind: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+def stored_tensors(file: Path) -> dict[str, StoredTensor]:
+    """By name, from the file's header alone. Raises DataError: it is damaged."""
     try:
         with file.open("rb") as source:
             (length,) = struct.unpack("<Q", source.read(8))
-            header = decoded(source.read(length if length <= file.stat().st_size else 0))
-        return {
-            name: (str(told["dtype"]), tuple(told["shape"])) for name, told in header.items() if name != "__metadata__"
-        }
+            size = file.stat().st_size
+            header = decoded(source.read(length if length <= size else 0))
+        tensors = {}
+        for name, told in header.items():
+            if name != "__metadata__":
+                start, end = (8 + length + offset for offset in told["data_offsets"])
+                tensors[name] = StoredTensor(str(told["dtype"]), tuple(told["shape"]), start, end)
+                if not 0 <= start <= end <= size:
+                    raise ValueError(f"{name} ends at byte {end:,} of {size:,}")  # noqa: TRY301 - as a damaged header
     except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{file}: not readable as safetensors ({error}); get it again") from error
+    return tensors
 
 
 def _plain_name(name: str) -> str:

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from kgqa.artefacts.adapter import Adapter, tensor_shapes
+from kgqa.artefacts.adapter import GGUF_SOURCE, Adapter, stored_tensors
 from kgqa.calls import ModelCall, ModelReply
+from kgqa.engines.gguf_header import read_header
 from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError
 from kgqa.protocols import BatchEngine, Deliver, Engine, StreamingEngine
 from kgqa.types import Json
 
 FLAG = "base_differs"  # of a reply: the adapter was trained on the same model's weights in another file
+SIDES = {"lora_A": (1, -1), "lora_B": (0, 0)}  # of a layer (out, in) and of a matrix: what has to be equal
 FLOATS = ("F32", "F16", "BF16")  # types of tensors that have their layer's own shape
 
 
@@ -117,15 +119,30 @@ def base_differs(adapter: Adapter, model: Model) -> bool:
     if adapter.path is None:
         return False  # the server that has it has its base
     adapter.check_plain()
-    preset, trained_on = adapter.trained_on()
-    if trained_on is None or trained_on == (here := model.digest()):
+    preset, digests = adapter.trained_on()
+    if not digests or (here := model.digest()) in digests:
         return False
     if preset == model.name and is_gguf(model.locate()):
         return True
     raise ConfigError(
-        f"adapter {adapter.name}: trained on {preset or 'weights'} with sha256 {trained_on}, and {model.name} here has "
+        f"adapter {adapter.name}: trained on {preset or 'weights'} with sha256 {digests[0]}, and {model.name} here has "
         f"{here}; choose model={preset or 'PRESET'} as it was then, or train the adapter on {model.name}"
     )
+
+
+def exported(adapter: Adapter) -> Path:
+    """The adapter as llama.cpp reads it.
+
+    Raises:
+        ConfigError: it was not written yet, or from another training of that name.
+    """
+    file = adapter.gguf
+    if not file.is_file() or read_header(file).get(GGUF_SOURCE) != adapter.digest():
+        wrong = "is of another training than" if file.is_file() else "is missing beside"
+        raise ConfigError(
+            f"adapter {adapter.name}: {file} {wrong} {adapter.folder}; run: kgqa trained export {adapter.name} --gguf"
+        )
+    return file
 
 
 def check_layers(adapter: Adapter, folder: Path) -> None:
@@ -135,17 +152,17 @@ def check_layers(adapter: Adapter, folder: Path) -> None:
         ConfigError: the adapter has matrices for layers that are not there, or have another size.
     """
     files = sorted(folder.glob("*.safetensors"))
-    there = {name: told for file in files for name, told in tensor_shapes(file).items()}
+    there = {name: tensor for file in files for name, tensor in stored_tensors(file).items()}
     modules = {name.rpartition(".")[0] for name in there}
-    for name, shape in adapter.matrices().items() if there else ():
+    for name, tensor in adapter.matrices().items() if there else ():
         module, _, matrix = name.rpartition(".")
-        within = [found for found in (module, module.removeprefix("model.")) if found in modules]
-        kind, whole = there.get(f"{within[0]}.weight", ("", ())) if within else ("", ())
-        side = {"lora_A": (1, -1), "lora_B": (0, 0)}.get(matrix)
-        if not within or side is None:
-            raise _of_another(adapter, folder, f"a matrix {name}, and no such layer is there")
-        if kind in FLOATS and len(whole) == 2 and whole[side[0]] != shape[side[1]]:
-            raise _of_another(adapter, folder, f"{name} for a layer of {shape[side[1]]}, not {whole[side[0]]}")
+        if module not in modules or matrix not in SIDES:
+            raise _of_another(adapter, folder, f"{name}, a layer that is not there")
+        of_layer, of_matrix = SIDES[matrix]
+        layer = there.get(f"{module}.weight")
+        if layer and layer.kind in FLOATS and layer.shape[of_layer] != tensor.shape[of_matrix]:
+            sizes = f"{tensor.shape[of_matrix]:,}, which is {layer.shape[of_layer]:,} there"
+            raise _of_another(adapter, folder, f"{name} for a size of {sizes}")
 
 
 def _of_another(adapter: Adapter, folder: Path, what: str) -> ConfigError:

@@ -24,6 +24,8 @@ from kgqa.runtime.folder import run_name
 from kgqa.storage import ids_digest, outputs
 from kgqa.types import Json
 
+VLLM_TARGET = "kgqa.engines.vllm.Vllm"
+
 
 def answerers(session: Session, engines: Engines, index: Index | None) -> Callable[[Call[Any]], Mapping[str, Json]]:
     """Who answers a call, as the key of its reply in the call cache has it; nothing is loaded for it."""
@@ -53,6 +55,8 @@ def run_identity(session: Session) -> dict[str, Json]:
     reaching = (*REACHING, "base_url") if config["engine"].get("deployment") else REACHING
     unused = ("extra",) if not config["engine"].get("extra") else ()
     engine = {key: value for key, value in config["engine"].items() if key not in (*reaching, *unused)}
+    if engine["_target_"] == VLLM_TARGET:
+        engine["lora"] = None  # a key that it had, so that runs keep their names
     asks_models = experiment.asks_models
     return {
         **kept,
