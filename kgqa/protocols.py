@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
+from kgqa.artefacts.adapter import Adapter
 from kgqa.calls import ModelCall, ModelReply, Neighbours, Program, Rank, Search
 from kgqa.examples import Made
 from kgqa.types import Answer, Json, Passage, Question, Triple
@@ -91,6 +92,25 @@ class BatchEngine(Engine, Protocol):
 
     def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
         """A reply or that call's own error for each call, in order. Raising fails the whole batch."""
+        ...
+
+
+@runtime_checkable
+class Adaptable(Protocol):
+    """An engine whose weights can answer through adapters. `base`: itself, or of an adapted one what it stands on."""
+
+    @property
+    def base(self) -> Engine: ...
+
+    def adapted(self, adapter: Adapter) -> Engine:
+        """The same loaded weights with an adapter on them, and an identity of its own; the same one for each adapter.
+
+        Where the weights are loaded already and cannot take another adapter, they are loaded again at the next call:
+        name all adapters of a run before its first. Closing any of them closes all.
+
+        Raises:
+            ConfigError: the engine can take none, or not this one on these weights.
+        """
         ...
 
 

@@ -115,7 +115,8 @@ class _Recorded:
 
 
 def _replayed(experiment: Experiment, recording: Recording, pool: Pool, calls: CallCache) -> Shown:
-    pool.shared(pool_key(role_nodes(experiment.config)[""]), lambda: _Recorded(recording.model))
+    model, engine, *_ = role_nodes(experiment.config)[""]
+    pool.shared(pool_key([model, engine]), lambda: _Recorded(recording.model))
     pool.shared(pool_key(experiment.config["ranker"]), lambda: _Recorded(recording.ranker))
     method = experiment.name("method")
     with Session(experiment, pool, calls) as session:
