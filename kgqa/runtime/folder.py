@@ -31,7 +31,7 @@ class RunFolder:
         self.path = path
         with storing(path, OUT_ELSEWHERE), ExitStack() as opened:
             opened.enter_context(locked(path / ".lock", self._refuse, OUT_ELSEWHERE))
-            self._claim(identity)
+            claim_for(path, identity)
             self._trace = opened.enter_context(begun(path / PARTIAL_TRACE).open("wb"))
             self._partial = opened.enter_context(
                 begun(path / PARTIAL_PREDICTIONS).open(
@@ -80,17 +80,17 @@ class RunFolder:
     def _refuse(self) -> None:
         raise ConfigError(f"{self.path}: another kgqa process is writing this run; wait for it or give name=")
 
-    def _claim(self, identity: Mapping[str, Json]) -> None:
-        target = self.path / IDENTITY
-        if filled(target):
-            differing = _differences(_read_identity(target), identity)
-            if differing:
-                raise ConfigError(
-                    f"{self.path} belongs to another configuration; it differs in {', '.join(differing)}; "
-                    f"give another name= or out=, or remove the folder"
-                )
-        else:
-            replace_file(target, json_text(identity))  # half of it would lock the folder's owner out
+
+def claim_for(folder: Path, identity: Mapping[str, Json]) -> None:
+    """Note whose a folder is. Raises ConfigError: it is another configuration's; the keys that differ are named."""
+    target = folder / IDENTITY
+    if not filled(target):
+        replace_file(target, json_text(identity))  # half of it would lock the folder's owner out
+    elif differing := _differences(_read_identity(target), identity):
+        raise ConfigError(
+            f"{folder} belongs to another configuration; it differs in {', '.join(differing)}; "
+            f"give another name= or out=, or remove the folder"
+        )
 
 
 def run_name(identity: Mapping[str, Json]) -> str:

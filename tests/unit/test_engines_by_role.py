@@ -7,7 +7,7 @@ import pytest
 from kgqa.engines.weights import Prices
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
-from kgqa.experiment.session.engines import Engines, Pool, pool_key
+from kgqa.experiment.session.engines import AS_READER, Engines, Pool, pool_key, role_nodes
 
 
 def opened(pool: Pool) -> Engines:
@@ -40,3 +40,12 @@ def test_prices_are_read_once_for_a_role(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_equal_configurations_have_one_key_whatever_their_order() -> None:
     assert pool_key({"a": 1, "b": 2}) == pool_key({"b": 2, "a": 1}) != pool_key({"a": 2, "b": 1})
+
+
+@pytest.mark.parametrize("role", AS_READER)
+def test_a_role_of_training_falls_back_to_the_readers_model(role: str) -> None:
+    given = ["engine=scripted", "roles.reader=gpt_4o_mini@scripted"]
+    with_reader = Engines(role_nodes(compose(given)), Pool())
+    assert with_reader(role) is with_reader("reader") is not with_reader("selector")
+    own = Engines(role_nodes(compose([*given, f"roles.{role}=qwen3_4b@scripted"])), Pool())
+    assert own.label(role) == "qwen3_4b@scripted"

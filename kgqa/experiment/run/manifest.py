@@ -8,12 +8,14 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from kgqa.artefacts.manifest import AskedDataset, Code, Identity, Manifest
+from kgqa.artefacts.stage import Origin
 from kgqa.experiment.config.files import Config
 from kgqa.experiment.config.own import own_code, own_parts
 from kgqa.experiment.session.session import Session
@@ -64,6 +66,11 @@ def manifest(session: Session, index: Index | None) -> Manifest:
         index=index.identity() if index is not None else None,
         width=experiment.settings.width,
     )
+
+
+def origin(command: Sequence[str]) -> Origin:
+    """Where a stage's files come from: the command's words without `kgqa`, and what was installed."""
+    return Origin(command=("kgqa", *command), kgqa=_code(), python=platform.python_version(), packages=_versions())
 
 
 def _ranker(session: Session, group: str) -> Identity | None:

@@ -18,6 +18,8 @@ from kgqa.protocols import Engine
 from kgqa.types import Json
 
 T = TypeVar("T")
+# roles that came after runs had names: where they have no model of their own, the reader's answers
+AS_READER = ("explorer", "completer", "verifier", "teacher")
 RoleNodes = Mapping[str, tuple[Node, Node]]  # model and engine as configured, by role; "" for all other roles
 
 
@@ -108,7 +110,8 @@ class Engines:
         self._pool.discard(engines)
 
     def _node(self, role: str) -> tuple[Node, Node]:
-        nodes = self._nodes.get(role, self._nodes.get(""))
+        answering = "reader" if role in AS_READER and role not in self._nodes else role
+        nodes = self._nodes.get(answering, self._nodes.get(""))
         if nodes is None:
             raise ConfigError('this method asks a model: its `uses` must say "model"')
         return nodes

@@ -12,7 +12,7 @@ from kgqa.calls import Call, Choose, CountTokens, Generate, Rank
 from kgqa.engines.thinking import thinks_not
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
-from kgqa.experiment.session.engines import Engines
+from kgqa.experiment.session.engines import AS_READER, Engines
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.kg.imported import ImportedTriples
@@ -59,7 +59,7 @@ def run_identity(session: Session) -> dict[str, Json]:
         "dataset": {**dataset, "sha256": experiment.data_sha256},
         **({"collection": dict(experiment.collection.identity())} if experiment.collection else {}),
         "model": model if asks_models else None,
-        "roles": {role: choice for role, choice in kept["roles"].items() if role != "judge" and asks_models},
+        "roles": _roles(kept["roles"]) if asks_models else {},
         "kg": _triples(experiment) if "triples" in uses else None,
         "ranker": kept["ranker"] if "ranker" in experiment.choices else None,
         **{key: config[key] for key in ("demonstrations_ranker",) if key in experiment.choices},
@@ -67,6 +67,15 @@ def run_identity(session: Session) -> dict[str, Json]:
         "retriever": dict(session.retriever.identity()) if experiment.searches else None,
         **({"graph": dict(session.linker.identity())} if "graph" in uses else {}),
         "corpus": dict(experiment.dataset.corpus_identity()) if "search" in uses else None,
+    }
+
+
+def _roles(choices: Mapping[str, str | None]) -> dict[str, Json]:
+    """The choice of each role but the judge's; a role that runs had no key for counts where it has one."""
+    return {
+        role: choice
+        for role, choice in choices.items()
+        if role != "judge" and not (role in AS_READER and choice is None)
     }
 
 
