@@ -42,6 +42,11 @@ def outputs() -> Path:
     return Path("outputs")
 
 
+def trained() -> Path:
+    """`KGQA_TRAINED`, else a folder of the outputs: what training has made, NAME/HASH/ each."""
+    return Path(os.environ.get("KGQA_TRAINED") or outputs() / "trained").expanduser()
+
+
 def call_cache() -> Path:
     """`KGQA_CACHE`, else a folder of the outputs."""
     return Path(os.environ.get("KGQA_CACHE") or outputs() / ".cache")

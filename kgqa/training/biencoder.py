@@ -255,5 +255,3 @@ def _same_chance(chance: Any) -> Iterator[None]:
         if chance[1] is not None:
             torch.cuda.set_rng_state(chance[1])
         yield
-
-

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from kgqa.errors import DataError
 from kgqa.artefacts.form import read_json
+from kgqa.errors import DataError
 from kgqa.storage import json_text, replace_file, sha256
 
 MARK = "whole.json"  # written last: the sha256 of each file
@@ -53,9 +53,8 @@ def _flaw(checkpoint: Path) -> str | None:
     except DataError:
         return f"{MARK} is not readable"
     for name, expected in hashes.items():
-        try:
-            if sha256(checkpoint / name) != expected:
-                return f"{name} has another sha256"
-        except OSError as error:
-            return f"{name}: {error.strerror}"
+        if not (checkpoint / name).is_file():
+            return f"{name} is gone"
+        if sha256(checkpoint / name) != expected:
+            return f"{name} has another sha256"
     return None

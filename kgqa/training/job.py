@@ -12,6 +12,7 @@ from kgqa.types import Json
 SETTINGS, OUTCOME = "settings.json", "outcome.json"
 TRAIN, HELD_OUT = "train.jsonl", "held_out.jsonl"  # texts, below `EXAMPLES`
 EXAMPLES, CHECKPOINTS, LOG = "examples", "checkpoints", "worker.log"
+BEFORE, REPLIES = "before.json", "replies.jsonl"  # what the untrained model made of the held-out examples; and both
 LOCK, WORKER_LOCK = ".lock", ".worker.lock"  # held by who started the training, and by who trains
 ADAPTER, MODEL, ENCODER = "adapter", "model", "encoder"  # folders of what was trained
 

@@ -276,9 +276,14 @@ class _Watcher:
             )
         self._progress.say(
             Said(
-                event="step", step=state.global_step, epoch=round(state.epoch, 4), loss=loss,
-                learning_rate=logs["learning_rate"], tokens=self.tokens, seconds=round(self.seconds, 2),
-            )  # fmt: skip
+                event="step",
+                step=state.global_step,
+                epoch=round(state.epoch, 4),
+                loss=loss,
+                learning_rate=logs["learning_rate"],
+                tokens=self.tokens,
+                seconds=round(self.seconds, 2),
+            )
         )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from kgqa.constraints import Count, Natural, NotNegative, Positive
+from kgqa.constraints import Count, NotNegative, Positive
 from kgqa.errors import ConfigError
 
 Precision = Literal["bfloat16", "float32"]
@@ -21,6 +21,7 @@ class Schedule:
     processes, batch_per_device at a time. warmup: below 1 a share of the steps, else so many.
     """
 
+    name: str | None  # of what is trained, its folder below outputs/trained; None: the recipe's
     base: str
     collect: str | None  # the recipe of conf/collect whose examples these are
     examples: int | str | None  # None: all that the recipe has

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from kgqa.artefacts.form import read_json
 from kgqa.constraints import Count, Natural
@@ -56,7 +56,7 @@ class Seq2SeqTraining(Schedule):
                 if self.too_long == "leave_out" or len(begun) >= self.max_output:
                     left_out += 1
                     continue
-                read, written, cut = read[: self.max_input - 1] + [tokens.end], written[: self.max_output], cut + 1
+                read, written, cut = [*read[: self.max_input - 1], tokens.end], written[: self.max_output], cut + 1
             length = len(read) + len(written)
             rows.append(Pair(text.id, tuple(written), len(begun), length, tuple(read), (start, *written[:-1])))
         return Rows(tuple(rows), left_out, cut)

@@ -22,14 +22,13 @@ from kgqa.artefacts.form import checked, read_json
 from kgqa.errors import DataError, KgqaError
 from kgqa.inert import one_line
 from kgqa.storage import json_text, locked, replace_file
-from kgqa.training.job import OUTCOME, WORKER_LOCK, Job, Outcome
+from kgqa.training.job import BEFORE, OUTCOME, REPLIES, WORKER_LOCK, Job, Outcome
 from kgqa.training.loop import Fitted, arguments, fit
 from kgqa.training.progress import Progress, Said
 from kgqa.training.stopping import Stop
 from kgqa.training.texts import Rows
 
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "bitsandbytes", "sentence-transformers", "tokenizers")
-BEFORE, REPLIES = "before.json", "replies.jsonl"
 
 
 def main(words: list[str]) -> int:

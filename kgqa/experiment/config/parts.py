@@ -16,6 +16,7 @@ from kgqa.kg.extraction import TripleExtractor
 from kgqa.kg.imported import ImportedTriples
 from kgqa.protocols import Dataset, Engine, Method, Ranker, Retriever, Tracker
 from kgqa.retrieval.graphs.links import PassageGraph
+from kgqa.training.schedule import Schedule
 
 T = TypeVar("T")
 _ABSENT = object()
@@ -66,6 +67,11 @@ def triples(node: Node) -> TripleExtractor | ImportedTriples:
 
 def judge(node: Node) -> AnyJudge:
     return _part(node, ROLE, AnyJudge)
+
+
+def training(node: Node) -> Schedule:
+    """How a model is trained: `train=` for the configuration, `kgqa train NAME` for people."""
+    return _part(node, "train", Schedule)
 
 
 def tracker(node: Node) -> Tracker:
