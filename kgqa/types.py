@@ -75,6 +75,19 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Lesson:
+    """What is worth learning of one reply that a model gave on the way to an answer.
+
+    call: which of the question's answered `Generate` calls, from 0, in the order of its trace. kept: as it is to be
+    learnt, without blanks around it; "" for a reply of which nothing is.
+    """
+
+    call: int
+    role: str
+    kept: str
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What a method says, and what it rests on. Where tokens are estimated, a run keeps no figure "…_tokens"."""
 
@@ -85,6 +98,7 @@ class Answer:
     flags: Mapping[str, int] = field(default_factory=dict)  # counted oddities, e.g. {"empty_answer": 1}
     figures: Mapping[str, float] = field(default_factory=dict)  # measures of the way there; reports show their means
     notes: Mapping[str, Json] = field(default_factory=dict)  # for the trace: chains, thoughts, …
+    lessons: tuple[Lesson, ...] = ()  # for `kgqa collect`, whether or not the answer is right
 
 
 @dataclass(frozen=True, slots=True)

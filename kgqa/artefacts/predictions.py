@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kgqa.artefacts.form import Number, read_lines
+from kgqa.artefacts.form import Number, as_json, checked, read_lines
 from kgqa.errors import DataError
 from kgqa.redaction import told
-from kgqa.types import Answer, Json, Question
+from kgqa.types import Answer, Json, Lesson, Question
 
 PREDICTIONS = "predictions.jsonl"
 PARTIAL_PREDICTIONS = "predictions.partial.jsonl"  # in the order in which questions end, while a run works
@@ -31,6 +31,7 @@ class Prediction:
     flags: Mapping[str, int] = field(default_factory=dict)
     figures: Mapping[str, Number] = field(default_factory=dict)
     notes: Mapping[str, Json] = field(default_factory=dict)  # for the trace alone: chains, thoughts, …
+    lessons: tuple[Lesson, ...] = ()
 
     @classmethod
     def of(cls, question: Question, outcome: Answer | Exception) -> Prediction:
@@ -46,6 +47,7 @@ class Prediction:
             flags=outcome.flags,
             figures=outcome.figures,
             notes=outcome.notes,
+            lessons=outcome.lessons,
         )
 
     @classmethod
@@ -72,6 +74,7 @@ class Prediction:
             flags=_numbers(record, "flags", place),
             figures=_numbers(record, "figures", place),
             notes=notes or {},
+            lessons=checked(tuple[Lesson, ...], record.get("lessons", ()), f"{place}: lessons"),
         )
 
     @property
@@ -100,6 +103,7 @@ class Prediction:
             "context_tokens": self.context_tokens,
             "flags": dict(self.flags),
             "figures": dict(self.figures),
+            **({"lessons": as_json(self.lessons)} if self.lessons else {}),
         }
 
 

@@ -25,6 +25,7 @@ from typing import Protocol
 from kgqa.commands import (
     ask,
     cache,
+    collect,
     compare,
     completion,
     data,
@@ -36,7 +37,6 @@ from kgqa.commands import (
     index,
     judge,
     kg,
-    kgp,
     models,
     new,
     report,
@@ -66,7 +66,7 @@ class Command(Protocol):
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
     demo, run, ask, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, kg, graph,
-    kgp, train, trained, reproduce, index, data, models, cache, doctor, new, completion,
+    collect, train, trained, reproduce, index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 
 

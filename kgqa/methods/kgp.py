@@ -22,7 +22,7 @@ from kgqa.methods.steps.replies import counted
 from kgqa.methods.steps.structure import nodes_at, ordinary, places_named, structural
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Json, Passage, Question
+from kgqa.types import Answer, Json, Passage, Prompt, Question
 
 SHORTER = 0.9  # at least so much shorter is a structural context that did not fit
 SMALLEST_SHARE = 0.01  # of pages and tables; where that is still too long, the question itself is
@@ -188,11 +188,7 @@ class Kgp:
         so_far = " ".join(passage.wording for passage in path)
         if self.agent == "mdr":
             return f"{question.text} {so_far}"
-        given = {"question": question.text, "evidence": so_far}
-        if self.agent in ("t5", "llama"):
-            prompt = render(f"kgp/evidence_{self.agent}", instruction=self.instruction, **given)
-        else:
-            prompt = render("kgp/evidence", examples=self.examples_from, **given)
+        prompt = self.evidence_prompt(question.text, so_far)
         reply = await Generate(prompt, self.max_evidence_tokens, ("\n\n", "\nQuestion:"), role="agent")
         written = " ".join(reply.text.split())
         flags["cut_reply"] += reply.finish == "length"
@@ -203,6 +199,13 @@ class Kgp:
         )
         flags.update(reply.flags)
         return written or question.text
+
+    def evidence_prompt(self, question: str, so_far: str) -> Prompt:
+        """What the agent is asked, and what it is trained with."""
+        given = {"question": question, "evidence": so_far}
+        if self.agent in ("t5", "llama"):
+            return render(f"kgp/evidence_{self.agent}", instruction=self.instruction, **given)
+        return render("kgp/evidence", examples=self.examples_from, **given)
 
     async def read_places(self, question: Question, nodes: Sequence[Passage], share: float = 1.0) -> Answer:
         """A question about structure: each page as its text, each table as Markdown, under its name.

@@ -2,19 +2,19 @@
 
 Algorithm 1: exploration either answers from the graph or names entity–relation pairs; every pair is a query, and
 completion reads its passages for triples, which join the graph. §3.3: backtracing finds the triples that carry the
-answer, here for every question, right or wrong.
+answer, here for every question, right or wrong, and with them what of each reply is worth learning.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
 from kgqa.methods.steps.fitting import Reading
+from kgqa.methods.steps.knowtrace_course import Completed, Course, filtered, generations, lessons
 from kgqa.methods.steps.knowtrace_graph import (
     Fact,
     Naming,
@@ -34,38 +34,6 @@ from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
 
 CONCLUDING = " Yes\nThought:"
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """What the passages of one pair say about it."""
-
-    pair: Pair
-    facts: tuple[Fact, ...] = ()
-    passages: tuple[Passage, ...] = ()
-    tokens: int = 0  # of the passages
-    text: str = ""
-    flags: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Course:
-    """How the tracing went so far."""
-
-    graph: dict[Fact, None] = field(default_factory=dict)  # in the order found
-    memory: str = ""  # the graph as the last exploration was told it
-    explored: list[Exploration] = field(default_factory=list)
-    completed: list[list[Completed]] = field(default_factory=list)  # by iteration
-    flags: Counter[str] = field(default_factory=Counter)
-
-    def grow(self, completions: list[Completed]) -> bool:
-        """Take one iteration's triples in; False where none of them is new."""
-        before = len(self.graph)
-        self.completed.append(completions)
-        for completed in completions:
-            self.graph.update(dict.fromkeys(completed.facts))
-            self.flags.update(completed.flags)
-        return len(self.graph) > before
 
 
 @dataclass(frozen=True)
@@ -88,7 +56,7 @@ class KnowTrace:
     async def answer(self, question: Question) -> Answer:
         """Evidence: all retrieved passages, first retrieved first. `context_tokens`: the knowledge that the last
         exploration is told. Figures: iterations, pairs, triples, support, passage_tokens (#Tok of Table 2),
-        written_tokens and, of these, filtered_tokens (FA of Figure 4).
+        written_tokens and, of these, filtered_tokens (FA of Figure 4). Lessons: P⁺ and T⁺ of §3.3.
 
         Flags: `forced_answer` where the last iteration, a standstill or an unreadable reply ended the tracing;
         `unreadable_exploration`, `no_pairs`, `malformed_pair`, `too_many_pairs`, `standstill` where no triple was new,
@@ -127,6 +95,7 @@ class KnowTrace:
             begun=begun,
         )
         reply = await Generate(prompt, self.max_exploration_tokens, stop=("\nQuestion:",))
+        call = course.heard()
         written = f"{begun} {reply.text.strip()}" if begun else reply.text
         exploration = read_exploration(written)
         course.flags.update(_flags(exploration, reply))
@@ -134,7 +103,7 @@ class KnowTrace:
             course.flags["too_many_pairs"] += 1
             exploration = replace(exploration, pairs=exploration.pairs[: self.max_pairs])
         course.flags["forced_answer"] |= bool(begun)
-        course.explored.append(exploration)
+        course.explored.append(replace(exploration, call=call, forced=bool(begun)))
         return exploration
 
     async def complete(self, question: Question, pair: Pair) -> Completed:
@@ -161,6 +130,7 @@ class KnowTrace:
         if self.memory != "texts" or not graph:
             return self.lines(graph)
         reply = await Generate(render("knowtrace/rewrite", triples=self.lines(graph)), self.max_memory_tokens)
+        course.heard()
         course.flags["cut_memory"] += reply.finish == "length"
         return reply.text.strip()
 
@@ -182,6 +152,7 @@ class KnowTrace:
         ]
         targets = target_entities(graph, f"{last.thought}\n{last.answer}", self.naming)
         kept = support(graph, initial_entities(rounds, self.naming), targets, self.naming)
+        judged = generations(course, set(kept))
         written = [exploration.text for exploration in course.explored] + [completion.text for completion in completed]
         return Answer(
             last.answer,
@@ -195,23 +166,11 @@ class KnowTrace:
                 "support": len(kept),
                 "passage_tokens": sum(completion.tokens for completion in completed),
                 "written_tokens": await CountTokens("\n".join(written)),
-                "filtered_tokens": await CountTokens("\n".join(useless(course, set(kept)))),
+                "filtered_tokens": await CountTokens("\n".join(filtered(judged))),
             },
             notes={"iterations": [_note(c) for c in course.completed], "thought": last.thought, "support": kept},
+            lessons=lessons(judged),
         )
-
-
-def useless(course: Course, kept: set[Fact]) -> list[str]:
-    """What backtracing filters out of the generations: unavailing pairs, extraneous triples, and whole generations
-    of which nothing is left (§3.3). The last exploration, which concludes, stays."""
-    texts: list[str] = []
-    for exploration, completions in zip(course.explored, course.completed, strict=False):
-        unavailing = [str(completion.pair) for completion in completions if not kept.intersection(completion.facts)]
-        texts += unavailing if len(unavailing) < len(completions) else [exploration.text]
-        for completion in completions:
-            extraneous = [str(fact) for fact in completion.facts if fact not in kept]
-            texts += extraneous if len(extraneous) < len(completion.facts) else [completion.text]
-    return texts + [exploration.text for exploration in course.explored[len(course.completed) : -1]]
 
 
 def _note(completions: list[Completed]) -> Json:

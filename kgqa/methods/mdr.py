@@ -48,7 +48,7 @@ class Mdr:
         seconds = await gather(
             *(
                 _best(
-                    f"{question.text}{self.separator}{first.wording}",
+                    self.second_query(question.text, first),
                     tuple(other for other in pool if other.id != first.id),
                     self.second_hop,
                 )
@@ -60,6 +60,10 @@ class Mdr:
             for (one, first), best in zip(firsts, seconds, strict=True)
             for other, second in best
         ]
+
+    def second_query(self, question: str, first: Passage) -> str:
+        """What the second hop is looked for with, and what an encoder is trained with."""
+        return f"{question}{self.separator}{first.wording}"
 
     def pair_score(self, first: float, second: float) -> float:
         return first + second if self.score == "sum" else max(first, 0.0) * max(second, 0.0)

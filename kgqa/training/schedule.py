@@ -17,7 +17,8 @@ class Schedule:
     """How long, in which steps, from which examples. `base`: PRESET or PRESET:PATH of conf/model.
 
     examples: a number takes so many of the recipe's; a path is a folder of `kgqa collect`, or a file of rendered texts.
-    held_out: questions that are not trained on: below 1 a share, else so many. batch: examples a step, over all
+    held_out: questions that are measured and not trained on: below 1 a share, else so many; of a collected folder, of
+    those that it holds out. batch: examples a step, over all
     processes, batch_per_device at a time. warmup: below 1 a share of the steps, else so many.
     """
 

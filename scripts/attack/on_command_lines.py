@@ -32,11 +32,11 @@ ODD_KEYS = (
 )  # fmt: skip
 COMMANDS = (
     "run", "run -m", "tune", "show", "report", "export", "evaluate", "compare", "judge calibrate", "kg build",
-    "kg stats", "graph build", "graph stats", "graph quality", "kgp export-instructions", "reproduce", "index build",
+    "kg stats", "graph build", "graph stats", "graph quality", "collect kgp", "reproduce", "index build",
     "index check", "data list", "data check", "data prepare dataset=demo", "models", "doctor", "runs", "new",
     "completion", "open", "help",
 )  # fmt: skip
-TAKING_KEYS = ("run", "tune", "kg", "graph", "index", "kgp")
+TAKING_KEYS = ("run", "tune", "kg", "graph", "index", "collect")
 WORDS = (
     "--help", "-h", "--", "-", "-x", "--out", "--format", "html", "--svg", "--against", "--predictions", "--subset",
     "--list", "--corpus", "--ray", "--workers", "--json", "dataset=demo", "limit=1", "engine=scripted",

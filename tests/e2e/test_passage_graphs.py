@@ -100,21 +100,6 @@ def test_a_run_measures_what_the_quality_command_measures(kgqa: Kgqa, option: tu
     assert ("seeds and" in Path("outputs/graph_quality/demo-tfidf.svg").read_text(encoding="utf-8")) == bool(option)
 
 
-def test_training_texts_lead_from_fact_to_fact(kgqa: Kgqa) -> None:
-    ran = kgqa("kgp", "export-instructions", "dataset=demo", "--out=train.jsonl")
-    assert ran.code == 0, ran.err
-    lines = [json.loads(line) for line in Path("train.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert lines
-    assert all(set(line) == {"instruction", "input", "output"} for line in lines)
-    assert all(line["output"] not in line["input"] for line in lines)
-
-
-def test_training_texts_that_cannot_be_made_leave_the_file_as_it_is(kgqa: Kgqa) -> None:
-    Path("train.jsonl").write_text("kept\n", encoding="utf-8")
-    assert kgqa("kgp", "export-instructions", "dataset=pdf", "limit=2", "--out=train.jsonl").code == 2
-    assert Path("train.jsonl").read_text(encoding="utf-8") == "kept\n"
-
-
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -122,9 +107,6 @@ def test_training_texts_that_cannot_be_made_leave_the_file_as_it_is(kgqa: Kgqa) 
         ("graph quality graph=none", "no density to vary"),
         ("graph quality graph=tfidf --seeds many", "--seeds"),
         ("graph quality graph=tfidf --seeds 0", "--seeds=0: must be at least 1"),
-        ("kgp train", "export-instructions"),
-        ("kgp export-instructions method=trace", "method=trace: the texts are for method=kgp"),
-        ("kgp export-instructions collection=kgp", "leave collection= out"),
         ("run method=kgp ranker@graph.encoder=minilm limit=2", "the chosen graph has no encoder that is a ranker"),
         ("run retriever=knn ranker@retriever.sparse=minilm limit=2", "the chosen retriever has no sparse that is"),
         ("run method=kgp graph=null", "graph=null: method=kgp needs one"),

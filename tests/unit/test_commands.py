@@ -69,7 +69,7 @@ def test_help_of_a_choice_shows_its_keys_with_defaults_and_sources(
     assert "limit=null" not in shown
 
 
-STARTS_NOTHING = ["run", "tune", "kg", "kg build", "index build", "graph build", "data prepare", "kgp"]
+STARTS_NOTHING = ["run", "tune", "kg", "kg build", "index build", "graph build", "data prepare"]
 
 
 @pytest.mark.parametrize("command", STARTS_NOTHING)

@@ -1,4 +1,4 @@
-"""Texts to train models on: now those of KGP's agent, made of questions and their supporting passages.
+"""Examples to train models on: what makes them of questions and of finished runs, and the folders they are kept in.
 
-Not here: trainers, of which there are none yet; they will stand beside the engines.
+A recipe is a choice of `conf/collect/`. Not here: trainers, which are given texts (`rendering`) and know no recipe.
 """

@@ -14,7 +14,7 @@ from kgqa.experiment.config.files import Node
 from kgqa.judge.judges import ROLE, AnyJudge
 from kgqa.kg.extraction import TripleExtractor
 from kgqa.kg.imported import ImportedTriples
-from kgqa.protocols import Dataset, Engine, Method, Ranker, Retriever, Tracker
+from kgqa.protocols import Dataset, Engine, Method, Ranker, Recipe, Retriever, Tracker
 from kgqa.retrieval.graphs.links import PassageGraph
 from kgqa.training.schedule import Schedule
 
@@ -67,6 +67,11 @@ def triples(node: Node) -> TripleExtractor | ImportedTriples:
 
 def judge(node: Node) -> AnyJudge:
     return _part(node, ROLE, AnyJudge)
+
+
+def recipe(node: Node) -> Recipe:
+    """How examples are made: `collect=` for the configuration, `kgqa collect NAME` for people."""
+    return _part(node, "collect", Recipe)
 
 
 def training(node: Node) -> Schedule:

@@ -23,6 +23,7 @@ NOT_IDENTITY = (
     "experiment",
     "judge",
     "tracker",
+    "collect",
     "train",
 )
 FAILED_BEFORE = 0.05  # the limit before `fail_above` was a key

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import groups, node
 from kgqa.experiment.config.overrides import role_choice
 from kgqa.experiment.machine.presets import NOTHING_SAID, Preset
+from kgqa.types import Json
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Base:
     name: str
     model: Model | None
     encoder: str | None
+    node: Mapping[str, Json] = field(default_factory=dict)  # the model's, for an engine that renders
 
     @classmethod
     def of(cls, choice: str, *, encodes: bool) -> Base:
@@ -41,8 +43,8 @@ class Base:
             raise ConfigError(f"train.base={choice}: no engine trains; leave @{engine} out")
         if preset not in groups()["model"]:
             raise ConfigError(f"train.base={choice}: no such model; {nearest(preset, groups()['model'])}")
-        model = parts.model(node("model", preset))
-        return cls(choice, replace(model, path=path, sha256=None) if path else model, None)
+        chosen = {**node("model", preset), **({"path": path, "sha256": None} if path else {})}
+        return cls(choice, parts.model(chosen), None, chosen)
 
     @property
     def preset(self) -> str:

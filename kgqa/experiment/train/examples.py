@@ -111,28 +111,41 @@ def texts_of(file: Path, kind: Literal["text", "pair"]) -> Iterator[Written | Pa
 def part(examples: Iterable[Written | Paired], held_out: float, count: int | None, seed: int) -> Parted:
     """Some questions are held out, with all that was made of them; of the rest the first `count` examples.
 
-    Which and in which order is drawn from the seed and the ids, so not from the order of the file.
-
     Raises:
         ConfigError: more examples are wanted, or more questions held out, than there are.
         DataError: there are no two questions.
     """
-    drawn = sorted(examples, key=lambda example: text_digest(f"{seed} {example.id}"))
-    questions = sorted({example.question for example in drawn}, key=lambda name: text_digest(f"{seed} {name}"))
+    ordered = drawn(examples, seed)
+    questions = sorted({example.question for example in ordered})
     if len(questions) < FEWEST:
         raise DataError(f"the examples are of {len(questions)} question; a training needs {FEWEST} or more")
-    wanted = round(held_out * len(questions)) if held_out < 1 else int(held_out)
-    if wanted >= len(questions):
+    out = frozenset(some_of(questions, held_out, len(questions), seed))
+    if len(out) == len(questions):
         raise ConfigError(f"train.held_out={held_out:g}: there are only {len(questions):,} questions; give a share")
-    return divided(drawn, frozenset(questions[: max(wanted, 1 if held_out else 0)]), count)
+    return divided(ordered, out, out, count)
 
 
-def divided(examples: Sequence[Written | Paired], held_out: frozenset[str], count: int | None) -> Parted:
-    """`held_out`: the questions."""
+def drawn(examples: Iterable[Written | Paired], seed: int) -> list[Written | Paired]:
+    """In an order drawn from the seed and the ids, so not that of the file."""
+    return sorted(examples, key=lambda example: text_digest(f"{seed} {example.id}"))
+
+
+def some_of(questions: Iterable[str], wanted: float, of: int, seed: int) -> list[str]:
+    """`wanted`: below 1 the share of so many questions, else how many; drawn from the seed, all where there are fewer."""
+    ordered = sorted(questions, key=lambda name: text_digest(f"{seed} {name}"))
+    return ordered[: max(1, round(wanted * of)) if 0 < wanted < 1 else int(wanted)]
+
+
+def divided(
+    examples: Sequence[Written | Paired], held_out: frozenset[str], measured: frozenset[str], count: int | None
+) -> Parted:
+    """`held_out`: questions that nothing is trained on; `measured`: those of them whose examples are measured."""
     train = [example for example in examples if example.question not in held_out]
     if count is not None and count > len(train):
         raise ConfigError(f"train.examples={count}: there are only {len(train):,} that are not held out")
-    return Parted(tuple(train[:count]), tuple(example for example in examples if example.question in held_out))
+    if not train:
+        raise DataError("all examples are held out; nothing is left to train on")
+    return Parted(tuple(train[:count]), tuple(example for example in examples if example.question in measured))
 
 
 def _text(line: Json, place: str) -> Written:

@@ -28,6 +28,8 @@ class Exploration:
     pairs: tuple[Pair, ...] = ()  # once each, in the order written
     malformed: int = 0  # lines that had to be pairs
     text: str = ""
+    call: int = 0  # see `kgqa.types.Lesson`
+    forced: bool = False  # it was begun for the model, so that it had to answer
 
 
 @dataclass(frozen=True, slots=True)

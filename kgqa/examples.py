@@ -1,0 +1,84 @@
+"""Examples to train models on, as `kgqa collect` keeps them: `examples.jsonl` and, with the reason, `dropped.jsonl`.
+
+An example of a role that writes has its prompt as messages, so that any engine renders it as it does when it answers;
+one of an encoder has texts. The fields are the keys of a line, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kgqa.artefacts.form import as_json, checked, read_lines
+from kgqa.types import Json, Prompt
+
+EXAMPLES = "examples.jsonl"
+DROPPED = "dropped.jsonl"
+_REMEDY = "run the kgqa collect that made it again"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """dataset: as it is chosen. place: the step, hop or iteration, from 1. made_by: "rules", "gold" or a run's name."""
+
+    dataset: str
+    place: int
+    made_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What a role is asked and what it shall write, without blanks around it."""
+
+    id: str  # like no other's of the file
+    question: str  # its id
+    role: str
+    prompt: Prompt
+    target: str
+    label: str  # what it shows: an error type, "exploration", "fact"
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Positive:
+    """What an encoder shall bring together, and what of the same question it shall not."""
+
+    id: str
+    question: str  # no positive of the same question is a negative of this one
+    anchor: str
+    positive: str
+    negatives: tuple[str, ...]
+    label: str  # "hop 1", "support"
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What gave no example."""
+
+    question: str
+    what: str  # the whole question, or which of its parts
+    why: str
+    origin: Origin
+
+
+Made = Example | Positive | Dropped
+
+
+def line(made: Made) -> dict[str, Json]:
+    """As it stands in its file."""
+    written: dict[str, Json] = as_json(made)
+    return written
+
+
+def read_examples(file: Path) -> Iterator[Example | Positive]:
+    """Raises DataError: the file cannot be read, or a line is no example; the line and key are named."""
+    for place, record in read_lines(file, _REMEDY):
+        kind: type[Example | Positive] = Positive if isinstance(record, dict) and "anchor" in record else Example
+        yield checked(kind, record, place, _REMEDY)
+
+
+def read_dropped(file: Path) -> Iterator[Dropped]:
+    """Raises DataError as `read_examples`."""
+    return (checked(Dropped, record, place, _REMEDY) for place, record in read_lines(file, _REMEDY))

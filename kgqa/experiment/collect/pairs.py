@@ -1,0 +1,124 @@
+"""What encoders learn to bring together (KGP, supplement 8.1): MDR's both hops, DPR's question and its support."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from kgqa.constraints import Count, Natural, Share
+from kgqa.errors import ConfigError
+from kgqa.examples import Dropped, Made, Origin, Positive
+from kgqa.experiment.collect.facts import compares, ordered_passages
+from kgqa.methods.mdr import Mdr
+from kgqa.protocols import Query, Retriever, Source
+from kgqa.types import Passage, Question
+
+Draw = Literal["random", "bm25"]
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """The question's other passages: `count` drawn at random, or those that BM25 ranks first."""
+
+    draw: Draw
+    count: Natural
+    sparse: Retriever
+
+    def of(self, anchor: str, question: Question, chance: random.Random) -> tuple[str, ...]:
+        """As many as there are."""
+        gold = {passage.id for passage in ordered_passages(question)} | question.support
+        others = list({passage.id: passage for passage in question.passages if passage.id not in gold}.values())
+        if self.draw == "random" or not others:
+            drawn = chance.sample(others, min(self.count, len(others)))
+        else:
+            drawn = self._ranked(anchor, others)
+        return tuple(passage.wording for passage in drawn)
+
+    def _ranked(self, anchor: str, others: Sequence[Passage]) -> list[Passage]:
+        with TemporaryDirectory() as folder:
+            self.sparse.build(others, Path(folder), lambda _: None)
+            with closing(self.sparse.open(others, Path(folder))) as finder:
+                (places,) = finder.find([Query(anchor, self.count)])
+        return [others[place] for place in places]
+
+
+@dataclass(frozen=True)
+class HopPairs:
+    """Fields as in conf/collect/mdr.yaml, which cites the source of each value."""
+
+    sources: Mapping[str, str]
+    hops: Count
+    negatives: Draw
+    negatives_each: Natural
+    sparse: Retriever
+    held_out: Share
+    seed: int
+
+    def collect(self, sources: Sequence[Source], advance: Callable[[], None]) -> Iterator[Made]:
+        """The question with the first passage, question and first passage with the second."""
+        negatives = Negatives(self.negatives, self.negatives_each, self.sparse)
+        for source in sources:
+            if not isinstance(source.method, Mdr):
+                raise ConfigError("method: these examples are asked as method=mdr asks; leave method= out")
+            for question in source.questions:
+                yield from self._chain(question, source.dataset, source.method, negatives)
+                advance()
+
+    def _chain(self, question: Question, dataset: str, method: Mdr, negatives: Negatives) -> Iterator[Made]:
+        chance = random.Random(f"{self.seed}/{question.id}")  # noqa: S311 - a draw, not a secret
+        chain = list(ordered_passages(question))
+        if compares(question):
+            chance.shuffle(chain)
+        if len(chain) < 2:
+            yield Dropped(question.id, "question", "fewer than two passages in an order", Origin(dataset, 0, "gold"))
+            return
+        anchor = question.text
+        for hop, passage in enumerate(chain[: self.hops], start=1):
+            yield Positive(
+                id=f"{dataset}/{question.id}/hop {hop}",
+                question=question.id,
+                anchor=anchor,
+                positive=passage.wording,
+                negatives=negatives.of(anchor, question, chance),
+                label=f"hop {hop}",
+                origin=Origin(dataset, hop, "gold"),
+            )
+            anchor = method.second_query(anchor, passage)
+
+
+@dataclass(frozen=True)
+class SupportPairs:
+    """Fields as in conf/collect/dpr.yaml, which cites the source of each value."""
+
+    sources: Mapping[str, str]
+    negatives: Draw
+    negatives_each: Natural
+    sparse: Retriever
+    held_out: Share
+    seed: int
+
+    def collect(self, sources: Sequence[Source], advance: Callable[[], None]) -> Iterator[Made]:
+        """The question with each passage that supports its answer, in the file's order."""
+        negatives = Negatives(self.negatives, self.negatives_each, self.sparse)
+        for source in sources:
+            for question in source.questions:
+                chance = random.Random(f"{self.seed}/{question.id}")  # noqa: S311 - a draw, not a secret
+                gold = {p.id: p for p in question.passages if p.id in question.support}.values()
+                if not gold:
+                    yield Dropped(question.id, "question", "no supporting passage", Origin(source.dataset, 0, "gold"))
+                for place, passage in enumerate(gold, start=1):
+                    yield Positive(
+                        id=f"{source.dataset}/{question.id}/support {place}",
+                        question=question.id,
+                        anchor=question.text,
+                        positive=passage.wording,
+                        negatives=negatives.of(question.text, question, chance),
+                        label="support",
+                        origin=Origin(source.dataset, place, "gold"),
+                    )
+                advance()
