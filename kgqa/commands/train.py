@@ -16,7 +16,9 @@ steps, memory and hours. The same command goes on with a training that was inter
 
 def arguments(parser: Parser) -> None:
     parser.takes_places("RECIPE", "a choice of train=, see below")
-    parser.takes_keys("train.KEY=VALUE, dry_run=true, tracker=, experiment=")
+    parser.takes_keys(
+        "train.KEY=VALUE, dry_run=true, tracker=; dataset=, collect.KEY=VALUE and limit= say what is collected"
+    )
     parser.explain = explain
     parser.examples = (
         "kgqa train kgp_llama train.base=smollm2_135m train.examples=64 train.epochs=2 dry_run=true",
@@ -52,7 +54,7 @@ def run(given: Namespace) -> int:
     terminal = Terminal(width=120)
     with log_lines(terminal):
         request = TrainRequest.of(recipe, given.overrides)
-        examples = prepared(request)
+        examples = prepared(request, terminal)
         if request.config["dry_run"]:
             show_plan(planned(request, examples), terminal)
             return 0

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.artefacts.form import checked, read_lines
-from kgqa.constraints import Count, Natural
+from kgqa.constraints import Count, Natural, Positive
 from kgqa.errors import ConfigError
 from kgqa.storage import storing
 from kgqa.training.job import ENCODER, Job
 from kgqa.training.loop import Lesson, Network, Tensor
 from kgqa.training.schedule import Schedule
 from kgqa.training.texts import Rows
+
+UNIT_SCALE = 20.0  # sentence-transformers' own for cosines: without it a softmax over them is nearly flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class BiEncoderTraining(Schedule):
     max_follow_up: Count
     max_passage: Count
     negatives: Natural
+    scale: Positive | None  # of inner products; None: 1, and 20 where the base makes unit vectors
     texts_at_once: Count
 
     def read(self, file: Path, base: Path) -> Rows:
@@ -105,7 +108,7 @@ class BiEncoderTraining(Schedule):
             network,
             rows.rows,
             lambda asked: _batch(asked, self.negatives),
-            lambda trained, batch: self._loss(self._embedded(trained, batch["texts"]), batch),
+            lambda trained, batch: self._loss(trained, self._embedded(trained, batch["texts"]), batch),
             lambda trained: self.losses(trained, held_out)[0],
             backward=self._backward,
         )
@@ -124,7 +127,7 @@ class BiEncoderTraining(Schedule):
             with torch.inference_mode():
                 embedded = self._embedded(network, batch["texts"])
                 scores = _scores(embedded, batch)
-                losses.append(float(self._loss(embedded, batch)) / len(batch["gold"]))
+                losses.append(float(self._loss(network, embedded, batch)) / len(batch["gold"]))
             for hop, row, gold in zip(batch["hops"], scores, batch["gold"], strict=True):
                 rank = 1 + int((row > row[gold]).sum())
                 shown = f", hop {hop}" if hop is not None else ""
@@ -158,8 +161,9 @@ class BiEncoderTraining(Schedule):
                 chances.append(_chance(network))
                 with trainer.compute_loss_context_manager():
                     found.append(self._embedded(network, piece).float())
+            trainer.tokens += self._tokens(network, batch["texts"])
         embedded = torch.cat(found).requires_grad_()
-        loss = self._loss(embedded, batch) / len(batch["gold"])
+        loss = self._loss(network, embedded, batch) / len(batch["gold"])
         loss.backward()
         gradients = embedded.grad.split([len(each) for each in found])
         for piece, chance, gradient in zip(pieces, chances, gradients, strict=True):
@@ -188,12 +192,18 @@ class BiEncoderTraining(Schedule):
                 ordered[place] = embedding
         return torch.stack(ordered)
 
-    def _loss(self, embedded: Tensor, batch: dict[str, Any]) -> Tensor:
+    def _tokens(self, network: Network, texts: Sequence[tuple[str, str]]) -> int:
+        """Of all texts, cut as they are embedded."""
+        lengths = network.tokenizer([text for _, text in texts], truncation=True, max_length=self.max_follow_up)
+        return sum(map(len, lengths["input_ids"]))
+
+    def _loss(self, network: Network, embedded: Tensor, batch: dict[str, Any]) -> Tensor:
         """Softmax over all passages of the batch, summed over the anchors."""
         import torch
 
         gold = torch.tensor(batch["gold"], device=embedded.device)
-        return torch.nn.functional.cross_entropy(_scores(embedded, batch).float(), gold, reduction="sum")
+        scale = self.scale or (1.0 if network.similarity_fn_name == "dot" else UNIT_SCALE)
+        return torch.nn.functional.cross_entropy(scale * _scores(embedded, batch).float(), gold, reduction="sum")
 
 
 def _scores(embedded: Tensor, batch: dict[str, Any]) -> Tensor:

@@ -118,7 +118,10 @@ def fit(lesson: Lesson, job: Job, settings: tuple[Schedule, Any], progress: Prog
 
     schedule, args = settings
     folder = job.place / CHECKPOINTS
-    note = lambda text: progress.say(Said(event="note", text=text))  # noqa: E731
+
+    def note(text: str) -> None:
+        progress.say(Said(event="note", text=text))
+
     checkpoint = _agreed_checkpoint(folder, args, note)
     set_seed(schedule.seed)
     order = Order([item.id for item in lesson.items], [item.length for item in lesson.items], schedule, lesson.alike)

@@ -22,9 +22,9 @@ class Schedule:
     processes, batch_per_device at a time. warmup: below 1 a share of the steps, else so many.
     """
 
-    name: str | None  # of what is trained, its folder below outputs/trained; None: the recipe's
+    name: str | None  # of what is trained: its folder below outputs/trained; None: the choice of conf/train
     base: str
-    collect: str | None  # the recipe of conf/collect whose examples these are
+    collect: str | None  # what makes the examples, as kgqa collect is told: a recipe and its settings
     examples: int | str | None  # None: all that the recipe has
     held_out: NotNegative
     epochs: Positive

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from kgqa.artefacts.form import checked
 from kgqa.errors import ConfigError, DataError
@@ -97,11 +96,11 @@ class Parted:
         return sorted({example.question for example in self.held_out})
 
 
-def texts_of(file: Path, kind: Literal["text", "pair"]) -> Iterator[Written | Paired]:
+def texts_of(file: Path, *, pairs: bool) -> Iterator[Written | Paired]:
     """The lines of a file of rendered texts. Raises DataError naming the line."""
     seen: set[str] = set()
     for place, line in records(file):
-        made = _text(line, place) if kind == "text" else _pair(line, place)
+        made = _pair(line, place) if pairs else _text(line, place)
         if made.id in seen:
             raise DataError(f"{place}: id={made.id!r:.60} stands there twice; give each line an id of its own")
         seen.add(made.id)
@@ -131,7 +130,7 @@ def drawn(examples: Iterable[Written | Paired], seed: int) -> list[Written | Pai
 
 
 def some_of(questions: Iterable[str], wanted: float, of: int, seed: int) -> list[str]:
-    """`wanted`: below 1 the share of so many questions, else how many; drawn from the seed, all where there are fewer."""
+    """`wanted`: below 1 a share of so many, else how many; drawn from the seed, all where there are fewer."""
     ordered = sorted(questions, key=lambda name: text_digest(f"{seed} {name}"))
     return ordered[: max(1, round(wanted * of)) if 0 < wanted < 1 else int(wanted)]
 

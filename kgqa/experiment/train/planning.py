@@ -15,6 +15,7 @@ from kgqa.experiment.train.examples import Parted, Written
 from kgqa.experiment.train.request import TrainRequest
 from kgqa.experiment.train.running import finished
 from kgqa.experiment.train.shapes import Shapes, read, reckoned
+from kgqa.extras import absent
 from kgqa.storage import home
 
 BYTES = {"bfloat16": 2.0, "float32": 4.0, "nf4": 0.6}  # a parameter of the base; NF4 with its scales and embeddings
@@ -187,13 +188,11 @@ def _shapes(request: TrainRequest, folder: Path | None) -> Shapes | None:
 def _counts(request: TrainRequest, examples: Parted, folder: Path | None) -> tuple[list[int], bool]:
     """Tokens of each example, and whether the base's own tokenizer counted them."""
     texts = [" ".join(_texts(example)) for example in examples.train]
-    try:
-        from tokenizers import Tokenizer
-    except ImportError:
-        folder = None
     limit = _longest(request)
-    if folder is None or not (folder / "tokenizer.json").is_file():
+    if folder is None or absent(["tokenizers"]) or not (folder / "tokenizer.json").is_file():
         return [min(len(text) // CHARACTERS + 1, limit) for text in texts], False
+    from tokenizers import Tokenizer
+
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_truncation()
     return [min(len(tokenizer.encode(text, add_special_tokens=False).ids), limit) for text in texts], True
@@ -216,10 +215,11 @@ def _texts(example: object) -> Iterable[str]:
 
 def _measured_rate(request: TrainRequest) -> float | None:
     """Tokens a second of the newest training of the same kind on the same base."""
-    for kept in kept_trainings():
+    base = request.base.digest() if request.base.here else None
+    for kept in kept_trainings() if base else ():
         if kept.ended:
             trained = Trained.read(kept.folder)
-            if (trained.kind, trained.base) == (request.kind, request.base.preset) and trained.seconds > 0:
+            if (trained.kind, trained.base_sha256) == (request.kind, base) and trained.seconds > 0:
                 return trained.tokens / float(trained.seconds)
     return None
 

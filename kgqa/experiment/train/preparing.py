@@ -13,36 +13,60 @@ from kgqa.artefacts.stage import StageManifest
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError, DataError
 from kgqa.examples import EXAMPLES, Example, Positive, read_examples
+from kgqa.experiment.collect.collecting import Collecting
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
+from kgqa.experiment.config.overrides import override_group, override_key
 from kgqa.experiment.train.examples import Paired, Parted, Written, divided, drawn, part, some_of, texts_of
 from kgqa.experiment.train.request import TrainRequest
+from kgqa.runtime.display import Display
 from kgqa.storage import outputs
 
+OURS = ("train", "tracker", "experiment", "dry_run", "hydra")  # words that say nothing of examples
 Render = Callable[[Example], str]
 
 
-def prepared(request: TrainRequest) -> Parted:
-    """Raises ConfigError: there are no examples; DataError: they cannot be read, the line is named."""
-    given = request.given or _newest(request)
+def prepared(request: TrainRequest, display: Display) -> Parted:
+    """Collects examples where nothing says which, and says so.
+
+    Raises:
+        ConfigError: there are no examples, and none can be made here.
+        DataError: they cannot be read; the line is named.
+    """
+    given = request.given or _collected(request, display)
     if given.is_dir():
         return _of_folder(request, given)
-    training, kind = request.training, "pair" if request.pairs else "text"
-    return part(texts_of(given, kind), training.held_out, request.count, training.seed)
+    training = request.training
+    return part(texts_of(given, pairs=request.pairs), training.held_out, request.count, training.seed)
 
 
-def _newest(request: TrainRequest) -> Path:
-    """The newest folder of the recipe's examples."""
-    recipe = request.training.collect
-    if recipe is None:
+def _collected(request: TrainRequest, display: Display) -> Path:
+    """What the other words of the command line say is collected; without such words the newest folder that fits."""
+    if request.training.collect is None:
         raise ConfigError("train.examples: name a folder of kgqa collect, or a file of rendered texts")
-    found = [file.parent for file in (outputs() / "examples" / recipe).glob(f"*/{MANIFEST}")]
-    if not found:
-        raise ConfigError(
-            f"train={request.recipe}: no examples in {outputs() / 'examples' / recipe}; make them first: "
-            f"kgqa collect {recipe}, or give train.examples=FILE"
-        )
-    return max(found, key=lambda folder: (folder / MANIFEST).stat().st_mtime_ns)
+    recipe, *words = request.training.collect.split()
+    theirs = [word for word in request.overrides if override_group(word) not in OURS]
+    if not theirs and (newest := _newest(recipe, words)):
+        display.line(f"examples: {newest}, the newest of collect {recipe}")
+        return newest
+    collecting = Collecting.of(recipe, [*words, *theirs])
+    command = " ".join(["kgqa collect", recipe, *words, *theirs])
+    if collecting.finished is None and request.config["dry_run"]:
+        raise ConfigError(f"train={request.recipe}: no examples yet, and a dry run collects none: {command}")
+    display.line(f"examples: {collecting.stage.path}, as by {command}")
+    collecting.collect(display, ["collect", recipe, *words, *theirs])
+    return collecting.stage.path
+
+
+def _newest(recipe: str, words: Sequence[str]) -> Path | None:
+    """Of the folders that were collected with these settings."""
+    wanted = {override_key(word).removeprefix("collect."): word.partition("=")[2] for word in words}
+    found = []
+    for file in (outputs() / "examples" / recipe).glob(f"*/{MANIFEST}"):
+        settings = StageManifest.read(file.parent, f"{STAGE} {recipe}").identity.get("collect", {})
+        if all(str(settings.get(key)) == value for key, value in wanted.items()):
+            found.append(file)
+    return max(found, key=lambda file: file.stat().st_mtime_ns).parent if found else None
 
 
 def _of_folder(request: TrainRequest, folder: Path) -> Parted:
