@@ -16,6 +16,7 @@ from kgqa.kg.extraction import TripleExtractor
 from kgqa.kg.imported import ImportedTriples
 from kgqa.protocols import Dataset, Engine, Method, Ranker, Recipe, Retriever, Tracker
 from kgqa.retrieval.graphs.links import PassageGraph
+from kgqa.training.schedule import Schedule
 
 T = TypeVar("T")
 _ABSENT = object()
@@ -72,6 +73,11 @@ def judge(node: Node) -> AnyJudge:
 def recipe(node: Node) -> Recipe:
     """How examples are made: `collect=` for the configuration, `kgqa collect NAME` for people."""
     return _part(node, "collect", Recipe)
+
+
+def training(node: Node) -> Schedule:
+    """How a model is trained: `train=` for the configuration, `kgqa train NAME` for people."""
+    return _part(node, "train", Schedule)
 
 
 def tracker(node: Node) -> Tracker:
