@@ -8,7 +8,8 @@ from statistics import fmean
 FIRST = 32  # before anything is known
 MOST = 1024  # connections
 WORTH = 1.2  # times the calls a second that twice as many at once must bring: less is a queue at the server
-SPARE = 1.1  # of what was useful, so that the server has the next call when one ends
+SLIGHT = 1.1  # times as many: less may be chance, and would add up
+AGAIN = 16  # times as many calls as there are places, until more places are tried again
 FULL = 0.9  # of the places taken: what fewer calls take says nothing about more
 BACK = 0.7  # of the places are left after a refusal for coming too often
 
@@ -26,8 +27,8 @@ class Room:
     """Belongs to one event loop; `limit` is read from anywhere.
 
     Learning, as long as nothing was set: the limit is doubled while that brings more calls a second, which by Little's
-    law is told by the mean seconds of as many calls as there are places. It stays where that ends, or where the server
-    refuses calls that come too often.
+    law is told by the mean seconds of as many calls as there are places. Where that ends it stays, for a while, as
+    other work may have been the reason; and for good where the server refuses calls that come too often.
     """
 
     limit: int
@@ -35,6 +36,7 @@ class Room:
     _running: int = 0
     _seconds: list[float] = field(default_factory=list)  # of calls begun at this limit
     _before: tuple[int, float] | None = None  # half this limit, and the mean seconds there
+    _rest: int = 0  # calls until it is tried whether more places help
 
     @classmethod
     def of(cls, concurrency: int | None) -> Room:
@@ -54,6 +56,9 @@ class Room:
         self._running -= 1
         if seconds is None or not (self.learning and place.full and place.limit == self.limit):
             return
+        if self._rest:
+            self._rest -= 1
+            return
         self._seconds.append(seconds)
         if len(self._seconds) >= self.limit:
             self._judge(fmean(self._seconds))
@@ -64,14 +69,12 @@ class Room:
             self.limit, self.learning = max(1, round(BACK * self.limit)), False
 
     def _judge(self, seconds: float) -> None:
-        gain = WORTH
-        if self._before is not None:
-            half, faster = self._before
-            gain = self.limit / half * faster / max(seconds, 1e-9)
+        half, faster = self._before or (self.limit, WORTH * seconds)
+        gain = self.limit / half * faster / max(seconds, 1e-9)
+        self._seconds, self._before = [], (self.limit, seconds)
         if gain >= WORTH and self.limit < MOST:
-            self._before, self._seconds = (self.limit, seconds), []
             self.limit = min(2 * self.limit, MOST)
             return
-        self.learning = False
-        if gain < WORTH and self._before is not None:
-            self.limit = round(self._before[0] * max(1.0, gain) * SPARE)
+        if gain < WORTH:
+            self.limit = round(half * gain) if gain > SLIGHT else half
+        self._before, self._rest = None, AGAIN * self.limit
