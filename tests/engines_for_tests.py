@@ -62,7 +62,7 @@ class Slots:
     counts_freely: ClassVar[bool] = False
 
     def __init__(self, slots: int, seconds: float, name: str = "slots") -> None:
-        self.concurrency = slots
+        self.places = slots
         self._seconds, self._name = seconds, name
         self._levels: list[tuple[float, int]] = []  # (time, calls running from then on)
         self._running: SimpleQueue[tuple[float, ModelCall, Deliver] | None] = SimpleQueue()
@@ -90,7 +90,7 @@ class Slots:
         area = 0.0
         for (since, running), (until, _) in pairwise(self._levels):
             area += running * max(0.0, min(until, high) - max(since, low))
-        return area / (self.concurrency * (high - low))
+        return area / (self.places * (high - low))
 
     def close(self) -> None:
         self._running.put(None)

@@ -61,7 +61,7 @@ class SimulatedServer:
 
     def __init__(self, slots: int, rates: Rates, write: Callable[[ModelCall, int], str] = thoughts) -> None:
         self._write = write
-        self.concurrency = 2 * slots  # as engine=vllm: some wait in the server
+        self.places = 2 * slots  # as engine=vllm: some wait in the server
         self._slots, self._rates = slots, rates
         self._arrived: deque[tuple[ModelCall, Deliver]] = deque()
         self._wake = threading.Event()

@@ -58,7 +58,7 @@ class Manifest:
     demonstrations_ranker: Identity | None = field(default=None, metadata=LEFT_OUT)
     reranker: Identity | None = None
     index: Identity | None = None
-    width: int
+    width: int | None
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:

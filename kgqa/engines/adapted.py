@@ -86,8 +86,8 @@ class AdaptedStream:
     streaming: ClassVar[bool] = True
 
     @property
-    def concurrency(self) -> int:
-        return self.base.concurrency
+    def places(self) -> int:
+        return self.base.places
 
     @property
     def counts_freely(self) -> bool:

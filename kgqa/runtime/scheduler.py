@@ -21,6 +21,7 @@ from kgqa.runtime.requests import Done, Request, ServiceReply
 from kgqa.runtime.services import Service
 
 T = TypeVar("T")
+WIDTH = 64  # programs at once where nobody says how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,13 @@ class _Task:
 class Scheduler:
     """Runs programs over services.
 
-    route: the service that answers a call. width: programs alive at once; memory grows with it, not with the number
-    of programs. seed: of sampled calls, together with the program's key and the call's place in it.
+    route: the service that answers a call. width: programs alive at once, which may be changed while it runs; memory
+    grows with it, not with the number of programs. seed: of sampled calls, together with the program's key and the
+    call's place in it.
     """
 
     def __init__(self, route: Callable[[Call[Any]], Service], done: Done, *, width: int, seed: int = 0) -> None:
-        self._route, self._done, self._width, self._seed = route, done, width, seed
+        self._route, self._done, self.width, self._seed = route, done, width, seed
         self._services: list[Service] = []  # in the order they were first asked
         self._ready: deque[tuple[_Task, Any]] = deque()
         self._waiting: dict[int, tuple[_Task, tuple[int, ...], Call[Any]]] = {}
@@ -115,7 +117,7 @@ class Scheduler:
             service.stop(timeout)
 
     def _admit(self, todo: Iterator[tuple[str, Program[Any]]]) -> None:
-        while self._roots < self._width and (item := next(todo, None)) is not None:
+        while self._roots < self.width and (item := next(todo, None)) is not None:
             key, program = item
             self._roots += 1
             self._start(_Task(program, _Root(key, self._places)))

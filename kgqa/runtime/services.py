@@ -125,7 +125,7 @@ def _length(call: ModelCall) -> int:
 
 
 class Streams:
-    """A streaming engine: up to `concurrency` calls at once, earlier questions first, so that a question's calls
+    """A streaming engine: up to `places` calls at once, earlier questions first, so that a question's calls
     stay near each other and find its prefix in the engine's cache."""
 
     held = 0
@@ -163,7 +163,7 @@ class Streams:
     def _start(self) -> None:
         while True:
             with self._lock:
-                if self._stopped or not self._waiting or self.busy >= self._engine.concurrency:
+                if self._stopped or not self._waiting or self.busy >= self._engine.places:
                     return
                 request = heapq.heappop(self._waiting)
                 self.busy += 1

@@ -56,7 +56,7 @@ class LlamaCpp:
         _ = self._thinking
 
     @property
-    def concurrency(self) -> int:
+    def places(self) -> int:
         return self.slots
 
     def identity(self) -> Mapping[str, Json]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from kgqa.engines.openai.answers import lacking
 from kgqa.engines.openai.budget import Budget
 from kgqa.engines.openai.endpoint import Endpoint, Refused, ServerReply, Unknown
 from kgqa.engines.openai.requests import Abilities, Server, chat, too_long, usage
+from kgqa.engines.openai.room import Room
 from kgqa.engines.thinking import NO_THINKING, TAGS, Thinking, opening
 from kgqa.engines.tokens import END_TOKENS
 from kgqa.errors import ConfigError, EngineError, PromptTooLong
@@ -42,6 +44,7 @@ class Client:
     abilities: Abilities
     thinking: Thinking
     extra: Mapping[str, Json]  # further keys of every request for a reply
+    room: Room
     _greeted: bool = False
     _greeting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _ends: Mapping[str, Json] = field(default_factory=dict)  # where a reply ends, whatever generation_config forgets
@@ -115,6 +118,8 @@ class Client:
         async with self._greeting:
             if not self._greeted:
                 await self._compare()
+                if self.server == "llamacpp":
+                    await self._ask_for_slots()
                 if self.server == "vllm":  # llama.cpp knows the usual ones by itself
                     known = [await self.tokenize(token) for token in END_TOKENS]
                     self._ends = {"stop_token_ids": [tokens[0] for tokens in known if len(tokens) == 1]}
@@ -139,6 +144,10 @@ class Client:
         for model in named:
             limits = (model.get("max_model_len"), (model.get("meta") or {}).get("n_ctx"))
             self.context = min([self.context, *(limit for limit in limits if isinstance(limit, int))])
+
+    async def _ask_for_slots(self) -> None:
+        with suppress(Unknown, Refused):  # a server may be told to keep its properties to itself
+            self.room.told((await self.endpoint.get("../props")).get("total_slots"))
 
     async def prompt_tokens(self, prompt: Prompt, reply: int) -> list[int]:
         """The prompt under the server's own chat template, the prefill at its end.

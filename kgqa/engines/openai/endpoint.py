@@ -29,7 +29,8 @@ events = logging.getLogger("kgqa.events")  # see kgqa.runtime.work_log
 
 LONGEST_BACKOFF = 30.0  # seconds between two attempts, unless the server asks for more
 LOOK_AGAIN = 5.0  # seconds between two looks at a server that is gone
-AGAIN = frozenset({408, 409, 425, 429})  # and all of 500 to 599
+TOO_OFTEN = 429
+AGAIN = frozenset({408, 409, 425, TOO_OFTEN})  # and all of 500 to 599
 SHOWN = 120  # characters of an answer that is none
 READ = 4000  # of it, to look for what must not be shown
 Lacking = Callable[[Mapping[str, Json], Mapping[str, Json]], str]  # answer, request -> why it is none, or ""
@@ -57,11 +58,11 @@ class Unknown(ConfigError):
 
 
 class _Trouble(Exception):
-    """This attempt failed, another one may not. `after`: seconds the server asks to wait."""
+    """This attempt failed, another one may not. `status`: the server's; `after`: seconds that it asks to wait."""
 
-    def __init__(self, reason: str, after: float = 0.0) -> None:
+    def __init__(self, reason: str, status: int = 0, after: float = 0.0) -> None:
         super().__init__(reason)
-        self.after = after
+        self.status, self.after = status, after
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,14 @@ class Endpoint:
     that holds it is an attempt that failed.
     """
 
-    def __init__(self, url: str, key: str | None, persistence: Persistence) -> None:
+    def __init__(
+        self, url: str, key: str | None, persistence: Persistence, crowded: Callable[[], None] = lambda: None
+    ) -> None:
+        """crowded: is told when the server says that it is asked too often."""
         self.url = url.rstrip("/")
         self._key = Key(key) if key else None
         self._connections = Connections(self.url, {"Authorization": f"Bearer {key}"} if key else {})
-        self._persistence = persistence
+        self._persistence, self._crowded = persistence, crowded
         self._gone_since: float | None = None
         self._resume_at = 0.0  # what one call learns from Retry-After holds for all
 
@@ -195,6 +199,8 @@ class Endpoint:
 
     def _until_next_attempt(self, trouble: _Trouble, failures: int) -> float:
         limits = self._persistence
+        if trouble.status == TOO_OFTEN:
+            self._crowded()
         if failures > limits.retries:
             raise EngineError(f"the server failed {failures} times, at last: {trouble}") from trouble
         if trouble.after > limits.patience:
@@ -222,7 +228,7 @@ def _refusal(status: int, error: Mapping[str, Json], headers: Mapping[str, str])
     if status == 402 or "insufficient_quota" in (error.get("code"), error.get("type")):
         return UsageError(f"the account is used up: {refused.message}; everything answered so far is saved")
     if status in AGAIN or status >= 500:
-        return _Trouble(f"{status} {refused.message}", _retry_after(headers))
+        return _Trouble(f"{status} {refused.message}", status, _retry_after(headers))
     if status == 401:
         return ConfigError(f"the server does not accept the key of engine.api_key_env: {refused.message}")
     if status == 404:

@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 import threading
+import time
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from kgqa.engines.openai.choices import WAYS, Choosing, Way
 from kgqa.engines.openai.client import TOKENS_SHOWN, Client, Endpoints
 from kgqa.engines.openai.endpoint import Endpoint, Persistence
 from kgqa.engines.openai.requests import SCHEMAS, Abilities, Server, completion, decoding, readable, trimmed
+from kgqa.engines.openai.room import Room
 from kgqa.engines.openai.thoughts import thoughtful
 from kgqa.engines.thinking import NO_THINKING, Thinking
 from kgqa.engines.weights import Model
@@ -58,7 +60,7 @@ class OpenAI:
     endpoints: Endpoints
     choose: Literal["auto", "logprobs", "prompt_logprobs", "groups", "parse"]
     top_logprobs: Count | None
-    concurrency: Count
+    concurrency: Count | None
     timeout: Seconds
     retries: Natural
     backoff: Seconds
@@ -80,7 +82,7 @@ class OpenAI:
                 f"engine.choose={self.choose}: a model that thinks names a label in words; set engine.choose=auto"
             )
         extras.check(self.extra or {}, self.server, self._thinking)
-        _ = self._url, self._budget, self._closing, self._lock, self._under_way
+        _ = self._url, self._room, self._budget, self._closing, self._lock, self._under_way
 
     def identity(self) -> Mapping[str, Json]:
         return {
@@ -102,6 +104,10 @@ class OpenAI:
     def counts_tokens(self) -> bool:
         """Whether `count_tokens` is right, not an estimate."""
         return self.server in TOKENS_SHOWN
+
+    @property
+    def places(self) -> int:
+        return self._room.limit
 
     @property
     def counts_freely(self) -> bool:
@@ -132,9 +138,13 @@ class OpenAI:
 
     async def _serve(self, call: ModelCall, deliver: Deliver) -> None:
         await self._budget.enter()
+        place, began, seconds = self._room.enter(), time.perf_counter(), None
         try:
-            deliver(await self._outcome(call))
+            outcome = await self._outcome(call)
+            seconds = None if isinstance(outcome, Exception) else time.perf_counter() - began
+            deliver(outcome)
         finally:
+            self._room.leave(place, seconds)
             self._budget.leave()
 
     async def _outcome(self, call: ModelCall) -> ModelReply | Exception:
@@ -210,7 +220,7 @@ class OpenAI:
     def _client(self) -> Client:
         persistence = Persistence(self.timeout, self.retries, self.backoff, self.patience)
         return Client(
-            Endpoint(self._url, self._key(), persistence),
+            Endpoint(self._url, self._key(), persistence, self._room.crowded),
             self.server,
             self._served,
             self.model.context,
@@ -219,6 +229,7 @@ class OpenAI:
             Abilities(longest_list=self.top_logprobs),
             self._thinking,
             self.extra or {},
+            self._room,
         )
 
     def _key(self) -> str | None:
@@ -258,6 +269,10 @@ class OpenAI:
     @cached_property
     def _thinking(self) -> Thinking:
         return Thinking.of(self.model.thinking).fitting(self.model.context)
+
+    @cached_property
+    def _room(self) -> Room:
+        return Room.of(self.concurrency)
 
     @cached_property
     def _budget(self) -> Budget:

@@ -64,7 +64,7 @@ class Vllm:
         _ = self._thinking
 
     @property
-    def concurrency(self) -> int:
+    def places(self) -> int:
         """As many again as there are slots wait inside vLLM: a slot that becomes free never waits for us."""
         return 2 * self.slots * self.data_parallel
 

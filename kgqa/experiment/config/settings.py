@@ -39,7 +39,7 @@ class RunSettings:
     sample: int | None
     ids: tuple[str, ...] | None
     seed: int
-    width: int
+    width: int | None
     fail_above: float
     name: str | None
     out: str | None

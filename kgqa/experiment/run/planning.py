@@ -24,7 +24,7 @@ from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.parsing import Extraction
 from kgqa.protocols import Index
 from kgqa.runtime.requests import Request, ServiceReply
-from kgqa.runtime.scheduler import CallRecord, Scheduler
+from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler
 from kgqa.types import Answer, Passage, Triple
 
 
@@ -124,7 +124,7 @@ class _Planner:
                 self._count(record.call, record, engines)
 
         service = Imagined(done, session.cache, identify, partial(self._look_up, engines), self._shared.calls)
-        scheduler = Scheduler(lambda _: service, done, width=settings.width, seed=settings.seed)
+        scheduler = Scheduler(lambda _: service, done, width=settings.width or WIDTH, seed=settings.seed)
         scheduler.on_record = counted
         service.imagining = self.imagining
         return {ended.key: ended.result for ended in scheduler.run(programs)}

@@ -38,7 +38,7 @@ from kgqa.runtime.costs import model_seconds
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import traced_question
 from kgqa.runtime.requests import Done, Request, ServiceReply
-from kgqa.runtime.scheduler import Finished, Scheduler
+from kgqa.runtime.scheduler import WIDTH, Finished, Scheduler
 from kgqa.types import Answer, Json, Question, Triple
 
 
@@ -131,7 +131,7 @@ class Replaying:
 
         identify = answerers(session, engines, self._index)
         service = _Kept(done, session.cache, identify, partial(self._found, engines))
-        scheduler = Scheduler(lambda _: service, done, width=settings.width, seed=settings.seed)
+        scheduler = Scheduler(lambda _: service, done, width=settings.width or WIDTH, seed=settings.seed)
         ended = {each.key: each for each in scheduler.run(programs)}
         self.keys |= service.keys
         self.missing += service.missing

@@ -17,7 +17,7 @@ from kgqa.protocols import BatchEngine, Engine, Index, NeighbourSource, Ranker, 
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import Ledger, Spent, total
 from kgqa.runtime.requests import Done, ServiceReply
-from kgqa.runtime.scheduler import CallRecord, Finished, Scheduler
+from kgqa.runtime.scheduler import WIDTH, CallRecord, Finished, Scheduler
 from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.types import Json
 
@@ -34,6 +34,7 @@ class Prepared:
 
 
 UNPREPARED = Prepared()
+QUESTIONS_A_PLACE = 2  # of a server: one whose call it answers, one that is between two calls
 
 
 class Runner:
@@ -64,9 +65,10 @@ class Runner:
     ) -> Generator[Finished[T], None, None]:
         """Each program's end, as `Scheduler.run` gives it; `recorded` is called once the ledger has another call."""
         settings = self._settings
-        scheduler = self._scheduler = Scheduler(self._route, self._done, width=settings.width, seed=settings.seed)
+        scheduler = self._scheduler = Scheduler(self._route, self._done, width=self._width(), seed=settings.seed)
 
         def enter(record: CallRecord) -> None:
+            scheduler.width = self._width()
             self.ledger.add(record)
             self.heard(record)
             recorded()
@@ -113,6 +115,11 @@ class Runner:
         if self._scheduler:
             self._scheduler.stop()
         self.engines.discard(cut_short)
+
+    def _width(self) -> int:
+        """Questions at once: as many as was said, or enough that no place of a server stays empty."""
+        places = sum(_capacity(engine) for engine, _ in self._asked.values() if engine.streaming)
+        return self._settings.width or max(WIDTH, QUESTIONS_A_PLACE * places)
 
     def _route(self, call: Call[Any]) -> Service:
         prepared = self._prepared
@@ -163,4 +170,4 @@ class Runner:
 
 def _capacity(engine: Engine) -> int:
     """Calls an engine takes at once."""
-    return cast(StreamingEngine, engine).concurrency if engine.streaming else cast(BatchEngine, engine).batch_size
+    return cast(StreamingEngine, engine).places if engine.streaming else cast(BatchEngine, engine).batch_size

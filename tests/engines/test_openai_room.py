@@ -1,0 +1,73 @@
+"""How many calls a real server is given at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from kgqa.engines.openai.room import FIRST
+from kgqa.runtime.cache import CallCache
+from kgqa.runtime.requests import Request, ServiceReply
+from kgqa.runtime.services import Streams
+from kgqa.types import Completion
+from scripts.race.endpoint import MODEL as SERVED
+from scripts.race.endpoint import Conversation, Slots
+from tests.engines.asking import ask, write
+from tests.engines.misbehaving import Serving, refuse
+from tests.engines.openai_calls import CALLS, engine
+
+SLOTS = 96
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, Slots]]:
+    """With 96 slots, half a second for a call."""
+    slots, loop = Slots(SLOTS, prefill=0.5, step=0.0), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    opening = loop.create_server(lambda: Conversation(slots), "127.0.0.1", 0, backlog=512)
+    server = asyncio.run_coroutine_threadsafe(opening, loop).result()
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", slots
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    server.close()
+    loop.close()
+
+
+def test_a_server_that_has_room_is_given_more(
+    endpoint: tuple[str, Slots], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    url, slots = endpoint
+    opened, done = engine(base_url=url, served_model=SERVED, concurrency=None), SimpleQueue[ServiceReply]()
+    assert opened.places == FIRST
+    cache = CallCache(tmp_path)
+    service = Streams(done, cache, opened)
+    for number in range(400):
+        service.submit(Request((number,), number, write(f"Q: question {number}\nA:"), 0.0))
+    replies = [done.get(timeout=60) for _ in range(400)]
+    service.stop(1)
+    opened.close()
+    cache.close()
+    assert {type(reply.value) for reply in replies} == {Completion}
+    assert slots.answered == 400
+    assert 2 * FIRST <= opened.places <= 2 * SLOTS
+
+
+def test_a_number_that_is_set_stays(serving: Serving) -> None:
+    opened = engine(serving(), concurrency=5)
+    ask(opened, CALLS[:2])
+    opened.close()
+    assert opened.places == 5
+
+
+def test_a_server_that_is_asked_too_often_is_given_less(serving: Serving) -> None:
+    opened = engine(serving(*[refuse(429, "too many requests")] * 3), concurrency=None)
+    ask(opened, CALLS)
+    opened.close()
+    assert opened.places == 22
