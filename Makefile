@@ -88,6 +88,7 @@ attack: $(DONE)-test ## break what kgqa reads, asks and writes, and count what i
 	@$(BIN)/python -m scripts.attack $(if $(SIZE),--size $(SIZE)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(ONLY),--only "$(ONLY)") $(if $(TRY),--try $(TRY))
 
+# SIZE="100 1000 10000" puts runs of so many questions side by side; ten thousand take up to an hour
 bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same run
 	@$(BIN)/python scripts/bench.py
 	@$(BIN)/python scripts/bench_memory.py $(if $(SIZE),--questions $(SIZE))

@@ -13,7 +13,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +21,14 @@ ROOT = Path(__file__).resolve().parents[1]
 PASSAGES, WORDS = 20, 80  # of a question, of a passage
 MEMORY, PAGE, AGAIN = 300, 20.0, 2.0  # MiB of a process, MB of report.html, seconds of CPU of a finished run
 OPENING = "abcdefghijklmnoprstuvwz"
-Row = tuple[str, str, str]  # what, measured, limit
+LIMITS = {
+    "peak memory of kgqa run, its report included": f"{MEMORY} MiB",
+    "peak memory of kgqa report": f"{MEMORY} MiB",
+    "CPU of kgqa report": "none",
+    "CPU of the same command on the finished run": f"{AGAIN:.0f} s",
+    "trace.jsonl.zst": "none",
+    "report.html": f"{PAGE:.0f} MB",
+}
 
 
 class Used(NamedTuple):
@@ -75,21 +82,19 @@ def used(arguments: Sequence[str], folder: Path) -> Used:
     return Used(usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime)
 
 
-def measured(questions: int, method: str) -> Iterator[Row]:
+def measured(questions: int, method: str) -> list[str]:
+    """What `LIMITS` names, in its order."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file, run = write_questions(folder / "questions.jsonl", questions), folder / "run"
         quick = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical")
         command = ("run", f"method={method}", "dataset=musique", f"dataset.path={file}", *quick, f"out={run}")
         asked, again, report = (used(words, folder) for words in (command, command, ("report", str(run))))
-        sizes = {part: (run / part).stat().st_size / 1e6 for part in ("trace.jsonl.zst", "report.html")}
-    what = f"{method}, {questions:,} questions"
-    yield f"{what}: peak memory of kgqa run, its report included", f"{asked.mebibytes:.0f} MiB", f"{MEMORY} MiB"
-    yield f"{what}: peak memory of kgqa report", f"{report.mebibytes:.0f} MiB", f"{MEMORY} MiB"
-    yield f"{what}: CPU of kgqa report", f"{report.cpu:.1f} s", "none"
-    yield f"{what}: CPU of the same command on the finished run", f"{again.cpu:.1f} s", f"{AGAIN:.0f} s"
-    yield f"{what}: trace.jsonl.zst", f"{sizes['trace.jsonl.zst']:.1f} MB", "none"
-    yield f"{what}: report.html", f"{sizes['report.html']:.1f} MB", f"{PAGE:.0f} MB"
+        trace, page = ((run / part).stat().st_size / 1e6 for part in ("trace.jsonl.zst", "report.html"))
+    return [
+        f"{asked.mebibytes:.0f} MiB", f"{report.mebibytes:.0f} MiB", f"{report.cpu:.1f} s", f"{again.cpu:.1f} s",
+        f"{trace:.1f} MB", f"{page:.1f} MB",
+    ]  # fmt: skip
 
 
 def main() -> None:
@@ -97,10 +102,11 @@ def main() -> None:
     parser.add_argument("--questions", type=int, nargs="+", default=[100, 1_000])
     parser.add_argument("--method", default="trace")
     given = parser.parse_args()
-    print("| what | measured | limit |\n| --- | --- | --- |")
-    for questions in given.questions:
-        for row in measured(questions, given.method):
-            print(f"| {' | '.join(row)} |", flush=True)
+    columns = [measured(questions, given.method) for questions in given.questions]
+    sizes = " | ".join(f"{questions:,}" for questions in given.questions)
+    print(f"| {given.method}, questions | {sizes} | limit |\n|{' --- |' * (len(columns) + 2)}")
+    for what, limit, *values in zip(LIMITS, LIMITS.values(), *columns, strict=True):
+        print(f"| {what} | {' | '.join(values)} | {limit} |")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kgqa import storage
 from kgqa.artefacts.metrics import METRICS
@@ -112,12 +112,6 @@ class Life(RuleBasedStateMachine):
         except Killed:
             pass
 
-    @precondition(lambda self: answered(self.place))
-    @rule(asked=ASKED, order=ORDER, write=WRITES, after=st.booleans())
-    def killed_as_it_is_enlarged(self, asked: tuple[int, ...], order: Any, write: int, after: bool) -> None:
-        held = (int(name[1:]) for name in answered(self.place))
-        self.killed(tuple(sorted({*held, *asked})), order, write, after)
-
     @rule(asked=ASKED, order=ORDER)
     def run_to_its_end(self, asked: tuple[int, ...], order: Any) -> None:
         """Whatever was before, the same command ends with the same bytes."""
@@ -128,6 +122,14 @@ class Life(RuleBasedStateMachine):
         assert sorted(traced.question.id for traced in read_trace(folder)) == [f"q{number}" for number in asked]
         assert not list(folder.glob("*.partial.*"))
         assert self._place(asked) == folder
+
+    @rule(asked=ASKED, more=ASKED, order=ORDER, write=WRITES.map(abs), after=st.booleans())
+    def killed_as_it_is_enlarged(
+        self, asked: tuple[int, ...], more: tuple[int, ...], order: Any, write: int, after: bool
+    ) -> None:
+        self.run_to_its_end(asked, order)
+        held = (int(name[1:]) for name in answered(self.place))
+        self.killed(tuple(sorted({*held, *more})), order, write, after)
 
     @rule(asked=ASKED)
     def another_configuration_is_refused(self, asked: tuple[int, ...]) -> None:
@@ -203,7 +205,7 @@ def answered(folder: Path) -> set[str]:
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=60, stateful_step_count=12, deadline=None, derandomize=True, database=None,
+    max_examples=80, stateful_step_count=12, deadline=None, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 

@@ -48,9 +48,12 @@ def test_the_cells_of_a_grid_are_distinct_named_apart_and_in_a_stable_order(swep
     assert len(cells) == count
 
 
+ENDS = st.dictionaries(st.integers(0, 3), st.sampled_from(["running", "done", "failed", "not run"]))
+
+
 class Life(RuleBasedStateMachine):
-    @initialize(count=st.integers(1, 4), searching=st.booleans())
-    def begin(self, count: int, searching: bool) -> None:
+    @initialize(count=st.integers(1, 4), searching=st.booleans(), launched=st.booleans(), ends=ENDS)
+    def begin(self, count: int, searching: bool, launched: bool, ends: dict[int, str]) -> None:
         """searching: its cells are proposed one by one, so it begins with none each time."""
         self.hurried = hurried()
         self.root = Path(mkdtemp())
@@ -58,6 +61,8 @@ class Life(RuleBasedStateMachine):
         self.frozen = [f"seed: {number}\n" for number in range(count)]
         self.search = "random" if searching else None
         self.states: dict[int, str] = {}
+        if launched:
+            self.launched(ends)
 
     def teardown(self) -> None:
         self.hurried.close()
@@ -65,6 +70,7 @@ class Life(RuleBasedStateMachine):
 
     def _launch(self) -> None:
         first = 0 if self.search else len(self.frozen)
+        self.states = {number: status for number, status in self.states.items() if status == "done"}
         with SweepFolder(self.path, self._plan(first), self.frozen[:first]) as folder:
             with pytest.raises(ConfigError, match="another kgqa process is working on this sweep"):
                 SweepFolder(self.path, self._plan(first), self.frozen[:first])
@@ -72,41 +78,42 @@ class Life(RuleBasedStateMachine):
                 folder.grow(self._plan(count), self.frozen[:count])
                 if self.states.get(count - 1) != "done":
                     self._end(count - 1, "failed")  # which growing further must not take away
-                    self.states[count - 1] = "failed"
 
     def _plan(self, count: int) -> SweepPlan:
         return replace(plan(self.frozen[:count]), search=self.search)
 
     def _end(self, number: int, status: str) -> None:
         keep_state(self.path, number, CellState(status=status, run=None, seconds=1.0, error=None))  # type: ignore[arg-type]
+        self.states[number] = status
 
-    @rule()
-    def launched(self) -> None:
+    @rule(ends=ENDS)
+    def launched(self, ends: dict[int, str]) -> None:
         """The same command again: what is done stays, everything else is tried again."""
-        self.states = {number: status for number, status in self.states.items() if status == "done"}
         self._launch()
         assert [cell.number for cell in SweepPlan.read(self.path).cells] == list(range(len(self.frozen)))
+        self.cells_end(ends)
+
+    @precondition(lambda self: (self.path / "sweep.json").is_file())
+    @rule(ends=ENDS)
+    def cells_end(self, ends: dict[int, str]) -> None:
+        for number, status in ends.items():
+            if (self.path / "sweep.json").is_file() and number < len(self.frozen) and self.states.get(number) != "done":
+                self._end(number, status)
 
     @precondition(lambda self: not self.search)
-    @rule(write=st.integers(0, 20), after=st.booleans())
-    def killed_as_it_is_launched(self, write: int, after: bool) -> None:
+    @rule(ends=ENDS, write=st.integers(0, 20), after=st.booleans())
+    def killed_as_it_is_launched(self, ends: dict[int, str], write: int, after: bool) -> None:
+        self.cells_end(ends)
+        before = dict(self.states)
         try:
             with killed_at(write, after=after):
                 self._launch()
         except Killed:
             pass
-        kept = {number: CellState.read(self.path, number) for number in self.states}
-        assert all(kept[number] for number, status in self.states.items() if status == "done")
+        kept = {number: CellState.read(self.path, number) for number in before}
         self.states = {number: state.status for number, state in kept.items() if state}
-
-    @precondition(lambda self: (self.path / "sweep.json").is_file())
-    @rule(data=st.data(), status=st.sampled_from(["running", "done", "failed", "not run"]))
-    def a_cell_ends(self, data: st.DataObject, status: str) -> None:
-        number = data.draw(st.sampled_from(range(len(self.frozen))))
-        if self.states.get(number) == "done":
-            return  # it is skipped
-        self._end(number, status)
-        self.states[number] = status
+        assert self.states.items() <= before.items()
+        assert {number for number, status in before.items() if status == "done"} <= self.states.keys()
 
     @precondition(lambda self: (self.path / "sweep.json").is_file())
     @rule(place=st.integers(0, 3))
@@ -121,27 +128,26 @@ class Life(RuleBasedStateMachine):
             SweepFolder(self.path, replace(plan([]), search="grid"), [])
         assert contents(self.path) == before
 
-    @rule(number=st.integers(0, 3))
-    def a_full_disk_left_an_empty_file(self, number: int) -> None:
-        file = cell_file(self.path, number, "json")
-        if file.is_file():
-            file.write_bytes(b"")
-            self.states.pop(number, None)
+    @precondition(lambda self: self.states)
+    @rule(data=st.data())
+    def a_full_disk_left_an_empty_file(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.states)))
+        cell_file(self.path, number, "json").write_bytes(b"")
+        del self.states[number]
 
+    @precondition(lambda self: (self.path / "sweep.json").is_file())
     @rule()
     def a_full_disk_left_an_empty_list(self) -> None:
-        if (self.path / "sweep.json").is_file():
-            (self.path / "sweep.json").write_bytes(b"")
-            self.launched()
+        (self.path / "sweep.json").write_bytes(b"")
+        self._launch()
 
     @invariant()
     def every_cell_that_is_listed_is_frozen_as_it_is_listed(self) -> None:
         if (self.path / "sweep.json").is_file():
             cells = SweepPlan.read(self.path).cells
             assert [cell.frozen for cell in cells] == [text_digest(text, 16) for text in self.frozen[: len(cells)]]
-            assert [cell_file(self.path, cell.number, "yaml").read_text() for cell in cells] == self.frozen[
-                : len(cells)
-            ]
+            frozen = [cell_file(self.path, cell.number, "yaml").read_text() for cell in cells]
+            assert frozen == self.frozen[: len(cells)]
 
     @invariant()
     def every_state_is_as_it_was_told(self) -> None:
@@ -161,6 +167,6 @@ def changed(frozen: Sequence[str], place: int) -> list[str]:
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=40, stateful_step_count=12, deadline=None, derandomize=True, database=None,
+    max_examples=60, stateful_step_count=12, deadline=None, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
