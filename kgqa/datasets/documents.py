@@ -130,7 +130,7 @@ class Documents:
                 continue
             if not any(passage.text.strip() for passage in read[name].passages):
                 failed[name] = DataError(f"{file}: no text in it; scanned documents need text recognition (OCR)")
-        every = {**titled(read), **failed}
+        every: dict[str, tuple[Passage, ...] | UsageError] = {**titled(read), **failed}
         return {name: every[name] for name in self.files}
 
     def _below(self, place: Path) -> list[Path]:

@@ -48,7 +48,7 @@ def test_every_command_shown_is_known_with_its_options(line: str) -> None:
         assert given[0].startswith("-") or given[0] in tree().commands
         return
     with suppress(HelpWanted) if {"-h", "--help"} & set(given) else nullcontext():
-        assert parse(tree(), given)
+        assert vars(parse(tree(), given))
 
 
 RUNS = [param for param in EVERY if re.search(r"kgqa run (?!-m)", str(param.values[0]))]

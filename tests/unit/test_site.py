@@ -21,7 +21,7 @@ HEADINGS = re.findall(r"^## (.*)$", (ROOT / "docs" / "LOG.md").read_text(encodin
 
 def slug(heading: str) -> str:
     """As the site's builder makes links of headings."""
-    from markdown.extensions.toc import slugify
+    from markdown.extensions.toc import slugify  # type: ignore[import-untyped,unused-ignore]
 
     return str(slugify(heading, "-"))
 
