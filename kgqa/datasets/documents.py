@@ -130,7 +130,7 @@ class Documents:
                 continue
             if not any(passage.text.strip() for passage in read[name].passages):
                 failed[name] = DataError(f"{file}: no text in it; scanned documents need text recognition (OCR)")
-        every = {**titled(read), **failed}
+        every: dict[str, tuple[Passage, ...] | UsageError] = {**titled(read), **failed}
         return {name: every[name] for name in self.files}
 
     def _below(self, place: Path) -> list[Path]:
@@ -195,10 +195,10 @@ def document(file: Path, name: str, size: int) -> Document:
         return Document("", pdf.read(file, name, size))
     if suffix in TEXT:
         text = _text(file)
-        heading = headings.of_text(text) if suffix == ".txt" else headings.of_markdown(text)
+        heading = "" if suffix == ".txt" else headings.of_markdown(text)
     else:
         read = docx.read(file) if suffix == DOCX else page(_text(file))
-        heading, text = read.heading or headings.of_blocks(read.blocks), "\n\n".join(read.blocks)
+        heading, text = read.heading, "\n\n".join(read.blocks)
     return Document(heading, tuple(Passage.of(name, piece.text) for piece in splitting.split(text, size)))
 
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 
-LONGEST = 80  # characters of a first line that is taken for a heading
 FRONT = re.compile(r"---\n(.*?)\n---\s*\n", re.DOTALL)  # what static sites and notebooks keep before the text
 NAMED = re.compile(r"^title:\s*(.+)$", re.MULTILINE)
 FENCE = re.compile(r"\s{0,3}(```|~~~)")
 ATX = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 UNDERLINE = re.compile(r"\s{0,3}(=+|-+)\s*$")
 LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
-ENDS = ".!?:;,…"  # of a sentence, or of a line that leads over to the next
 
 
 def of_markdown(text: str) -> str:
-    """The title in its front matter, else its first heading of the highest level, in plain words; else as `of_text`."""
+    """The title in its front matter, else its first heading of the highest level, in plain words; "" without any."""
     front = FRONT.match(text)
     if front and (named := NAMED.search(front[1])):
         return _plain(named[1].strip("\"'"))
@@ -34,20 +32,7 @@ def of_markdown(text: str) -> str:
             found.append((1 if under[1].startswith("=") else 2, line.strip()))
         if found and found[-1][0] == 1:
             break
-    if not found:
-        return of_text(text)
-    return _plain(min(found, key=lambda heading: heading[0])[1])
-
-
-def of_blocks(blocks: Sequence[str]) -> str:
-    """The first of several paragraphs if it reads as a heading: short, and no sentence."""
-    first = blocks[0].strip() if len(blocks) > 1 else ""
-    return first if "\n" not in first and len(first) <= LONGEST and not first.endswith(tuple(ENDS)) else ""
-
-
-def of_text(text: str) -> str:
-    """The same of a plain text, whose paragraphs blank lines part."""
-    return of_blocks(text.strip().split("\n\n", 1))
+    return _plain(min(found, key=lambda heading: heading[0])[1]) if found else ""
 
 
 def titles(headings: Mapping[str, str]) -> dict[str, str]:

@@ -19,7 +19,8 @@ SAID_BY_ITSELF = ("yes", "no")  # answers that need not stand in a text
 def steps_of(traced: TracedQuestion, documents: Documents) -> tuple[Step, ...]:
     """Of the likeliest chain that holds the answer, else of the likeliest; of the best passages where there is none.
 
-    A chain is the notes' of a method that makes them; only chains that hold a triple or a sentence count.
+    A chain is the notes' of a method that makes them; only chains that hold a triple or a sentence count. Where none of
+    its sentences says the answer, the sentence of a passage of the evidence that does is the last step.
     """
     passages = {passage.id: passage for passage in (*documents.collection, *traced.question.passages)}
     answer = traced.prediction.answer or ""
@@ -29,7 +30,21 @@ def steps_of(traced: TracedQuestion, documents: Documents) -> tuple[Step, ...]:
         evidence = [passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages]
         return tuple(_step((), words, passage, documents) for passage in evidence[:MOST])
     chosen: list[list[str]] = next((chain for chain in chains if _holds(_all_words(chain), answer)), chains[0])
-    return tuple(_link(unit, passages[unit[-1]], documents) for unit in chosen)
+    steps = tuple(_link(unit, passages[unit[-1]], documents) for unit in chosen)
+    if stands_in(answer, steps):
+        return steps
+    evidence = [passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages]
+    return (*steps, *_saying(answer, traced.question.text, evidence, documents))
+
+
+def _saying(answer: str, question: str, evidence: Iterable[Passage], documents: Documents) -> tuple[Step, ...]:
+    """The sentence that holds the answer, and of several the one that shares most words with the question, if any."""
+    words = _words(question)
+    holding = [(part, passage) for passage in evidence for part in _parts(passage) if _holds(part, answer)]
+    if not holding:
+        return ()
+    sentence, passage = max(holding, key=lambda each: len(words & _words(each[0])))
+    return (Step((), sentence, passage, documents.where(passage, sentence)),)
 
 
 def stands_in(answer: str, steps: Iterable[Step]) -> bool:
@@ -39,11 +54,15 @@ def stands_in(answer: str, steps: Iterable[Step]) -> bool:
 
 def quoted(passage: Passage, words: Mapping[str, float]) -> str:
     """The sentence, or the row of a table, whose words weigh most; the first of equals, a blank line ends one too."""
+    return max(
+        _parts(passage), key=lambda part: sum(words.get(word, 0.0) for word in _words(part)), default=passage.text
+    )
+
+
+def _parts(passage: Passage) -> list[str]:
     if passage.place.startswith("table"):
-        parts = passage.text.splitlines()
-    else:
-        parts = [part for block in re.split(r"\n\s*\n", passage.text) for part in sentences(block)]
-    return max(parts, key=lambda part: sum(words.get(word, 0.0) for word in _words(part)), default=passage.text)
+        return passage.text.splitlines()
+    return [part for block in re.split(r"\n\s*\n", passage.text) for part in sentences(block)]
 
 
 def _link(unit: list[str], passage: Passage, documents: Documents) -> Step:

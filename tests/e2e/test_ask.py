@@ -18,12 +18,12 @@ pytest.importorskip("mammoth")
 BORN = "Where was the builder of the lighthouse born?"
 # in place of a model: what it reads in each file, and what it answers
 RULES = (
-    (r"Text: # The lighthouse of Korrin Head.*Triples:$", "<lighthouse of Korrin Head; built by; Hesper Vall>"),
-    (r"Text: Hesper Vall was an engineer.*Triples:$", "<Hesper Vall; born in; Oustry>"),
-    (r"Text: Oustry\n\nOustry is a town.*Triples:$", "<Oustry; lies on; the river Ambel>"),
-    (r"Text: Minutes of the harbour.*Triples:$", "<Northern Star; replaced; Grey Heron>"),
-    (r"Text: The river Ambel rises.*Triples:$", "<river Ambel; rises in; the Hollin Hills>"),
-    (r"Text: The Academy of Merrin stands.*Triples:$", "<Academy of Merrin; founded by; Orsola Finch>"),
+    (r"Text: # The lighthouse of Korrin Head.*Triples:\s*<$", "<lighthouse of Korrin Head; built by; Hesper Vall>"),
+    (r"Text: Hesper Vall was an engineer.*Triples:\s*<$", "<Hesper Vall; born in; Oustry>"),
+    (r"Text: Oustry\n\nOustry is a town.*Triples:\s*<$", "<Oustry; lies on; the river Ambel>"),
+    (r"Text: Minutes of the harbour.*Triples:\s*<$", "<Northern Star; replaced; Grey Heron>"),
+    (r"Text: The river Ambel rises.*Triples:\s*<$", "<river Ambel; rises in; the Hollin Hills>"),
+    (r"Text: The Academy of Merrin stands.*Triples:\s*<$", "<Academy of Merrin; founded by; Orsola Finch>"),
     (r"Question: Where was the builder", "Oustry"),
     (r"Question: Which ferry", "Northern Star"),
     (r"Question: Where does the Ambel", "the Hollin Hills"),
@@ -77,10 +77,10 @@ def test_every_form_of_file_is_quoted_with_its_place(ask: Kgqa) -> None:
     places = {(step["title"], step["page"], step["line"]) for step in told["steps"]}
     assert places == {
         ("The lighthouse of Korrin Head", None, 3), ("vall", None, 1), ("Oustry", None, None),
-        ("Minutes of the harbour council of Sandrow", None, None),
+        ("minutes", None, None),
         ("survey", "page 1", None), ("survey", "page 2", None),
     }  # fmt: skip
-    (ferry,) = [step for step in told["steps"] if step["title"].startswith("Minutes")]
+    (ferry,) = [step for step in told["steps"] if step["title"] == "minutes"]
     assert ferry["triple"] == ["Northern Star", "replaced", "Grey Heron"]
     assert ferry["sentence"] == "The ferry Grey Heron is replaced by the ferry Northern Star."
     assert ferry["file"] == "island/minutes.docx"

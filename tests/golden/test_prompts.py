@@ -122,6 +122,9 @@ PROMPTS = {
     "trace_extract": extraction_prompt("title", DOCUMENT),
     "trace_extract_any_head": extraction_prompt("any", DOCUMENT),
     "trace_extract_no_demonstrations": extraction_prompt("title"),
+    "trace_extract_begun": render(
+        "trace/extract_begun", head="any", demonstrations=[DOCUMENT], title="shanty", text=PASSAGES[0].text
+    ),
     "trace_select_first": selection_prompt(0),
     "trace_select_second": selection_prompt(1),
     "trace_select_fixed_length": selection_prompt(1, may_stop=False),

@@ -71,6 +71,18 @@ def test_the_call_is_greedy_and_goes_to_the_extractor() -> None:
     assert call.prompt.prefill == "Triples:"
 
 
+def test_a_reply_whose_bracket_is_written_already_gets_it_back() -> None:
+    begun = replace(EXTRACTOR, layout="begun", demonstrations="fixed")
+    for reply in ("Low Tide; type; painting>", "<Low Tide; type; painting>"):
+        world = World(Completion(reply))
+        extraction = drive(begun.extract(PASSAGE), world)
+        assert extraction.completion == "<Low Tide; type; painting>"
+    call = world.calls[-1]
+    assert isinstance(call, Generate)
+    assert call.prompt.prefill == "<"
+    assert call.prompt.messages[-1].content.endswith("Text: Low Tide is a painting.\nTriples:")
+
+
 def test_the_nearest_demonstrations_are_shown_the_nearest_last() -> None:
     world = World()
     drive(EXTRACTOR.extract(PASSAGE), world)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from kgqa.datasets import headings
+from kgqa.datasets import docx, headings
 from kgqa.datasets.documents import KINDS, Documents
 from kgqa.datasets.html_text import page
 from tests.e2e.invented_island import write_docx, write_island
@@ -23,27 +24,13 @@ from tests.e2e.invented_island import write_docx, write_island
         ("```sh\n# no heading\n```\n\nWords.", ""),
         ("---\ntags: [a]\ntitle: 'Harbour minutes'\n---\n\n# Others\n", "Harbour minutes"),
         ("---\ntags: [a]\n---\n\n# The mill\n", "The mill"),
-        ("Harbour minutes\n\nThe council met.", "Harbour minutes"),
+        ("Harbour minutes\n\nThe council met.", ""),
         ("#hashtag and words.\n\nMore.", ""),
         ("", ""),
     ],
 )
 def test_of_markdown_its_highest_heading_in_plain_words(text: str, heading: str) -> None:
     assert headings.of_markdown(text) == heading
-
-
-@pytest.mark.parametrize(
-    ("text", "heading"),
-    [
-        ("Harbour minutes\n\nThe council met.", "Harbour minutes"),
-        ("The council met.\n\nIt rained.", ""),
-        ("Words that were wrapped\nin the middle of a sentence.\n\nMore.", ""),
-        ("Alone", ""),
-        ("long " * 20 + "\n\nMore.", ""),
-    ],
-)
-def test_of_a_text_its_first_line_if_it_stands_alone_and_is_no_sentence(text: str, heading: str) -> None:
-    assert headings.of_text(text) == heading
 
 
 @pytest.mark.parametrize(
@@ -65,19 +52,30 @@ def test_every_passage_has_its_documents_heading_or_the_files_name(tmp_path: Pat
     pytest.importorskip("mammoth")
     read = Documents((write_island(tmp_path / "island"),), KINDS, 200)
     assert {passage.title for passage in read.passages()} == {
-        "The lighthouse of Korrin Head", "vall", "Oustry", "Minutes of the harbour council of Sandrow", "survey"
+        "The lighthouse of Korrin Head", "vall", "Oustry", "minutes", "survey"
     }  # fmt: skip
     named = {where.file.name for passage in read.passages() if (where := read.where(passage))}
     assert named == {"lighthouse.md", "vall.txt", "oustry.html", "minutes.docx", "survey.pdf"}
+
+
+def test_of_a_word_file_its_first_paragraph_in_the_style_of_a_heading(tmp_path: Path) -> None:
+    pytest.importorskip("mammoth")
+    write_docx(tmp_path / "plain.docx", ["The mill", "It was built."])
+    styled = '<w:p><w:pPr><w:pStyle w:val="Heading1"/></w:pPr><w:r><w:t>The mill</w:t>'
+    with zipfile.ZipFile(tmp_path / "plain.docx") as plain, zipfile.ZipFile(tmp_path / "a.docx", "w") as packed:
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name).decode().replace("<w:p><w:r><w:t>The mill</w:t>", styled))
+    assert docx.read(tmp_path / "a.docx").heading == "The mill"
+    assert docx.read(tmp_path / "plain.docx").heading == ""
 
 
 def test_documents_that_share_a_heading_are_told_apart_by_their_names(tmp_path: Path) -> None:
     pytest.importorskip("mammoth")
     for name in ("may", "june"):
         (tmp_path / f"{name}.md").write_text(f"# Notes\n\nWritten in {name}.", encoding="utf-8")
-    write_docx(tmp_path / "plan.docx", ["Plan", "A mill is to be built."])
+    write_docx(tmp_path / "plan.docx", ["A plan without styles", "A mill is to be built."])
     read = Documents((tmp_path,), KINDS, 200)
-    assert [passage.title for passage in read.passages()] == ["Notes (june)", "Notes (may)", "Plan"]
+    assert [passage.title for passage in read.passages()] == ["Notes (june)", "Notes (may)", "plan"]
 
 
 def test_another_way_to_title_passages_is_another_index(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
@@ -47,7 +48,7 @@ def test_every_command_shown_is_known_with_its_options(line: str) -> None:
         assert given[0].startswith("-") or given[0] in tree().commands
         return
     with suppress(HelpWanted) if {"-h", "--help"} & set(given) else nullcontext():
-        assert parse(tree(), given)
+        assert vars(parse(tree(), given))
 
 
 RUNS = [param for param in EVERY if re.search(r"kgqa run (?!-m)", str(param.values[0]))]
@@ -91,6 +92,12 @@ def test_the_method_dataset_and_model_that_own_code_shows_how_to_add_run(tmp_pat
     assert ended.returncode == 0, ended.stderr
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))
     assert (metrics["questions"], metrics["failed"], metrics["calls"]["Search"]) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.stem)
+def test_the_python_that_is_shown_compiles(file: Path) -> None:
+    for block in re.findall(r"```python\n(.*?)```", file.read_text(encoding="utf-8"), re.DOTALL):
+        compile(block, str(file), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def test_the_python_that_the_tutorial_shows_runs(tmp_path: Path) -> None:

@@ -51,6 +51,20 @@ def test_of_several_chains_the_likeliest_that_holds_the_answer_is_told(documents
     assert towns.id != vall.id
 
 
+def test_where_no_link_says_the_answer_a_sentence_of_the_evidence_that_does_is_the_last_step(
+    documents: Documents,
+) -> None:
+    towns, vall = documents.collection
+    chain = [["Hesper Vall", "built", "a bridge", vall.id]]
+    read = steps_of(traced(documents, "the Ambel", chain, evidence=(vall.id, towns.id)), documents)
+    assert [step.sentence for step in read] == ["She built a bridge.", "It lies on the Ambel, a river."]
+    assert (read[1].triple, read[1].where and read[1].where.line) == ((), 3)
+    likest = steps_of(traced(documents, "Oustry", chain, evidence=(towns.id, vall.id)), documents)
+    assert [step.sentence for step in likest][1:] == ["Oustry is a town."]  # the first of equals
+    for answer, evidence in (("the Ambel", (vall.id,)), ("Merrin", (vall.id, towns.id)), ("a bridge", (towns.id,))):
+        assert len(steps_of(traced(documents, answer, chain, evidence=evidence), documents)) == 1
+
+
 def test_a_chain_of_sentences_and_evidence_without_chains_are_quoted(documents: Documents) -> None:
     towns, vall = documents.collection
     (sentence,) = steps_of(traced(documents, "x", [["Sandrow has a bridge.", towns.id]]), documents)

@@ -208,11 +208,11 @@ def _kept(asked: Asked, name: str) -> Path:
 
 
 def _defaults(overrides: Sequence[str]) -> list[str]:
-    """What holds unless a person says otherwise; of TRACE the values of experiment=quick, for an answer in minutes."""
+    """What holds unless a person says otherwise; of TRACE the values of experiment=ask, for an answer in minutes."""
     named = override_values(overrides)
     words = ["dataset=folder", spelt("dataset.kinds", list(KINDS)), f"dataset.passage_size={PASSAGE_SIZE}"]
     if named.get("method", "trace") == "trace" and "experiment" not in named:
-        words.append("experiment=quick")
+        words.append("experiment=ask")
     return [*words, "kg.head=any"]  # a file's name is seldom what its passages are about
 
 
