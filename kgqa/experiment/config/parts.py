@@ -40,7 +40,7 @@ def model(node: Node) -> Model:
 
 
 def engine(node: Node, model: Node) -> Engine:
-    """Nothing heavy is loaded. A configuration that was kept may have `lora`, a key of vLLM's before roles had adapters."""
+    """Nothing heavy is loaded. One that was kept may have `lora`, a key of vLLM's before roles had adapters."""
     node = {key: value for key, value in node.items() if (key, value) != ("lora", None)}
     return _part(node, "engine", Engine, model=_part(model, "model", Model))
 
