@@ -124,7 +124,7 @@ class Client:
         if self.server != "llamacpp" or not self.adapters:
             return {}
         if self._scales is None:
-            self._scales = scales(await self.endpoint.get("../lora-adapters"), self.adapter)
+            self._scales = scales((await self.endpoint.get("../lora-adapters")).get("data"), self.adapter)
         return {"lora": self._scales, "cache_prompt": False}
 
     async def greet(self) -> None:

@@ -147,7 +147,7 @@ class Endpoint:
         except http.Unanswered as error:
             raise _Trouble(self._shown(str(error))) from error
         self._gone_since = None
-        return ServerReply(self._read(response, content), time.perf_counter() - started)
+        return ServerReply(self._read(response, content, asks=body is not None), time.perf_counter() - started)
 
     async def _exchange(self, request: httpx2.Request, most: int) -> tuple[httpx2.Response, bytes]:
         response = await self._opened().send(request, stream=True)
@@ -156,8 +156,10 @@ class Endpoint:
         finally:
             await response.aclose()
 
-    def _read(self, response: httpx2.Response, content: bytes) -> dict[str, Json]:
+    def _read(self, response: httpx2.Response, content: bytes, *, asks: bool) -> dict[str, Json]:
         status, answer = response.status_code, _json(content)
+        if isinstance(answer, list) and not asks:
+            answer = {"data": answer}  # as OpenAI's lists are; llama.cpp's of its adapters is bare
         if 200 <= status < 300:
             if not isinstance(answer, dict):
                 raise _Trouble(f"{_unlike_json(content)}: {self._shown(content[:READ].decode(errors='replace'))!r}")
