@@ -30,11 +30,11 @@ def write_lora(
     targets = sorted(SHAPES if shapes is None else shapes)
     (folder / "adapter_config.json").write_text(json.dumps(settings | {"target_modules": targets} | config))
     header, place_in_file = {}, 0
-    for name, (shape, values) in sorted(matrices.items()):
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [place_in_file, place_in_file + len(values)]}
-        place_in_file += len(values)
+    for name, (shape, stored) in sorted(matrices.items()):
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [place_in_file, place_in_file + len(stored)]}
+        place_in_file += len(stored)
     text = json.dumps(header).encode()
-    body = b"".join(values for _, (_, values) in sorted(matrices.items()))
+    body = b"".join(stored for _, (_, stored) in sorted(matrices.items()))
     (folder / "adapter_model.safetensors").write_bytes(pack("<Q", len(text)) + text + body)
     return folder
 

@@ -1,4 +1,4 @@
-"""`kgqa models`: the presets of model=."""
+"""`kgqa models`: the presets of model=, and the adapters that a role can put on one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from argparse import Namespace
 from kgqa.commands.parsing import Parser
 
 NAME = "models"
-SUMMARY = "the model presets: size, licence, can they run here"
+SUMMARY = "the model presets and adapters: size, licence, can they run here"
 
 
 def arguments(parser: Parser) -> None:

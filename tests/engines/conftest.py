@@ -26,6 +26,7 @@ from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Engine
 from tests.engines.asking import CONTEXT
 from tests.engines.misbehaving import SECRET, Fault, Misbehaving, Serving
+from tests.engines.small import Small, made
 
 let_waiting_threads_sleep()
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -175,3 +176,10 @@ def reference(transformers: Any) -> tuple[Any, Any]:
 
     folder = transformers._tokens.folder
     return AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Small:
+    for library in NEEDS["transformers"]:
+        pytest.importorskip(library, reason=f"the tiny model needs {library}", exc_type=ImportError)
+    return made(tmp_path_factory.mktemp("adapters"), model)

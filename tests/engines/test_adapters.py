@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from kgqa.artefacts.adapter import Adapter
 from kgqa.engines.weights import Model
-from kgqa.training.gguf_adapter import Attention, write_gguf
-from tests.adapters_for_tests import write_lora
-from tests.engines.asking import FACTS, TOWNS, ask, choose, largest_difference, texts, write
-from tests.engines.conftest import LOCAL, NEEDS, VLLM, build, vllm_engine
+from kgqa.errors import ConfigError
+from kgqa.experiment.config.building import build as configured
+from kgqa.experiment.config.composing import compose
+from tests.engines.asking import CONTEXT, FACTS, TOWNS, ask, choose, largest_difference, texts, write
+from tests.engines.conftest import LOCAL, VLLM, build, vllm_engine
+from tests.engines.small import Small, merged
 from tests.engines.test_exactness import by_hand
-from tests.engines.tiny import tiny
-from tests.engines.tiny_gguf import as_gguf
 
 pytestmark = pytest.mark.weights
-ALL = {
-    "q_proj": (64, 64), "k_proj": (32, 64), "v_proj": (32, 64), "o_proj": (64, 64),
-    "gate_proj": (128, 64), "up_proj": (128, 64), "down_proj": (64, 128),
-}  # fmt: skip
 TOLERANCE = {"llamacpp": 0.02}  # nats; it keeps keys and values in float16, the others compute in float32
 CALLS: list[Any] = [
     choose("Which letter?", 21, "Answer:"),
@@ -32,39 +26,6 @@ CALLS: list[Any] = [
     choose(f"{FACTS} Which one is first?", 5),
     write(f"{FACTS} Who lives where?", 9),
 ]
-
-
-class Small(NamedTuple):
-    """A tiny model as a folder and as a GGUF file, and two adapters on all its layers, with their GGUF files."""
-
-    folder: Model
-    gguf: Model
-    one: Adapter
-    two: Adapter
-
-    def of(self, engine: str) -> Model:
-        return self.gguf if engine == "llamacpp" else self.folder
-
-
-def made(folder: Path, smollm2: Model, architecture: str = "llama", **config: Any) -> Small:
-    plain = tiny(folder / "tiny", smollm2, architecture, **config)
-    file = as_gguf(plain, smollm2.locate(), folder / "tiny.gguf")
-    attention = Attention.of_config(json.loads((plain / "config.json").read_text()))
-    adapters = [
-        Adapter(name, str(write_lora(folder / name, seed=seed, rank=rank, shapes=ALL)))
-        for seed, (name, rank) in enumerate({"one": 4, "two": 9}.items())
-    ]
-    for adapter in adapters:
-        write_gguf(adapter, attention, adapter.gguf)
-    here = replace(smollm2, name="tiny", path=str(plain), sha256=None, packages=())
-    return Small(here, replace(here, path=str(file)), *adapters)
-
-
-@pytest.fixture(scope="session")
-def small(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Small:
-    for library in NEEDS["transformers"]:
-        pytest.importorskip(library, reason=f"the tiny model needs {library}", exc_type=ImportError)
-    return made(tmp_path_factory.mktemp("adapters"), model)
 
 
 def engine_on(name: str, model: Model) -> Any:
@@ -79,21 +40,6 @@ def engines(request: pytest.FixtureRequest, small: Small) -> Iterator[dict[str, 
     base = engine_on(request.param, small.of(request.param))
     yield {"": base, "one": base.adapted(small.one), "two": base.adapted(small.two)}
     base.close()
-
-
-def merged(small: Small, adapter: Adapter | None) -> tuple[Any, Any]:
-    """Tokenizer and network in plain transformers, the adapter added to its weights: W + alpha / r · B A."""
-    from safetensors.torch import load_file
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    plain = AutoModelForCausalLM.from_pretrained(small.folder.path, dtype="float32").eval()
-    if adapter:
-        matrices = load_file(adapter.folder / "adapter_model.safetensors")
-        for name in {name.rsplit(".", 2)[0] for name in matrices}:
-            weight = plain.get_submodule(name.removeprefix("base_model.model.")).weight
-            scale = adapter.alpha / adapter.rank
-            weight.data += scale * matrices[f"{name}.lora_B.weight"] @ matrices[f"{name}.lora_A.weight"]
-    return AutoTokenizer.from_pretrained(small.folder.path), plain
 
 
 def kind(engine: Any) -> str:
@@ -139,3 +85,54 @@ def same(reply: Any, expected: Any, near: float) -> None:
         assert largest_difference(reply, expected) < near
     else:
         assert reply.text == expected.text
+
+
+# Servers
+
+
+def server_at(url: str, model: Model, server: str) -> Any:
+    here = {"base_url": url, "server": server, "served_model": str(model.path)}
+    return configured(compose(["engine=openai"])["engine"] | here, "engine", model=model)
+
+
+@pytest.fixture(scope="module")
+def llama_server(small: Small) -> Iterator[str]:
+    """llama.cpp's own server with both adapters, else as people start it, prompt cache and all; its address."""
+    xllamacpp = pytest.importorskip("xllamacpp", reason="llama.cpp's server needs xllamacpp")
+    params = xllamacpp.CommonParams()
+    params.model.path = str(small.gguf.path)
+    params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(each.gguf), 1.0) for each in (small.one, small.two)]
+    params.n_ctx, params.n_parallel, params.verbosity = CONTEXT, 1, -1
+    server = xllamacpp.Server(params)
+    yield f"{server.listening_address}/v1"
+    del server
+
+
+def test_a_llama_server_is_told_which_adapter_answers(llama_server: str, small: Small) -> None:
+    client = server_at(llama_server, small.gguf, "llamacpp")
+    here = {"": client, "one": client.adapted(small.one), "two": client.adapted(small.two)}
+    own = engine_on("llamacpp", small.gguf)
+    there = {"": own, "one": own.adapted(small.one), "two": own.adapted(small.two)}
+    for which in ("", "one", "two", "one", "", "two"):
+        for call in CALLS:
+            [reply], [expected] = ask(here[which], [call]), ask(there[which], [call])
+            same(reply, expected, 0.03)
+    for engine in (client, own):
+        engine.close()
+
+
+def test_an_adapter_that_a_server_does_not_have_is_that_calls_error(llama_server: str, small: Small) -> None:
+    client = server_at(llama_server, small.gguf, "llamacpp")
+    absent = Adapter("absent", None, sha256="0" * 64)
+    known_by_file = replace(small.one, served_name=str(small.one.gguf))
+    [error], [reply] = (ask(client.adapted(adapter), CALLS[:1]) for adapter in (absent, known_by_file))
+    client.close()
+    assert isinstance(error, ConfigError)
+    assert "the server has no adapter absent, only" in str(error)
+    assert not isinstance(reply, Exception)
+
+
+@pytest.mark.parametrize("server", ["hosted", "sglang"])
+def test_a_server_without_adapters_is_refused(server: str, small: Small) -> None:
+    with pytest.raises(ConfigError, match=f"engine.server={server} takes no adapters; serve the model with one of vl"):
+        server_at("http://127.0.0.1:9/v1", small.folder, server).adapted(small.one)

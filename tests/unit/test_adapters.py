@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Generate
+from kgqa.cli import main
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.machine.adapters import adapter, adapters
+from kgqa.experiment.machine.doctor import examine
 from kgqa.experiment.session.engines import Engines, Pool, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_identity
@@ -166,3 +168,21 @@ def test_a_run_is_named_after_what_its_adapters_hold_not_after_their_names() -> 
     )
     assert one == same
     assert len({plain, one, other}) == 3
+
+
+def test_doctor_and_models_list_adapters_and_what_is_wrong_with_one(capsys: pytest.CaptureFixture[str]) -> None:
+    write_artefact(Path("outputs/trained/safe/ab"), "qwen3_8b", "0" * 64)
+    write_lora(Path("outputs/trained/dora/ab/adapter"), use_dora=True)
+    Path("outputs/trained/dora/ab/manifest.json").write_text("{}")
+    Path("conf/adapter").mkdir(parents=True)
+    Path("conf/adapter/gone.yaml").write_text("path: nowhere\n")
+    Path("conf/adapter/served.yaml").write_text(f"path: null\nsha256: {'a' * 64}\nbase: qwen3_8b\n")
+    found = {each.name: each for each in examine(["safe", "dora", "gone", "served"])}
+    assert [found[name].state for name in ("safe", "dora", "gone", "served")] == ["ok", "gap", "gap", "note"]
+    assert found["safe"].text.startswith("rank 4 on qwen3_8b: ")
+    assert found["safe"].text.endswith("; engine=llamacpp: kgqa trained export safe --gguf")
+    assert main(["models"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "+safe: an adapter of rank 4 on qwen3_8b: roles.ROLE=qwen3_8b+safe[@ENGINE]" in shown
+    assert "+gone: adapter gone: no adapter_config.json in" in shown
+    assert "+served: an adapter that only a server has on qwen3_8b" in shown

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kgqa.artefacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.labels import Spelling, continuation, spell
+from kgqa.engines.openai.adapters import scales, served_name
 from kgqa.engines.openai.answers import lacking
 from kgqa.engines.openai.budget import Budget
 from kgqa.engines.openai.endpoint import Endpoint, Refused, ServerReply, Unknown
@@ -37,7 +39,7 @@ class Client:
 
     endpoint: Endpoint
     server: Server
-    model: str  # its name at the server
+    served: str  # the model's name at the server
     context: int
     endpoints: Endpoints
     budget: Budget
@@ -45,12 +47,15 @@ class Client:
     thinking: Thinking
     extra: Mapping[str, Json]  # further keys of every request for a reply
     room: Room
+    adapters: Collection[Adapter]  # all of the run's
+    adapter: Adapter | None = None  # the one of them that answers
     _greeted: bool = False
     _greeting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _ends: Mapping[str, Json] = field(default_factory=dict)  # where a reply ends, whatever generation_config forgets
     _known: dict[str, list[int]] = field(default_factory=dict)  # tokens of labels and prefills
     _openings: dict[bool, str] = field(default_factory=dict)  # what vLLM's turns lack to a thought, or an answer
     _spellings: dict[tuple[str, ...], Spelling] = field(default_factory=dict)
+    _scales: list[Json] | None = None
     _seen: set[str] = field(default_factory=set)  # names under which it has answered
 
     async def ask(self, call: ModelCall, settings: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
@@ -96,7 +101,7 @@ class Client:
 
     async def complete(self, path: str, body: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
         """One request, fitted to what the server takes."""
-        request = {"model": self.model, **self.extra, **body}
+        request = {"model": self.model, **self.extra, **body, **await self._scaled()}
         while True:
             fitted = self.abilities.fit(request)
             try:
@@ -108,6 +113,22 @@ class Client:
             self.budget.spend(usage(answered))
             self._tell_of_another_model(answered.json.get("model"))
             return answered, self.abilities.flags(request)
+
+    @property
+    def model(self) -> str:
+        """The name to ask for: vLLM serves adapters as models."""
+        return self.served if self.adapter is None or self.server != "vllm" else served_name(self.adapter)
+
+    async def _scaled(self) -> Mapping[str, Json]:
+        """What a llama.cpp server is told of its adapters, for else all of them answer together.
+
+        What it knows of a prompt it finds by the tokens alone, whichever adapter made it, so that is not used.
+        """
+        if self.server != "llamacpp" or not self.adapters:
+            return {}
+        if self._scales is None:
+            self._scales = scales((await self.endpoint.get("../lora-adapters")).get("data"), self.adapter)
+        return {"lora": self._scales, "cache_prompt": False}
 
     async def greet(self) -> None:
         """Before the first call: is this the server, and the model, that the configuration says? Asked once.
@@ -137,11 +158,16 @@ class Client:
                 f"engine.server={self.server}: {self.endpoint.url} says it is {kinds.pop()}; set engine.server to that"
             )
         named = [model for model in models if self.model in (model.get("id"), *(model.get("aliases") or ()))]
+        if models and not named and self.model != self.served:
+            raise ConfigError(
+                f"{self.endpoint.url} serves no adapter {self.model!r}; start it with --lora-modules "
+                f"{self.model}=FOLDER, or say what it is called there by served_name in conf/adapter"
+            )
         if len(models) == 1 and not named:  # llama.cpp answers to whatever name
             raise ConfigError(
                 f"{self.endpoint.url} serves {models[0].get('id')!r}, not {self.model!r}; set engine.served_model"
             )
-        for model in named:
+        for model in (*named, *(model for model in models if model.get("id") == self.served)):
             limits = (model.get("max_model_len"), (model.get("meta") or {}).get("n_ctx"))
             self.context = min([self.context, *(limit for limit in limits if isinstance(limit, int))])
 

@@ -146,11 +146,13 @@ class Endpoint:
         except http.Unanswered as error:
             raise _Trouble(self._shown(str(error))) from error
         self._gone_since = None
-        return ServerReply(self._read(received), time.perf_counter() - started)
+        return ServerReply(self._read(received, asks=body is not None), time.perf_counter() - started)
 
-    def _read(self, received: Received) -> dict[str, Json]:
+    def _read(self, received: Received, *, asks: bool) -> dict[str, Json]:
         status, headers, content = received
         answer = _json(content)
+        if isinstance(answer, list) and not asks:
+            answer = {"data": answer}  # as OpenAI's lists are; llama.cpp's of its adapters is bare
         if 200 <= status < 300:
             if not isinstance(answer, dict):
                 raise _Trouble(f"{_unlike_json(content)}: {self._shown(content[:READ].decode(errors='replace'))!r}")

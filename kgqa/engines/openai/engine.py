@@ -14,14 +14,17 @@ import threading
 import time
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from urllib.parse import urlsplit
 
+from kgqa.artefacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
 from kgqa.constraints import Bound, Count, Natural, Seconds
+from kgqa.engines.adapted import AdaptedStream
 from kgqa.engines.openai import extra as extras
+from kgqa.engines.openai.adapters import check_server
 from kgqa.engines.openai.budget import Budget
 from kgqa.engines.openai.choices import WAYS, Choosing, Way
 from kgqa.engines.openai.client import TOKENS_SHOWN, Client, Endpoints
@@ -32,7 +35,7 @@ from kgqa.engines.openai.thoughts import thoughtful
 from kgqa.engines.thinking import NO_THINKING, Thinking
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, EngineDied, KgqaError, of_one_call
-from kgqa.protocols import Deliver
+from kgqa.protocols import Deliver, Engine
 from kgqa.types import Json
 
 ADAPTER = 2  # raise it when equal calls get other replies than before
@@ -68,6 +71,9 @@ class OpenAI:
     budget_tokens: Count | None
     budget_usd: Dollars | None
     extra: Mapping[str, Json] | None
+
+    _views: dict[Adapter, AdaptedStream] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _clients: dict[Adapter | None, Client] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = True
 
@@ -122,8 +128,25 @@ class OpenAI:
             return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
         return self._run(self._count(text)).result()
 
+    @property
+    def base(self) -> Engine:
+        return self
+
+    def adapted(self, adapter: Adapter) -> Engine:
+        """Raises ConfigError: of these servers only vLLM's and llama.cpp's have adapters."""
+        check_server(self.server)
+        if adapter not in self._views:
+            self._views[adapter] = AdaptedStream(self, adapter, differs=False)  # the server has the base, too
+        return self._views[adapter]
+
     def submit(self, call: ModelCall, deliver: Deliver) -> None:
-        self._run(self._serve(call, deliver)).add_done_callback(lambda done: self._deliver_failure(done, deliver))
+        self.submit_with(call, deliver, None)
+
+    def submit_with(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None) -> None:
+        """As `submit`, through an adapter."""
+        self._run(self._serve(call, deliver, adapter)).add_done_callback(
+            lambda done: self._deliver_failure(done, deliver)
+        )
 
     def close(self) -> None:
         """Drops all calls and their connections."""
@@ -136,25 +159,24 @@ class OpenAI:
             self.__dict__.pop("_thread").join()
             loop.close()
 
-    async def _serve(self, call: ModelCall, deliver: Deliver) -> None:
+    async def _serve(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None) -> None:
         await self._budget.enter()
         place, began, seconds = self._room.enter(), time.perf_counter(), None
         try:
-            outcome = await self._outcome(call)
+            outcome = await self._outcome(call, adapter)
             seconds = None if isinstance(outcome, Exception) else time.perf_counter() - began
             deliver(outcome)
         finally:
             self._room.leave(place, seconds)
             self._budget.leave()
 
-    async def _outcome(self, call: ModelCall) -> ModelReply | Exception:
+    async def _outcome(self, call: ModelCall, adapter: Adapter | None) -> ModelReply | Exception:
         try:
-            return await self._reply(call)
+            return await self._reply(call, self._client(adapter))
         except KgqaError as error:
             return error
 
-    async def _reply(self, call: ModelCall) -> ModelReply:
-        client = self._client
+    async def _reply(self, call: ModelCall, client: Client) -> ModelReply:
         await client.greet()
         thinks = client.thinks(call)
         if not isinstance(call, Generate):
@@ -171,8 +193,9 @@ class OpenAI:
         return replace(reply, flags=(*reply.flags, *(flag for flag, is_set in flags.items() if is_set)))
 
     async def _count(self, text: str) -> int:
-        await self._client.greet()
-        return len(await self._client.tokenize(text))
+        client = self._client(None)
+        await client.greet()
+        return len(await client.tokenize(text))
 
     def _deliver_failure(self, done: Future[None], deliver: Deliver) -> None:
         """Whatever else went wrong becomes that call's error, so that nobody waits for ever."""
@@ -185,8 +208,8 @@ class OpenAI:
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-        if "_client" in self.__dict__:
-            await self._client.endpoint.close()
+        if "_endpoint" in self.__dict__:
+            await self._endpoint.close()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         with self._lock:
@@ -217,20 +240,18 @@ class OpenAI:
         return set()
 
     @cached_property
-    def _client(self) -> Client:
+    def _endpoint(self) -> Endpoint:
         persistence = Persistence(self.timeout, self.retries, self.backoff, self.patience)
-        return Client(
-            Endpoint(self._url, self._key(), persistence, self._room.crowded),
-            self.server,
-            self._served,
-            self.model.context,
-            self.endpoints,
-            self._budget,
-            Abilities(longest_list=self.top_logprobs),
-            self._thinking,
-            self.extra or {},
-            self._room,
-        )
+        return Endpoint(self._url, self._key(), persistence, self._room.crowded)
+
+    def _client(self, adapter: Adapter | None) -> Client:
+        """One for each adapter, as they differ in names; used in the loop's thread alone."""
+        if adapter not in self._clients:
+            server = self._endpoint, self.server, self._served, self.model.context, self.endpoints
+            abilities = Abilities(longest_list=self.top_logprobs)
+            asking = self._budget, abilities, self._thinking, self.extra or {}, self._room, self._views
+            self._clients[adapter] = Client(*server, *asking, adapter)
+        return self._clients[adapter]
 
     def _key(self) -> str | None:
         """Read when it is needed and kept by the endpoint alone.

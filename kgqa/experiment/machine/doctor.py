@@ -15,6 +15,7 @@ from kgqa import http
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import groups, node
+from kgqa.experiment.machine.adapters import adapters
 from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory, size_text
 from kgqa.experiment.machine.local_model import best_here, first_model
 from kgqa.extras import missing_libraries, present, requirements, version_of
@@ -55,7 +56,7 @@ def examine(named: Sequence[str]) -> list[Finding]:
 
 def _findings() -> Iterator[Finding]:
     checks: tuple[Callable[[], Iterator[Finding]], ...] = (
-        _machine, _extras, _engines, _servers, _datasets, _folders, _beginnings,
+        _machine, _extras, _engines, _adapters, _servers, _datasets, _folders, _beginnings,
     )  # fmt: skip
     for check in checks:
         optional = check in (_extras, _engines, _servers, _datasets)
@@ -117,6 +118,23 @@ def _engines() -> Iterator[Finding]:
         remedy = f"pip install 'kgqa[{engine}]'" if lacking else ""
         text = f"lacks {', '.join(lacking)}" if lacking else "can run"
         yield Finding("engines", engine, "gap" if lacking else "ok", text, remedy)
+
+
+def _adapters() -> Iterator[Finding]:
+    """Those that have a name; a gap where no engine could load one."""
+    for adapter in adapters():
+        if adapter.path is None:
+            yield Finding("adapters", adapter.name, "note", "only a server has it")
+            continue
+        try:
+            preset, _ = adapter.trained_on()
+            adapter.check_plain()
+        except (ConfigError, DataError) as error:
+            yield Finding("adapters", adapter.name, "gap", str(error))
+            continue
+        on = f"rank {adapter.rank} on {preset or 'a base that nothing names'}"
+        wanting = "" if adapter.gguf.is_file() else f"; engine=llamacpp: kgqa trained export {adapter.name} --gguf"
+        yield Finding("adapters", adapter.name, "ok", f"{on}: {adapter.folder}{wanting}")
 
 
 def _servers() -> Iterator[Finding]:
