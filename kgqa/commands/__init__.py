@@ -46,6 +46,7 @@ from kgqa.commands import (
     show,
     status,
     tune,
+    verify,
     view,
 )
 from kgqa.commands import open as open_report
@@ -63,8 +64,8 @@ class Command(Protocol):
 
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
-    demo, run, ask, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, kg, graph,
-    kgp, reproduce, index, data, models, cache, doctor, new, completion,
+    demo, run, ask, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, verify, kg,
+    graph, kgp, reproduce, index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 
 

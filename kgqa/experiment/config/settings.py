@@ -22,6 +22,7 @@ NOT_IDENTITY = (
     "choices",
     "experiment",
     "judge",
+    "verify",
     "tracker",
 )
 FAILED_BEFORE = 0.05  # the limit before `fail_above` was a key
