@@ -48,6 +48,7 @@ from kgqa.commands import (
     train,
     trained,
     tune,
+    verify,
     view,
 )
 from kgqa.commands import open as open_report
@@ -65,8 +66,8 @@ class Command(Protocol):
 
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
-    demo, run, ask, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, kg, graph,
-    collect, train, trained, reproduce, index, data, models, cache, doctor, new, completion,
+    demo, run, ask, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, verify, kg,
+    graph, collect, train, trained, reproduce, index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 
 

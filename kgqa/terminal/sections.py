@@ -27,5 +27,7 @@ def show_sections(title: str, sections: Sequence[Section], terminal: Terminal) -
             table.add_row(*(escape(cell) for cell in row))
         terminal.line(f"\n{section.title}", style="bold")
         terminal.show(table)
+        if section.alarm:
+            terminal.line(f"alarm: {section.alarm}", alarm=True)
         for text in section.text:
             terminal.line(text.replace("**", ""), style="red" if text.startswith(_WARNING) else "dim")

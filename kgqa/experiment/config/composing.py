@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 DATASET_KEYS = ("name", "profile", "family")  # that others than the dataset's class read
 # groups that may be null
 OPTIONAL = (
-    "ranker", "demonstrations_ranker", "reranker", "retriever", "graph", "collection", "judge", "tracker", "experiment",
-    "collect", "train",
+    "ranker", "demonstrations_ranker", "reranker", "retriever", "graph", "collection", "judge", "verify", "tracker",
+    "experiment", "collect", "train",
 )  # fmt: skip
 
 

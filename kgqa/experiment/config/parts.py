@@ -14,6 +14,7 @@ from kgqa.experiment.config.files import Node
 from kgqa.judge.judges import ROLE, AnyJudge
 from kgqa.kg.extraction import TripleExtractor
 from kgqa.kg.imported import ImportedTriples
+from kgqa.kg.verification import Verification
 from kgqa.protocols import Dataset, Engine, Method, Ranker, Recipe, Retriever, Tracker
 from kgqa.retrieval.graphs.links import PassageGraph
 from kgqa.training.schedule import Schedule
@@ -27,8 +28,8 @@ def method(node: Node) -> Method:
 
 
 def dataset(node: Node) -> Dataset:
-    """Its file is looked for when it is first asked."""
-    return _part(node, "dataset", Dataset)
+    """All its questions; its file is looked for when it is first asked. The key `verified` is the run's."""
+    return _part({key: value for key, value in node.items() if key != "verified"}, "dataset", Dataset)
 
 
 def collection(node: Node, dataset: Dataset) -> Collected:
@@ -68,6 +69,10 @@ def triples(node: Node) -> TripleExtractor | ImportedTriples:
 
 def judge(node: Node) -> AnyJudge:
     return _part(node, ROLE, AnyJudge)
+
+
+def verification(node: Node) -> Verification:
+    return _part(node, "verify", Verification)
 
 
 def recipe(node: Node) -> Recipe:

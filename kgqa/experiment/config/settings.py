@@ -22,6 +22,7 @@ NOT_IDENTITY = (
     "choices",
     "experiment",
     "judge",
+    "verify",
     "tracker",
     "collect",
     "train",

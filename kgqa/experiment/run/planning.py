@@ -12,7 +12,7 @@ from typing import Any
 from kgqa.calls import Choose, CountTokens, Generate, ModelCall, Neighbours, Program, Triples
 from kgqa.engines.weights import Prices
 from kgqa.errors import DataError
-from kgqa.experiment.prepare.given_triples import triples_of
+from kgqa.experiment.prepare.given_triples import GivenTriples, triples_of
 from kgqa.experiment.prepare.indexes import index_folder
 from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
 from kgqa.experiment.run.imagined import Imagined, imagined_passages, imagined_triples, others
@@ -68,7 +68,8 @@ def planned(session: Session, shared: Shared) -> Plan:
     """
     experiment = session.experiment
     with _index(session) as index:
-        planner = _Planner(session, index, shared)
+        triples = triples_of(session) if "triples" in experiment.method.uses else None
+        planner = Planner(session, shared, index, triples)
         if isinstance(planner.triples, TripleBuilder):
             planner.imagine(_extractions(planner.triples, session, shared), session.engines)
             planner.imagining = set()
@@ -106,11 +107,19 @@ def _extractions(triples: TripleBuilder, session: Session, shared: Shared) -> It
     return ((passage.id, triples.extractor.extract(passage)) for passage in new)
 
 
-class _Planner:
-    def __init__(self, session: Session, index: Index | None, shared: Shared) -> None:
+class Planner:
+    """Counts what programs would ask, which are run with replies made up."""
+
+    def __init__(
+        self,
+        session: Session,
+        shared: Shared,
+        index: Index | None = None,
+        triples: TripleBuilder | GivenTriples | None = None,
+    ) -> None:
         self.plan: Plan = {}
         self.imagining: set[int] = set()  # of the last programs, those that rest on an imagined reply
-        self.triples = triples_of(session) if "triples" in session.experiment.method.uses else None
+        self.triples = triples
         self._session, self._index, self._shared = session, index, shared
 
     def imagine(self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines) -> dict[str, object]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from kgqa.datasets.collections import Collected
 from kgqa.datasets.given import Given
+from kgqa.datasets.verified import VerifiedDataset, valid_ids
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
@@ -19,6 +21,7 @@ from kgqa.experiment.session.method_code import program_hash
 from kgqa.judge.judges import ROLE, AnyJudge
 from kgqa.kg.extraction import TripleExtractor
 from kgqa.kg.imported import ImportedTriples
+from kgqa.kg.verification import Verification
 from kgqa.protocols import Dataset, Method
 from kgqa.storage import text_digest
 from kgqa.types import Question
@@ -81,25 +84,38 @@ class Experiment:
         return {name: program_hash(program) for name, program in programs.items()}
 
     @cached_property
-    def source(self) -> Dataset:
+    def whole(self) -> Dataset:
         """The dataset as its files give it."""
         return parts.dataset(self.config["dataset"]) if self.given is None else self.given
+
+    @cached_property
+    def source(self) -> Dataset:
+        """The same with its verified questions alone, if these were chosen."""
+        return self.whole if self.verified is None else VerifiedDataset(self.whole, self.verified)
+
+    @cached_property
+    def verified(self) -> frozenset[str] | None:
+        """The ids that `dataset.verified` leaves; None: all. Raises DataError: it cannot be used for this dataset."""
+        folder = None if self.given else self.config["dataset"].get("verified")
+        return None if folder is None else valid_ids(Path(folder), self.data_sha256)
 
     @cached_property
     def collection(self) -> Collected | None:
         """Its questions with their collections, if such were chosen."""
         node = self.config.get("collection")
-        return None if node is None else parts.collection(node, self.source)
+        return None if node is None else parts.collection(node, self.whole)
 
     @property
     def dataset(self) -> Dataset:
-        """One or the other: what is searched and answered."""
-        return self.collection or self.source
+        """What is searched and answered."""
+        if self.collection is None:
+            return self.source
+        return self.collection if self.verified is None else VerifiedDataset(self.collection, self.verified)
 
     @cached_property
     def data_sha256(self) -> str:
         """Of the files that shape the questions, as they lay on disk when this was first asked."""
-        return self.source.sha256
+        return self.whole.sha256
 
     @cached_property
     def questions(self) -> Sequence[Question]:
@@ -110,7 +126,8 @@ class Experiment:
             for wanted in self.settings.ids:
                 if wanted not in known:
                     hint = nearest(wanted, known) if len(known) < 100 else "see the data file for its ids"
-                    raise ConfigError(f"ids={wanted}: no such question in dataset={self.name('dataset')}; {hint}")
+                    among = "in" if self.verified is None else "among the verified ones of"
+                    raise ConfigError(f"ids={wanted}: no such question {among} dataset={self.name('dataset')}; {hint}")
             kept = kept.only(place for place, id_ in enumerate(kept.ids) if id_ in self.settings.ids)
         kept = self._sampled(kept)[: self.settings.limit]
         return list(self.collection.collect(kept)) if self.collection else kept
@@ -131,6 +148,11 @@ class Experiment:
         """Raises ConfigError naming what is wrong with it."""
         node = self.config.get(ROLE)
         return None if node is None else parts.judge(node)
+
+    @cached_property
+    def verification(self) -> Verification:
+        """For `kgqa verify`. Raises ConfigError naming what is wrong with it."""
+        return parts.verification(self.config["verify"])
 
     @property
     def asks_models(self) -> bool:

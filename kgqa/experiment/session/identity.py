@@ -53,8 +53,10 @@ def run_identity(session: Session) -> dict[str, Json]:
     apart = ("graph", "collection", "demonstrations_ranker", *(() if experiment.settings.sample else ("sample",)))
     kept = {key: value for key, value in config.items() if key not in (*NOT_IDENTITY, *apart)}
     # in the hash, or without influence on answers
-    elsewhere = ("path", "split", "files", "questions_file", "corpus", "aliases", "profile", "family")
+    elsewhere = ("path", "split", "files", "questions_file", "corpus", "aliases", "profile", "family", "verified")
     dataset = {key: value for key, value in config["dataset"].items() if key not in elsewhere}
+    if experiment.verified is not None:
+        dataset["verified"] = ids_digest(sorted(experiment.verified))
     silent = ("thinking",) if thinks_not(config["model"]["thinking"]) else ()
     model = {key: value for key, value in config["model"].items() if key not in ("prices", "about", *silent)}
     # a server that is named may move
