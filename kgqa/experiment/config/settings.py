@@ -24,6 +24,7 @@ NOT_IDENTITY = (
     "judge",
     "tracker",
     "collect",
+    "allow_trained_questions",
 )
 FAILED_BEFORE = 0.05  # the limit before `fail_above` was a key
 # of an engine: how a server is reached and for how long, not what it answers
@@ -46,6 +47,7 @@ class RunSettings:
     profile: str | None
     offline: bool
     roles: dict[str, str | None]
+    allow_trained_questions: bool
 
     @classmethod
     def of(cls, config: Config) -> RunSettings:
@@ -59,6 +61,7 @@ class RunSettings:
             "sample": config.get("sample"),
             "fail_above": config.get("fail_above", FAILED_BEFORE),
             "ids": [ids] if isinstance(ids, str | int) else ids,
+            "allow_trained_questions": config.get("allow_trained_questions", False),
             "offline": config["kg"]["offline"],
         }
         checked = {}
