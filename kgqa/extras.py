@@ -19,7 +19,12 @@ LIBRARIES = {
 
 def missing_libraries(engine: str) -> list[str]:
     """What an engine needs and cannot be imported."""
-    return [library for library in LIBRARIES.get(engine, ()) if find_spec(library) is None]
+    return absent(LIBRARIES.get(engine, ()))
+
+
+def absent(libraries: Sequence[str]) -> list[str]:
+    """Those that cannot be imported."""
+    return [library for library in libraries if find_spec(library) is None]
 
 
 def installed(extra: str, *packages: str) -> Mapping[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
@@ -68,6 +68,11 @@ class Engine(Protocol):
     """A model ready to answer. Nothing heavy is loaded before the first call needs it."""
 
     streaming: ClassVar[bool]
+
+    @property
+    def counts_freely(self) -> bool:
+        """Whether `count_tokens` is arithmetic on the text: done at once then, and not kept."""
+        ...
 
     def identity(self) -> Mapping[str, Json]:
         """Everything that can change a reply: weights' hash, chat template, backend, dtype, version of the adapter."""
@@ -237,16 +242,20 @@ class NeighbourSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """What an experiment tracker is told: settings as text, figures that are numbers, files to copy."""
+    """What an experiment tracker is told: settings as text, figures that are numbers, files to copy.
+
+    series: by name what was measured again and again, as (step, value) in the order of steps.
+    """
 
     name: str
     parameters: Mapping[str, str]
     metrics: Mapping[str, float]
     files: tuple[Path, ...]
+    series: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
 
 
 class Tracker(Protocol):
-    """Takes a copy of a finished run."""
+    """Takes a copy of a finished run, or of a training."""
 
     def check(self) -> None:
         """Raises ConfigError when its package is not installed."""

@@ -45,6 +45,8 @@ from kgqa.commands import (
     runs,
     show,
     status,
+    train,
+    trained,
     tune,
     view,
 )
@@ -64,7 +66,7 @@ class Command(Protocol):
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
     demo, run, ask, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, kg, graph,
-    collect, reproduce, index, data, models, cache, doctor, new, completion,
+    collect, train, trained, reproduce, index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 
 

@@ -50,6 +50,10 @@ class AdaptedBatch:
     def batch_size(self) -> int:
         return self.base.batch_size
 
+    @property
+    def counts_freely(self) -> bool:
+        return self.base.counts_freely
+
     def identity(self) -> Mapping[str, Json]:
         return {**self.base.identity(), "lora": self.adapter.digest()}
 
@@ -84,6 +88,10 @@ class AdaptedStream:
     @property
     def concurrency(self) -> int:
         return self.base.concurrency
+
+    @property
+    def counts_freely(self) -> bool:
+        return self.base.counts_freely
 
     def identity(self) -> Mapping[str, Json]:
         return {**self.base.identity(), "lora": self.adapter.digest()}

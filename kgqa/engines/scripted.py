@@ -58,6 +58,7 @@ class Scripted:
     _views: dict[Adapter, AdaptedBatch] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = False
+    counts_freely: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _ = self._rules

@@ -12,7 +12,7 @@ from itertools import islice
 from kgqa.errors import ConfigError, TrackerError
 from kgqa.protocols import TrackedRun
 
-AT_ONCE = 100  # parameters in a request, MLflow's limit
+AT_ONCE, METRICS_AT_ONCE = 100, 1000  # parameters and metrics in a request, MLflow's limits
 # tried twice more, not for minutes; nothing is reported about the user
 ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_DISABLE_TELEMETRY": "true"}
 
@@ -41,9 +41,12 @@ class MlflowTracker:
             known = client.get_experiment_by_name(self.experiment)
             number = known.experiment_id if known else client.create_experiment(self.experiment)
             logged = client.create_run(number, run_name=run.name).info
-            for some in _batches(Param(name, value) for name, value in run.parameters.items()):
+            for some in _batches((Param(name, value) for name, value in run.parameters.items()), AT_ONCE):
                 client.log_batch(logged.run_id, params=some)
             client.log_batch(logged.run_id, metrics=[Metric(name, value, at, 0) for name, value in run.metrics.items()])
+            points = (Metric(name, value, at, step) for name, line in run.series.items() for step, value in line)
+            for some in _batches(points, METRICS_AT_ONCE):
+                client.log_batch(logged.run_id, metrics=some)
             for file in run.files:
                 client.log_artifact(logged.run_id, str(file))
             client.set_terminated(logged.run_id)
@@ -52,6 +55,6 @@ class MlflowTracker:
         return f"MLflow run {logged.run_id} of experiment {self.experiment}"
 
 
-def _batches(params: Iterator[object]) -> Iterator[list[object]]:
-    while some := list(islice(params, AT_ONCE)):
+def _batches(values: Iterator[object], size: int) -> Iterator[list[object]]:
+    while some := list(islice(values, size)):
         yield some

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,6 +39,8 @@ class WandbTracker:
                 project=self.project, name=run.name, config=dict(run.parameters), mode=self.mode,
                 dir=self.folder, settings=quiet,
             )  # fmt: skip
+            for step, values in _by_step(run.series).items():
+                logged.log(values, step=step)
             logged.summary.update(dict(run.metrics))
             for file in run.files:
                 logged.save(str(file), base_path=str(file.parent), policy="now")
@@ -47,3 +50,12 @@ class WandbTracker:
         except (wandb.Error, OSError) as error:
             raise TrackerError(f"Weights & Biases took it only in part or not at all: {error}") from error
         return place
+
+
+def _by_step(series: Mapping[str, tuple[tuple[int, float], ...]]) -> dict[int, dict[str, float]]:
+    """In the order of steps, which is the only one that wandb takes."""
+    by_step: dict[int, dict[str, float]] = {}
+    for name, line in series.items():
+        for step, value in line:
+            by_step.setdefault(step, {})[name] = value
+    return dict(sorted(by_step.items()))

@@ -49,6 +49,7 @@ class LlamaCpp:
     _views: dict[Adapter, AdaptedStream] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = True
+    counts_freely: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _ = self._closing, self._lock, self._workers  # made before any thread can race for them

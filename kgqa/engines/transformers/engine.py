@@ -51,6 +51,7 @@ class Transformers:
     _views: dict[Adapter, AdaptedBatch] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = False
+    counts_freely: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _ = self._thinking

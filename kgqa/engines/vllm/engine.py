@@ -58,6 +58,7 @@ class Vllm:
     _views: dict[Adapter, AdaptedStream] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = True
+    counts_freely: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _ = self._thinking

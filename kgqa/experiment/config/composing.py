@@ -18,7 +18,7 @@ DATASET_KEYS = ("name", "profile", "family")  # that others than the dataset's c
 # groups that may be null
 OPTIONAL = (
     "ranker", "demonstrations_ranker", "reranker", "retriever", "graph", "collection", "judge", "tracker", "experiment",
-    "collect",
+    "collect", "train",
 )  # fmt: skip
 
 

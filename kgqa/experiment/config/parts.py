@@ -17,6 +17,7 @@ from kgqa.kg.extraction import TripleExtractor
 from kgqa.kg.imported import ImportedTriples
 from kgqa.protocols import Dataset, Engine, Method, Ranker, Retriever, Tracker
 from kgqa.retrieval.graphs.links import PassageGraph
+from kgqa.training.schedule import Schedule
 
 T = TypeVar("T")
 _ABSENT = object()
@@ -41,7 +42,7 @@ def model(node: Node) -> Model:
 
 
 def engine(node: Node, model: Node) -> Engine:
-    """Nothing heavy is loaded. A configuration that was kept may have `lora`, a key of vLLM's before roles had adapters."""
+    """Nothing heavy is loaded. A configuration that was kept may have `lora`, vLLM's key of earlier versions."""
     node = {key: value for key, value in node.items() if (key, value) != ("lora", None)}
     return _part(node, "engine", Engine, model=_part(model, "model", Model))
 
@@ -73,6 +74,11 @@ def judge(node: Node) -> AnyJudge:
 def recipe(node: Node) -> Recipe:
     """How examples are made: `collect=` for the configuration, `kgqa collect NAME` for people."""
     return _part(node, "collect", Recipe)
+
+
+def training(node: Node) -> Schedule:
+    """How a model is trained: `train=` for the configuration, `kgqa train NAME` for people."""
+    return _part(node, "train", Schedule)
 
 
 def tracker(node: Node) -> Tracker:

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import ClassVar
 
 from kgqa.artefacts.manifest import Identity
 from kgqa.artefacts.recording import CALLS, RENEW, Recording
@@ -109,6 +110,8 @@ class _Recorded:
     """Stands where an engine or a ranker was: it says who that was, and can answer nothing."""
 
     said: Identity
+
+    counts_freely: ClassVar[bool] = False
 
     def identity(self) -> Mapping[str, Json]:
         return self.said

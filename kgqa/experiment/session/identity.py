@@ -42,6 +42,12 @@ def answerers(session: Session, engines: Engines, index: Index | None) -> Callab
     return identify
 
 
+def counted(engines: Engines, call: CountTokens) -> int | None:
+    """A text's tokens where counting them is arithmetic, which no cache keeps."""
+    engine = engines(call.role)
+    return engine.count_tokens(call.text) if engine.counts_freely else None
+
+
 def run_identity(session: Session) -> dict[str, Json]:
     """Everything that can change an answer: configuration and code, with the data's hash in place of its path."""
     experiment = session.experiment

@@ -1,0 +1,81 @@
+"""What was trained for other programs: merged weights, a GGUF adapter, the examples in the forms that trainers read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from kgqa.artefacts.form import read_lines
+from kgqa.artefacts.trained import Trained
+from kgqa.errors import ConfigError, DataError, EngineDied
+from kgqa.experiment.train.base import Base
+from kgqa.inert import one_line
+from kgqa.runtime.display import Display
+from kgqa.storage import replace_with_parts
+from kgqa.training.job import ADAPTER, EXAMPLES, TRAIN
+
+GGUF, MERGED = "adapter.gguf", "merged"
+
+
+def export_examples(folder: Path, form: str, out: Path | None) -> Path:
+    """What was trained on, a JSON line each, in alpaca's or sharegpt's form. Raises DataError: it is no text."""
+    target = out or folder / f"{form}.jsonl"
+    return replace_with_parts(target, (json.dumps(line, ensure_ascii=False) + "\n" for line in _formed(folder, form)))
+
+
+def export_merged(folder: Path, out: Path | None, display: Display) -> Path:
+    """Base and adapter as one transformers folder, by a process that may hold torch.
+
+    Raises:
+        ConfigError: it is no adapter, or the folder is there already.
+        DataError: the base is another one now than it was trained on.
+    """
+    trained, target = _adapter(folder), out or folder / MERGED
+    if target.exists():
+        raise ConfigError(f"{target}: is there already; remove it or give --out")
+    base = Base.of(trained.base, encodes=False)
+    if base.digest() != trained.base_sha256:
+        raise DataError(
+            f"{trained.base}: its weights are {base.digest()[:12]} now, {trained.name} was trained on "
+            f"{trained.base_sha256[:12]}; get those again"
+        )
+    source = base.folder(display.line)
+    display.line(f"merging {trained.name} into {trained.base}")
+    command = [sys.executable, "-m", "kgqa.training.merging", str(source), str(folder / ADAPTER), str(target)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ourselves
+    if ended.returncode:
+        raise EngineDied(f"merging failed: {one_line(ended.stderr.strip().splitlines()[-1:][0])[:200]}")
+    return target
+
+
+def export_gguf(folder: Path, out: Path | None) -> Path:
+    """The adapter as llama.cpp reads it. Raises ConfigError: it is no adapter, or of another architecture."""
+    _adapter(folder)
+    if find_spec("kgqa.training.gguf_adapter") is None:
+        raise ConfigError("--gguf: this kgqa has no writer of GGUF adapters; give --merged")
+    writer = import_module("kgqa.training.gguf_adapter")
+    written: Path = writer.write(folder / ADAPTER, out or folder / GGUF)
+    return written
+
+
+def _adapter(folder: Path) -> Trained:
+    trained = Trained.read(folder)
+    if not (folder / ADAPTER).is_dir():
+        raise ConfigError(f"{folder}: whole weights, no adapter; they can be used as they are")
+    return trained
+
+
+def _formed(folder: Path, form: str) -> Iterator[dict[str, object]]:
+    for place, line in read_lines(folder / EXAMPLES / TRAIN):
+        if not isinstance(line, dict) or "prompt" not in line:
+            raise DataError(f"{place}: a pair of texts; only prompts with completions have such a form")
+        prompt, completion = line["prompt"], line["completion"]
+        if form == "alpaca":
+            yield {"instruction": prompt, "input": "", "output": completion}
+        else:
+            yield {"conversations": [{"from": "human", "value": prompt}, {"from": "gpt", "value": completion}]}

@@ -1,0 +1,102 @@
+"""What `kgqa train` is told: a recipe of conf/train with its values, and the base it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from kgqa.artefacts.run import Setting
+from kgqa.errors import ConfigError
+from kgqa.experiment.config import parts
+from kgqa.experiment.config.composing import check_choice, compose
+from kgqa.experiment.config.files import Config, flatten
+from kgqa.experiment.config.listing import sources
+from kgqa.experiment.config.overrides import value_text
+from kgqa.experiment.train.base import Base
+from kgqa.experiment.train.examples import Parted
+from kgqa.runtime.folder import run_name
+from kgqa.storage import trained
+from kgqa.training import BiEncoderTraining
+from kgqa.training.schedule import Schedule
+from kgqa.types import Json
+
+# what changes neither the weights nor the figures: how it is run, and what they are called
+NOT_IDENTITY = ("name", "base", "examples", "processes", "device", "save_minutes", "max_hours")
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """`recipe`: the choice of conf/train."""
+
+    recipe: str
+    overrides: tuple[str, ...]
+    config: Config
+    training: Schedule
+    base: Base
+
+    @classmethod
+    def of(cls, recipe: str, overrides: Sequence[str]) -> TrainRequest:
+        """Raises ConfigError: no such recipe, or a key or value that is wrong; the nearest is named."""
+        check_choice(f"train={recipe}")
+        config = compose([f"train={recipe}", *overrides])
+        training = parts.training(config["train"])
+        training.accumulated(training.processes)
+        base = Base.of(training.base, encodes=isinstance(training, BiEncoderTraining))
+        return cls(recipe, tuple(overrides), config, training, base)
+
+    @property
+    def kind(self) -> str:
+        return type(self.training).__name__
+
+    @property
+    def pairs(self) -> bool:
+        """Whether its examples are pairs of texts, and not prompts with their completions."""
+        return isinstance(self.training, BiEncoderTraining)
+
+    @property
+    def name(self) -> str:
+        """Of what is trained."""
+        name = self.training.name or self.recipe
+        if any(part in ("", ".", "..") for part in name.split("/")):
+            raise ConfigError(f"train.name={name}: must be a folder's name, or several with a slash between them")
+        return name
+
+    @property
+    def given(self) -> Path | None:
+        """The file or folder of examples that was named."""
+        named = self.training.examples
+        if not isinstance(named, str):
+            return None
+        given = Path(named).expanduser()
+        if not given.exists():
+            raise ConfigError(
+                f"train.examples={named}: no such file or folder; give a number, a folder of kgqa collect, or a file "
+                "of rendered texts"
+            )
+        return given
+
+    @property
+    def count(self) -> int | None:
+        """How many examples are wanted, of all that there are."""
+        count = self.training.examples
+        if isinstance(count, int) and count < 1:
+            raise ConfigError(f"train.examples={count}: must be at least 1")
+        return count if isinstance(count, int) else None
+
+    def identity(self, examples: Parted) -> Mapping[str, Json]:
+        """All that can change the weights."""
+        recipe = {key: value for key, value in asdict(self.training).items() if key not in NOT_IDENTITY}
+        return {"kind": self.kind, "recipe": recipe, "base": self.base.digest(), "examples": examples.sha256}
+
+    def folder(self, examples: Parted) -> Path:
+        return trained() / self.name / run_name(self.identity(examples))
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Every value with its source."""
+        said = sources(self.config)
+        flat = flatten({"train": self.config["train"]})
+        return tuple(
+            (key, value_text(value), said.get(key, "")) for key, value in flat.items() if not key.endswith("_target_")
+        )
