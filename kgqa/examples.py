@@ -6,12 +6,13 @@ one of an encoder has texts. The fields are the keys of a line, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from kgqa.artefacts.form import as_json, checked, read_lines
-from kgqa.types import Json, Prompt
+from kgqa.types import Json, Prompt, Question
 
 EXAMPLES = "examples.jsonl"
 DROPPED = "dropped.jsonl"
@@ -82,3 +83,48 @@ def read_examples(file: Path) -> Iterator[Example | Positive]:
 def read_dropped(file: Path) -> Iterator[Dropped]:
     """Raises DataError as `read_examples`."""
     return (checked(Dropped, record, place, _REMEDY) for place, record in read_lines(file, _REMEDY))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What examples are made of: a data set's questions, or those that a finished run answered.
+
+    method: as the configuration has it, since examples are asked with its prompts; None of a run, whose trace has them.
+    """
+
+    dataset: str
+    questions: Sequence[Question]
+    method: object | None
+    run: Path | None = None
+
+
+class Recipe(Protocol):
+    """How examples to train a model on are made: `kgqa collect NAME`."""
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """The split of each data set that is taken where none is named; empty: it takes finished runs."""
+        ...
+
+    @property
+    def held_out(self) -> float:
+        """The share of the questions whose examples nobody is trained on."""
+        ...
+
+    @property
+    def seed(self) -> int: ...
+
+    def collect(self, sources: Sequence[Source], advance: Callable[[], None]) -> Iterator[Made]:
+        """In an order that depends on the sources and the settings alone; `advance()` after each question.
+
+        Raises:
+            ConfigError: the sources are not of the kind that it takes.
+        """
+        ...
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    """A recipe with figures of its own for the report."""
+
+    def figures(self, sources: Sequence[Source]) -> Mapping[str, int | float]: ...

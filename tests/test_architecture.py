@@ -205,8 +205,8 @@ def test_every_experiment_composes(name: str) -> None:
     assert compose([f"experiment={name}"])["choices"]["method"]
 
 
-def test_every_value_of_a_method_names_its_source() -> None:
-    for file in [*(shipped_conf() / "method").glob("*.yaml"), *(shipped_conf() / "kg").glob("*.yaml")]:
+def test_every_value_of_a_method_and_of_a_recipe_names_its_source() -> None:
+    for file in [file for group in ("method", "kg", "collect") for file in (shipped_conf() / group).glob("*.yaml")]:
         for line in file.read_text(encoding="utf-8").splitlines():
             if re.match(r"\w+:", line) and not line.startswith(("_target_", "defaults")):
                 assert "#" in line, f"{file.name}: no source: {line}"

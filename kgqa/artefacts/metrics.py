@@ -273,6 +273,7 @@ class Metrics(ScoreSummary):
     graph: Figures | None = field(default=None, metadata=LEFT_OUT)
     passage_graph: Figures | None = field(default=None, metadata=LEFT_OUT)
     judge: JudgeMetrics | None = field(default=None, metadata=LEFT_OUT)
+    trained_questions: Mapping[str, int] | None = field(default=None, metadata=LEFT_OUT)  # by key, where there are any
 
     @classmethod
     def read(cls, folder: Path) -> Metrics:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
+from kgqa.artefacts.form import checked, read_json
+from kgqa.artefacts.manifest import MANIFEST
 from kgqa.storage import text_digest
 from kgqa.types import Question
 
@@ -24,6 +27,27 @@ class QuestionHashes:
         listed = list(questions)
         ids = {id_hash(dataset, question.id) for dataset, question in listed}
         return cls(ids=tuple(sorted(ids)), texts=tuple(sorted({text_hash(question.text) for _, question in listed})))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Examples:
+    question_hashes: tuple[str, ...]
+    text_hashes: tuple[str, ...]
+
+
+def trained_on(folder: Path) -> QuestionHashes | None:
+    """What an artefact's manifest says, in its folder or beside the adapter or encoder; None: it is none of ours.
+
+    Raises:
+        DataError: the manifest is damaged.
+    """
+    for place in (folder, folder.parent):
+        file = place / MANIFEST
+        told = read_json(file, remedy="train it again") if file.is_file() else None
+        if isinstance(told, dict) and isinstance(told.get("examples"), dict):
+            known = checked(_Examples, told["examples"], f"{file}: examples", "train it again")
+            return QuestionHashes(ids=known.question_hashes, texts=known.text_hashes)
+    return None
 
 
 def id_hash(dataset: str, question_id: str) -> str:

@@ -10,7 +10,7 @@ from kgqa.errors import ConfigError
 
 NAME = "evaluate"
 SUMMARY = "score a run again, or predictions of others; ask a judge"
-OF_SCORES = ("profile", "judge", "model", "engine", "roles", "seed", "width", "out")
+OF_SCORES = ("profile", "judge", "model", "engine", "roles", "seed", "width", "out", "allow_trained_questions")
 OF_QUESTIONS = ("dataset", "limit", "sample", "ids")
 
 

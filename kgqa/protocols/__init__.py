@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
+<<<<<<< HEAD:kgqa/protocols/__init__.py
 from kgqa.calls import Neighbours, Program, Rank, Search
 from kgqa.examples import Made
 from kgqa.protocols.engines import Adaptable as Adaptable
@@ -14,6 +15,10 @@ from kgqa.protocols.engines import BatchEngine as BatchEngine
 from kgqa.protocols.engines import Deliver as Deliver
 from kgqa.protocols.engines import Engine as Engine
 from kgqa.protocols.engines import StreamingEngine as StreamingEngine
+=======
+from kgqa.artefacts.adapter import Adapter
+from kgqa.calls import ModelCall, ModelReply, Neighbours, Program, Rank, Search
+>>>>>>> wt-collect:kgqa/protocols.py
 from kgqa.types import Answer, Json, Passage, Question, Triple
 
 
@@ -172,51 +177,6 @@ class NeighbourSource(Protocol):
             DataError: the pool does not hold the passage, or its graph on disk is damaged.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What examples are made of: a data set's questions, or those that a finished run answered.
-
-    method: as the configuration has it, since examples are asked with its prompts; None of a run, whose trace has them.
-    """
-
-    dataset: str
-    questions: Sequence[Question]
-    method: Method | None
-    run: Path | None = None
-
-
-class Recipe(Protocol):
-    """How examples to train a model on are made: `kgqa collect NAME`."""
-
-    @property
-    def sources(self) -> Mapping[str, str]:
-        """The split of each data set that is taken where none is named; empty: it takes finished runs."""
-        ...
-
-    @property
-    def held_out(self) -> float:
-        """The share of the questions whose examples nobody is trained on."""
-        ...
-
-    @property
-    def seed(self) -> int: ...
-
-    def collect(self, sources: Sequence[Source], advance: Callable[[], None]) -> Iterator[Made]:
-        """In an order that depends on the sources and the settings alone; `advance()` after each question.
-
-        Raises:
-            ConfigError: the sources are not of the kind that it takes.
-        """
-        ...
-
-
-@runtime_checkable
-class Measuring(Protocol):
-    """A recipe with figures of its own for the report."""
-
-    def figures(self, sources: Sequence[Source]) -> Mapping[str, int | float]: ...
 
 
 @dataclass(frozen=True, slots=True)

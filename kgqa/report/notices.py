@@ -16,7 +16,7 @@ _LIMIT = "fail_above"  # among a run's settings; runs of kgqa 0.2 and before do 
 
 def notices(run: FinishedRun) -> list[str]:
     """With Markdown's bold; none for a run of which there is nothing to say."""
-    return [*_scripted(run), *_failed(run)]
+    return [*_scripted(run), *_trained(run), *_failed(run)]
 
 
 def _scripted(run: FinishedRun) -> Iterator[str]:
@@ -27,6 +27,12 @@ def _scripted(run: FinishedRun) -> Iterator[str]:
     elif made_up:
         roles = ", ".join(made_up)
         yield f"**Scripted replies: no model was asked as {roles}.** The figures are of no method."
+
+
+def _trained(run: FinishedRun) -> Iterator[str]:
+    for key, count in (run.metrics.trained_questions or {}).items():
+        of = f"{count:,} of {run.metrics.questions:,} questions were trained on"
+        yield f"**{of} by what {key} names.** The scores are of what was learnt by heart."
 
 
 def _failed(run: FinishedRun) -> Iterator[str]:

@@ -31,6 +31,8 @@ SCORES = {
 def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:
     """Label and value, as terminal and Markdown report show them."""
     rows = score_rows(metrics, metrics.judge)
+    if metrics.trained_questions:
+        rows.insert(0, ("TRAINED ON", trained_text(metrics.trained_questions)))
     rows += _retrieval(metrics.retrieval)
     rows += _context(metrics)
     method, paid = metrics.cost.method, metrics.cost.paid
@@ -51,6 +53,11 @@ def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:
     if metrics.seconds is not None:
         rows.append(("this run took", f"{metrics.seconds:,.1f} s"))
     return rows + _flags(metrics.flags)
+
+
+def trained_text(trained_questions: Mapping[str, int]) -> str:
+    """How many of the questions were trained on, by the key of what was."""
+    return ", ".join(f"{count:,} of these questions ({key})" for key, count in trained_questions.items())
 
 
 def tokens_text(cost: RoleCost) -> str:

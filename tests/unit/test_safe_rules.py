@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 from kgqa.errors import DataError
-from kgqa.examples import Dropped, Example
+from kgqa.examples import Dropped, Example, Source
 from kgqa.experiment.collect.safe import JudgedSteps
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
@@ -20,7 +20,6 @@ from kgqa.methods.safe import CITED, Safe, read_step
 from kgqa.methods.steps.safe_plan import NoPlan, plan
 from kgqa.methods.steps.safe_rules import Solution, correct_steps, late, wrong_step
 from kgqa.methods.steps.safe_verdict import CORRECT, errors, read_verdict
-from kgqa.protocols import Source
 from kgqa.types import Hop, Passage, Question
 
 PETRA = Passage.of("Petra (film)", "Petra is a film by Jaime Rosales. It was shown in Cannes in spring.")

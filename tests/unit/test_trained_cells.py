@@ -42,7 +42,7 @@ def test_what_is_not_there_yet_is_said_so() -> None:
     assert artefact("knowtrace_2wiki_round3").made_by().endswith("backtracing (not yet part of kgqa)")
     first, second = artefact("kgp_t5").made_by().split("; ")
     assert first == "kgqa collect kgp"
-    assert second == "kgqa train kgp_t5 (not yet part of kgqa)"
+    assert second == "kgqa train kgp_t5"
     why = cell("knowtrace/figure4", "MuSiQue? Non-Backtracing,3").why
     assert "trained.knowtrace_vanilla_musique_round3=PATH runs it with yours; made by: kgqa bootstrap" in why
 

@@ -14,7 +14,18 @@ from kgqa.artefacts.predictions import PREDICTIONS, question_ids
 from kgqa.artefacts.run import IDENTITY, SETTINGS, Chosen
 from kgqa.artefacts.trace import read_questions
 from kgqa.errors import ConfigError, DataError
-from kgqa.examples import DROPPED, EXAMPLES, Example, Made, Positive, line, read_examples
+from kgqa.examples import (
+    DROPPED,
+    EXAMPLES,
+    Example,
+    Made,
+    Measuring,
+    Positive,
+    Recipe,
+    Source,
+    line,
+    read_examples,
+)
 from kgqa.experiment.collect.counting import Counts, HeldOut
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import check_choice
@@ -22,7 +33,6 @@ from kgqa.experiment.config.overrides import override_group, override_key, overr
 from kgqa.experiment.run.manifest import origin
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.method_code import program_hash
-from kgqa.protocols import Measuring, Recipe, Source
 from kgqa.report.examples import example_sections, review_csv
 from kgqa.report.markdown import document
 from kgqa.runtime.display import Display

@@ -8,10 +8,9 @@ from typing import Literal
 
 from kgqa.constraints import Share
 from kgqa.errors import ConfigError
-from kgqa.examples import Dropped, Example, Made, Origin
+from kgqa.examples import Dropped, Example, Made, Origin, Source
 from kgqa.experiment.collect.facts import ordered_facts
 from kgqa.methods.kgp import Kgp
-from kgqa.protocols import Source
 from kgqa.types import Question
 
 FEW = "fewer than two facts in an order"

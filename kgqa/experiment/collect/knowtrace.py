@@ -15,8 +15,7 @@ from kgqa.artefacts.predictions import Prediction, run_predictions
 from kgqa.artefacts.trace import TracedCall, TracedQuestion, read_trace
 from kgqa.constraints import Share
 from kgqa.errors import DataError
-from kgqa.examples import Dropped, Example, Made, Origin
-from kgqa.protocols import Source
+from kgqa.examples import Dropped, Example, Made, Origin, Source
 from kgqa.scoring.metrics import score
 from kgqa.types import Json, Lesson, Message, Prompt, Question
 

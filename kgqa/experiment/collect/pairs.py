@@ -12,10 +12,10 @@ from typing import Literal
 
 from kgqa.constraints import Count, Natural, Share
 from kgqa.errors import ConfigError
-from kgqa.examples import Dropped, Made, Origin, Positive
+from kgqa.examples import Dropped, Made, Origin, Positive, Source
 from kgqa.experiment.collect.facts import compares, ordered_passages
 from kgqa.methods.mdr import Mdr
-from kgqa.protocols import Query, Retriever, Source
+from kgqa.protocols import Query, Retriever
 from kgqa.types import Passage, Question
 
 Draw = Literal["random", "bm25"]

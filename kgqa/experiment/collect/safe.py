@@ -10,13 +10,12 @@ from typing import Literal
 
 from kgqa.constraints import Share
 from kgqa.errors import ConfigError
-from kgqa.examples import Dropped, Example, Made, Origin
+from kgqa.examples import Dropped, Example, Made, Origin, Source
 from kgqa.methods.safe import Safe, read_step, step_line
 from kgqa.methods.steps.safe_plan import NoPlan, Plan, plan
 from kgqa.methods.steps.safe_rules import JudgedStep, Solution, correct_steps, wrong_step
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, errors
 from kgqa.prompting import to_json
-from kgqa.protocols import Source
 from kgqa.storage import text_digest
 from kgqa.types import Passage, Question
 
@@ -67,11 +66,11 @@ class JudgedSteps:
                 planned.append(made)
         others = _others(planned)
         cases: list[Case] = []
-        for made in (made for each in planned for made in self._cases(each, others)):
-            if isinstance(made, Dropped):
-                yield made
+        for case in (case for each in planned for case in self._cases(each, others)):
+            if isinstance(case, Dropped):
+                yield case
             else:
-                cases.append(made)
+                cases.append(case)
         kept = self._kept(cases)
         for case in cases:
             yield _example(case) if case.id in kept else _dropped(case, "more than its share of the labels")

@@ -9,13 +9,14 @@ from typing import TypeVar
 from kgqa.datasets.collections import Collected, Collections
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
+from kgqa.examples import Recipe
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.files import Node
 from kgqa.judge.judges import ROLE, AnyJudge
 from kgqa.kg.extraction import TripleExtractor
 from kgqa.kg.imported import ImportedTriples
 from kgqa.kg.verification import Verification
-from kgqa.protocols import Dataset, Engine, Method, Ranker, Recipe, Retriever, Tracker
+from kgqa.protocols import Dataset, Engine, Method, Ranker, Retriever, Tracker
 from kgqa.retrieval.graphs.links import PassageGraph
 from kgqa.training.schedule import Schedule
 

@@ -25,6 +25,7 @@ NOT_IDENTITY = (
     "verify",
     "tracker",
     "collect",
+    "allow_trained_questions",
     "train",
 )
 FAILED_BEFORE = 0.05  # the limit before `fail_above` was a key
@@ -48,6 +49,7 @@ class RunSettings:
     profile: str | None
     offline: bool
     roles: dict[str, str | None]
+    allow_trained_questions: bool
 
     @classmethod
     def of(cls, config: Config) -> RunSettings:
@@ -61,6 +63,7 @@ class RunSettings:
             "sample": config.get("sample"),
             "fail_above": config.get("fail_above", FAILED_BEFORE),
             "ids": [ids] if isinstance(ids, str | int) else ids,
+            "allow_trained_questions": config.get("allow_trained_questions", False),
             "offline": config["kg"]["offline"],
         }
         checked = {}

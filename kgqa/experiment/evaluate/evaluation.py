@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kgqa.artefacts.evaluation import Evaluation
+from kgqa.artefacts.metrics import METRICS, Metrics
 from kgqa.artefacts.run import IDENTITY
 from kgqa.artefacts.verdicts import VERDICTS
 from kgqa.counting import counted
 from kgqa.errors import ConfigError
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_predictions, open_run
 from kgqa.experiment.run.judging import Judged, judge_answers, judge_engines
+from kgqa.experiment.run.leaks import refusal
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.report.content import Section
@@ -56,11 +58,14 @@ def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evalu
     """A finished run's answers, by `profile=` if it is among the overrides.
 
     Raises:
-        ConfigError: `out=` is the folder of another run.
+        ConfigError: `out=` is the folder of another run; or something of the run was trained on its questions.
         DataError: not the folder of a finished run.
     """
     experiment = Experiment.of(overrides)
     answered = open_run(run, experiment.settings.profile)
+    known = Metrics.read(run).trained_questions if (run / METRICS).is_file() else None
+    if known and not experiment.settings.allow_trained_questions:
+        raise ConfigError(refusal(known, len(answered.questions)))
     folder = _own_folder(experiment, run) or run
     return Evaluated(*scored(experiment, answered, display, folder), folder)
 

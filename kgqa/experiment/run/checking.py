@@ -7,6 +7,7 @@ from functools import partial
 
 from kgqa.errors import ConfigError, UsageError, note
 from kgqa.experiment.run.judging import judge_engines
+from kgqa.experiment.run.leaks import refuse_trained
 from kgqa.experiment.run.tracking import chosen_tracker
 from kgqa.experiment.session.session import Session
 from kgqa.scoring.metrics import profile_formula
@@ -45,6 +46,7 @@ def _looks(session: Session) -> Iterator[Callable[[], object]]:
     yield lambda: chosen_tracker(experiment.config)
     yield session.engines.identities
     yield lambda: experiment.questions
+    yield lambda: refuse_trained(experiment)
     parts: dict[str, Callable[[], object]] = {
         "retriever": lambda: session.retriever,
         "graph": lambda: session.linker,

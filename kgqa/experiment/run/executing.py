@@ -23,6 +23,7 @@ from kgqa.experiment.run.answering import Answers, answer
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.finished import REPORTS, finished, nothing_is_left, too_many_failed
 from kgqa.experiment.run.judging import judge_answers
+from kgqa.experiment.run.leaks import leaks, refuse_trained
 from kgqa.experiment.run.manifest import manifest
 from kgqa.experiment.run.measuring import measure, score_answers
 from kgqa.experiment.run.tracking import track
@@ -87,6 +88,7 @@ def execute_unless_finished(session: Session, display: Display) -> Executed:
     What failed is asked again, and what is missing of its files is written again from the call cache.
     """
     try:
+        refuse_trained(session.experiment)
         metrics = finished(session)
     except UsageError as error:
         check(session, error)
@@ -122,6 +124,7 @@ def _answered(
         cost=replace(metrics.cost, extraction_paid=extraction),
         seconds=round(time.monotonic() - started, 1),
         graph=preparation.graph(questions),
+        trained_questions=leaks(experiment) or None,
         passage_graph=preparation.passage_graph(questions),
     )
     return answers, metrics

@@ -10,7 +10,7 @@ from kgqa.artefacts.metrics import JudgeMetrics
 from kgqa.artefacts.verdicts import Fate, Judgement, KeptVote
 from kgqa.experiment.config.files import Config
 from kgqa.experiment.config.overrides import role_choice
-from kgqa.experiment.session.engines import Answering, Engines, chosen_nodes
+from kgqa.experiment.session.engines import Answering, Engines, RoleNodes, chosen_nodes
 from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import ROLE, AnyJudge, JudgedAnswer, Verdict
 from kgqa.prompting import template_hash
@@ -27,14 +27,16 @@ class Judged:
 
 
 def judge_engines(session: Session, judge: AnyJudge) -> Engines:
+    return session.engines_of(judge_nodes(session.experiment.config, judge))
+
+
+def judge_nodes(config: Config, judge: AnyJudge) -> RoleNodes:
     """Each of the judge's roles with its own model, else that of roles.judge, else that of the configuration."""
-    config = session.experiment.config
     general = config["roles"][ROLE]
     runs_own = Answering(config["model"], config["engine"])
     default = chosen_nodes(f"roles.{ROLE}", general, config) if general else runs_own
     key = f"{ROLE}.model" if ROLE in judge.roles else f"{ROLE}.members"
-    nodes = {role: chosen_nodes(key, own, config) if own else default for role, own in judge.roles.items()}
-    return session.engines_of(nodes)
+    return {role: chosen_nodes(key, own, config) if own else default for role, own in judge.roles.items()}
 
 
 def reader_preset(config: Config) -> str:

@@ -11,7 +11,7 @@ from kgqa.artefacts.run import SCRIPTED, SCRIPTED_TARGET
 from kgqa.calls import Call, Choose, CountTokens, Generate, Rank
 from kgqa.engines.thinking import thinks_not
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config.files import Config
+from kgqa.experiment.config.files import Config, Node
 from kgqa.experiment.config.overrides import role_choice
 from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
 from kgqa.experiment.session.engines import AS_READER, Engines, role_nodes
@@ -25,6 +25,8 @@ from kgqa.storage import ids_digest, outputs
 from kgqa.types import Json
 
 VLLM_TARGET = "kgqa.engines.vllm.Vllm"
+
+SINCE = {("kgqa.methods.safe.Safe", "labels"): "paper"}
 
 
 def answerers(session: Session, engines: Engines, index: Index | None) -> Callable[[Call[Any]], Mapping[str, Json]]:
@@ -68,6 +70,7 @@ def run_identity(session: Session) -> dict[str, Json]:
     asks_models = experiment.asks_models
     return {
         **kept,
+        "method": _method(config["method"]),
         "code": experiment.code,
         "engine": engine if asks_models else None,
         "dataset": {**dataset, "sha256": experiment.data_sha256},
@@ -82,6 +85,11 @@ def run_identity(session: Session) -> dict[str, Json]:
         **({"graph": dict(session.linker.identity())} if "graph" in uses else {}),
         "corpus": dict(experiment.dataset.corpus_identity()) if "search" in uses else None,
     }
+
+
+def _method(node: Node) -> dict[str, Json]:
+    """A key that a method has got since runs have names counts where it is not as it was."""
+    return {key: value for key, value in node.items() if SINCE.get((node["_target_"], key), ...) != value}
 
 
 def _roles(config: Config) -> dict[str, Json]:

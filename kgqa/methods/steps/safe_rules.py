@@ -228,11 +228,11 @@ def _another_value(fact: GoldFact, solution: Solution, chance: random.Random) ->
     if year := YEAR.search(fact.value):
         shifts = [n for n in range(-20, 21) if n]
         years = [str(int(year.group()) + shift) for shift in chance.sample(shifts, len(shifts))]
-        changed = (fact.value[: year.start()] + other + fact.value[year.end() :] for other in years)
+        changed = [fact.value[: year.start()] + other + fact.value[year.end() :] for other in years]
     else:
         kind = fact.wanted.removesuffix(f" of {fact.subject}")
         listed = [*solution.others.get(kind, ()), *(other.title for _, other in solution.distractors())]
-        changed = iter(chance.sample(listed, len(listed)))
+        changed = chance.sample(listed, len(listed))
     return next((other for other in changed if normalise(other) and not _says(passage, other)), None)
 
 

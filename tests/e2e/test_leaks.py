@@ -1,0 +1,98 @@
+"""A run over questions that something in use was trained on is refused, or flagged where it is allowed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kgqa.artefacts.question_hashes import QuestionHashes, id_hash, text_hash, trained_on
+from kgqa.errors import DataError
+from kgqa.experiment.run.leaks import among
+from kgqa.types import Question
+from tests.adapters_for_tests import write_lora
+from tests.e2e.conftest import QUICK, Kgqa
+
+FIRST, SECOND = "2hop__demo_01", "2hop__demo_02"
+BUT_FIRST = f"ids=[{SECOND},3hop1__demo_03]"
+
+
+def artefact(ids: Sequence[str] = (), texts: Sequence[str] = (), name: str = "outputs/trained/evaluator/abc") -> Path:
+    """As training leaves it: an adapter, and the hashes of the questions in its manifest."""
+    folder = Path(name)
+    write_lora(folder / "adapter")
+    hashes = {"question_hashes": [id_hash("demo", id_) for id_ in ids], "text_hashes": [*map(text_hash, texts)]}
+    (folder / "manifest.json").write_text(json.dumps({"examples": hashes}), encoding="utf-8")
+    return folder
+
+
+def test_a_run_over_a_trained_question_stops_with_count_and_key(kgqa: Kgqa) -> None:
+    artefact([FIRST])
+    asked = ("run", "method=no_context", "dataset=demo", "limit=3", "roles.reader=+evaluator", *QUICK)
+    refused = kgqa(*asked)
+    assert refused.code == 2
+    assert "of 3 questions roles.reader=+evaluator was trained on 1: scores on these mean nothing" in refused.err
+    assert len(refused.err.strip().splitlines()) == 1
+    assert kgqa(*asked, "dry_run=true").code == 2
+    assert kgqa(*asked[:3], BUT_FIRST, *asked[4:]).code == 0
+
+
+def test_what_is_allowed_is_flagged_in_the_headline_and_asked_about_again(kgqa: Kgqa) -> None:
+    artefact([FIRST, SECOND])
+    asked = ("run", "method=no_context", "dataset=demo", "limit=3", "roles.reader=+evaluator", *QUICK)
+    ran = kgqa(*asked, "allow_trained_questions=true")
+    assert ran.code == 0, ran.err
+    assert ran.json("metrics.json")["trained_questions"] == {"roles.reader=+evaluator": 2}
+    assert "TRAINED ON" in ran.out
+    report = (ran.folder / "report.md").read_text(encoding="utf-8")
+    assert "**2 of 3 questions were trained on by what roles.reader=+evaluator names.**" in report
+    assert kgqa(*asked).code == 2
+    assert kgqa("evaluate", str(ran.folder)).code == 2
+    assert kgqa("evaluate", str(ran.folder), "allow_trained_questions=true").code == 0
+
+
+def test_the_same_words_under_another_id_are_the_same_question(kgqa: Kgqa) -> None:
+    artefact(texts=["In  which town was the architect of the candle bridge BORN?"])
+    refused = kgqa("run", "method=no_context", "dataset=demo", "limit=1", "roles.reader=+evaluator", *QUICK)
+    assert "was trained on 1" in refused.err
+
+
+def test_an_encoder_and_a_judge_are_looked_at_too(kgqa: Kgqa) -> None:
+    folder = artefact([FIRST])
+    (folder / "encoder").mkdir()
+    searching = ("run", "method=retrieve_only", "dataset=demo", "limit=2", "retriever=minilm")
+    refused = kgqa(*searching, f"retriever.encoder.model={folder}/encoder")
+    assert "retriever.encoder.model was trained on 1" in refused.err
+    judged = kgqa(
+        "run", "method=no_context", "dataset=demo", "limit=2", "judge=three_way", "roles.judge=+evaluator", *QUICK
+    )
+    assert "roles.judge=+evaluator was trained on 1" in judged.err
+
+
+def test_a_run_without_anything_trained_keeps_its_name_and_says_nothing(kgqa: Kgqa) -> None:
+    ran = kgqa("run", "method=no_context", "dataset=demo", "limit=1", *QUICK)
+    assert "trained_questions" not in ran.json("metrics.json")
+    again = kgqa("run", "method=no_context", "dataset=demo", "limit=1", "allow_trained_questions=true", *QUICK)
+    assert again.folder == ran.folder
+
+
+def test_questions_are_known_by_data_set_and_id_or_by_their_words() -> None:
+    asked = [Question(str(n), f"What is {n}?", ("it",)) for n in range(4)]
+    known = QuestionHashes.of([("mine", asked[0]), ("other", asked[1])])
+    moved = [Question("9", "what  is 2?", ("it",))]
+    assert among({"key": known}, "mine", asked) == {"key": 2}
+    assert among({"key": known}, "mine", asked[2:]) == {}
+    assert among({"key": QuestionHashes.of([("mine", asked[2])])}, "mine", moved) == {"key": 1}
+    assert among({"key": QuestionHashes(ids=known.ids, texts=())}, "theirs", asked) == {}
+
+
+def test_a_manifest_of_another_program_is_none_and_a_damaged_one_is_told(tmp_path: Path) -> None:
+    (tmp_path / "encoder").mkdir()
+    assert trained_on(tmp_path / "encoder") is None
+    (tmp_path / "manifest.json").write_text('{"name": "theirs"}')
+    assert trained_on(tmp_path / "encoder") is None
+    (tmp_path / "manifest.json").write_text('{"examples": {"question_hashes": 3}}')
+    with pytest.raises(DataError, match="question_hashes"):
+        trained_on(tmp_path / "encoder")
