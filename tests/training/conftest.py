@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,8 +35,8 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def trained(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def trained(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A LoRA training that nothing disturbed."""
     folder = tmp_path_factory.mktemp("undisturbed")
     assert tiny.train(tiny.job(folder, "LoraTraining", llama, tiny.LORA)) == 0
-    yield folder
+    return folder

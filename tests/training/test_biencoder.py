@@ -17,7 +17,7 @@ from kgqa.training.job import Outcome
 from tests.training import tiny
 from tests.training.tiny import job, steps, train
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
 RECIPE = tiny.SCHEDULE | {
     "dimension": 16, "max_question": 32, "max_follow_up": 64, "max_passage": 64, "negatives": 1, "scale": None,
     "texts_at_once": 3, "batch": 4, "batch_per_device": 4, "epochs": 6, "learning_rate": 2e-3, "decay": "linear",

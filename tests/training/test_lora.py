@@ -19,7 +19,7 @@ from kgqa.training.texts import Row
 from tests.training import tiny
 from tests.training.tiny import LORA, job, steps, train
 
-pytestmark = [pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
 FILES = ("adapter_model.safetensors", "adapter_config.json")
 
 
@@ -48,9 +48,8 @@ def test_the_loss_is_the_cross_entropy_of_what_is_to_be_learnt(llama: Path, loss
             first = row.begins if loss_on == "target" else 1
             expected -= sum(float(logits[place - 1, row.ids[place]]) for place in range(first, row.length))
     assert ours == pytest.approx(expected, rel=1e-5)
-    assert int((batch["labels"] != -100).sum()) == sum(
-        r.length - (r.begins if loss_on == "target" else 1) for r in rows
-    )
+    learnt = sum(row.length - (row.begins if loss_on == "target" else 1) for row in rows)
+    assert int((batch["labels"] != -100).sum()) == learnt
 
 
 def test_two_trainings_are_equal_to_the_byte(llama: Path, trained: Path, tmp_path: Path) -> None:

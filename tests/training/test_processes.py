@@ -20,7 +20,7 @@ from kgqa.training.launch import run
 from tests.training import tiny
 from tests.training.tiny import LORA, job, steps, train
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
 ROOT = Path(__file__).parents[2]
 SLOW = 600  # seconds that a loaded machine may take
 COMMAND = """

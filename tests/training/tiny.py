@@ -1,4 +1,4 @@
-"""Random models with a vocabulary of some hundred pieces: they train in no time, and everything can be computed by hand."""
+"""Random models with a vocabulary of some hundred pieces: they train in no time, and are computed by hand."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def t5(folder: Path) -> Path:
     torch.manual_seed(4)
     config = T5Config(
         vocab_size=tokenizer(folder), d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, pad_token_id=0,
-        decoder_start_token_id=0, eos_token_id=1, tie_word_embeddings=False,
+        decoder_start_token_id=0, eos_token_id=1, tie_word_embeddings=False, dropout_rate=0.0,
     )  # fmt: skip
     T5ForConditionalGeneration(config).save_pretrained(folder)
     return folder
