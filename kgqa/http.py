@@ -1,4 +1,4 @@
-"""HTTP by httpx2: clients with our timeouts, and what goes wrong with a server in words.
+"""HTTP: clients (httpx2) with our timeouts, and what goes wrong with a server in words.
 
 Unanswered            no answer, or not all of it; another attempt may get it
 ├── Silent            nothing came for as long as the client waits
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import logging
 import socket
-import zlib
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 if TYPE_CHECKING:
     import httpx2
@@ -54,55 +55,21 @@ def client(silence: float, headers: Mapping[str, str] | None = None, *, redirect
     )
 
 
-def async_client(headers: Mapping[str, str], kept: int) -> httpx2.AsyncClient:
-    """For one event loop, to be closed: any number of requests, each timed by its caller; `kept` connections stay.
-
-    It follows no redirection: what the headers hold is meant for one server.
-    """
+def trusted() -> ssl.SSLContext:
+    """Who may vouch for a server: the same everywhere in kgqa."""
     import httpx2
 
-    _keep_headers_out_of_logs()
-    return httpx2.AsyncClient(
-        headers={"Accept-Encoding": "gzip", **headers},
-        timeout=httpx2.Timeout(None, connect=CONNECT),
-        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=kept),
-    )
+    return httpx2.create_ssl_context()
 
 
-@lru_cache(maxsize=64)
-def address(url: str) -> httpx2.URL:
-    """What an address says, read once.
-
-    Raises:
-        httpx2.InvalidURL: it is none.
-    """
-    import httpx2
-
-    return httpx2.URL(url)
-
-
-async def content(response: httpx2.Response, most: int) -> bytes:
-    """The body of a response that is being streamed, unpacked, as far as it may go.
-
-    Raises:
-        TooLong: it has more than `most` bytes; no more are kept, however small they came packed.
-        Unanswered: it is packed in a way that was not asked for, or broken.
-    """
-    packing = response.headers.get("content-encoding", "identity").strip().lower()
-    if packing not in ("", "identity", "gzip"):
-        raise Unanswered(f"an answer packed as {packing!r:.40}, which was not asked for")
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16) if packing == "gzip" else None
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        try:
-            body += unpacker.decompress(chunk, most + 1 - len(body)) if unpacker else chunk
-        except zlib.error as error:
-            raise Unanswered("an answer that says it is gzip and is not") from error
-        if len(body) > most:
-            raise TooLong(f"an answer of more than {most:,} bytes")
-    if unpacker and not unpacker.eof:
-        raise Unanswered("an answer whose gzip ends half-way")
-    return bytes(body)
+def proxy(url: str) -> str | None:
+    """Through which this address is to be asked: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, but for NO_PROXY."""
+    parts = urlsplit(url)
+    every = getproxies()
+    found = every.get(parts.scheme) or every.get("all")
+    if not found or proxy_bypass(parts.netloc):
+        return None
+    return found if "://" in found else f"http://{found}"
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
+from kgqa.artefacts.adapter import Adapter
 from kgqa.calls import ModelCall, ModelReply, Neighbours, Program, Rank, Search
 from kgqa.examples import Made
 from kgqa.types import Answer, Json, Passage, Question, Triple
@@ -69,6 +70,11 @@ class Engine(Protocol):
 
     streaming: ClassVar[bool]
 
+    @property
+    def counts_freely(self) -> bool:
+        """Whether `count_tokens` is arithmetic on the text: done at once then, and not kept."""
+        ...
+
     def identity(self) -> Mapping[str, Json]:
         """Everything that can change a reply: weights' hash, chat template, backend, dtype, version of the adapter."""
         ...
@@ -91,6 +97,25 @@ class BatchEngine(Engine, Protocol):
 
     def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
         """A reply or that call's own error for each call, in order. Raising fails the whole batch."""
+        ...
+
+
+@runtime_checkable
+class Adaptable(Protocol):
+    """An engine whose weights can answer through adapters. `base`: itself, or of an adapted one what it stands on."""
+
+    @property
+    def base(self) -> Engine: ...
+
+    def adapted(self, adapter: Adapter) -> Engine:
+        """The same loaded weights with an adapter on them, and an identity of its own; the same one for each adapter.
+
+        Where the weights are loaded already and cannot take another adapter, they are loaded again at the next call:
+        name all adapters of a run before its first. Closing any of them closes all.
+
+        Raises:
+            ConfigError: the engine can take none, or not this one on these weights.
+        """
         ...
 
 

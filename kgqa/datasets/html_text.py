@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import unescape
 from html.parser import HTMLParser
 
@@ -11,17 +12,34 @@ CELLS = ("td", "th")
 UNENDED = 50  # tags and comments that never end; what follows more of them is taken for text
 
 
-def plain_text(html: str) -> str:
-    """Blocks in order, with blank lines between them and single blanks inside; cells of a row on one line."""
+@dataclass(frozen=True, slots=True)
+class Page:
+    """`heading`: its first <h1>, else its <title>; "" without either. `blocks`: in order, with single blanks inside,
+    cells of a row in one."""
+
+    heading: str
+    blocks: tuple[str, ...]
+
+
+def page(html: str) -> Page:
     reader = _Reader()
     reader.read(html)
-    return "\n\n".join(text for block in reader.blocks if (text := " ".join("".join(block).split())))
+    blocks = [" ".join("".join(block).split()) for block in reader.blocks]
+    first = " ".join(filter(None, blocks[reader.heading])) if reader.heading else ""
+    return Page(first or " ".join("".join(reader.title).split()), tuple(filter(None, blocks)))
+
+
+def plain_text(html: str) -> str:
+    """Blocks in order, with blank lines between them."""
+    return "\n\n".join(page(html).blocks)
 
 
 class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.blocks: list[list[str]] = [[]]  # the parts of each
+        self.title: list[str] = []
+        self.heading: slice | None = None  # blocks of the first <h1>
         self._unseen: list[str] = []  # open elements whose text is not shown, each once
 
     def read(self, html: str) -> None:
@@ -52,15 +70,21 @@ class _Reader(HTMLParser):
         elif tag in UNSEEN and tag not in self._unseen:
             self._unseen.append(tag)
         self._border(tag)
+        if tag == "h1" and self.heading is None and not self._unseen:
+            self.heading = slice(len(self.blocks) - 1, None)
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self._unseen:
             del self._unseen[self._unseen.index(tag) :]
         self._border(tag)
+        if tag == "h1" and self.heading is not None and self.heading.stop is None:
+            self.heading = slice(self.heading.start, len(self.blocks) - 1)
 
     def handle_data(self, data: str) -> None:
         if not self._unseen:
             self.blocks[-1].append(data)
+        elif self._unseen in (["title"], ["head", "title"]):
+            self.title.append(data)
 
     def _border(self, tag: str) -> None:
         if tag in CELLS:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -96,8 +95,16 @@ def checked(questions: Iterable[tuple[str, Question | None]], file: Path) -> Ite
 
 def refuse_half_surrogates(record: Json, where: str) -> None:
     """JSON can spell them ("\\ud800"), but no file, prompt or hash can hold them."""
+    rest: list[Json] = [record]
     try:
-        json.dumps(record, ensure_ascii=False).encode()
+        while rest:
+            value = rest.pop()
+            if isinstance(value, str):
+                value.encode()
+            elif isinstance(value, dict):
+                rest += (*value.keys(), *value.values())
+            elif isinstance(value, list):
+                rest += value
     except UnicodeEncodeError as error:
         spelt = ascii(error.object[error.start])
         raise DataError(f"{where}: {spelt} is half a character, its other half is missing; correct the text") from None

@@ -7,17 +7,20 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
+from kgqa.artefacts.adapter import Adapter
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
 from kgqa.constraints import Bound, Count
+from kgqa.engines.adapted import AdaptedBatch
 from kgqa.engines.thinking import parted
 from kgqa.engines.weights import Model
 from kgqa.errors import DataError
 from kgqa.json_values import decoded
+from kgqa.protocols import Engine
 from kgqa.types import Choice, Completion, Json, Usage
 
 WORD = re.compile(r"[^\W\d_]\w+")
@@ -25,13 +28,26 @@ LAST_LINES = 3  # of the prompt, from which words are taken: the question or the
 Delay = Annotated[float, Bound("must be between 0 and 3600 seconds", lambda seconds: 0 <= seconds < 3600)]
 
 
+class Rule(NamedTuple):
+    """A line of the file of rules. `only`: the adapter it names, if it names one."""
+
+    pattern: re.Pattern[str]
+    reply: str
+    only: tuple[str, ...]
+
+    def answers(self, text: str, adapter: Adapter | None) -> bool:
+        through = adapter is not None and adapter.name in self.only
+        return (through or not self.only) and self.pattern.search(text) is not None
+
+
 @dataclass(frozen=True)
 class Scripted:
     """The same prompt always gets the same reply.
 
     `rules` is a JSONL file of {"match": regular expression, "reply": text}; the first rule that matches the prompt
-    answers. Without a match the reply is three capitalised words of the prompt's end in the form of a triple,
-    and a choice is a fixed but arbitrary distribution. `delay` is the time of a batch in seconds.
+    answers. One with "adapter": NAME is for that adapter's calls alone. Without a match the reply is three capitalised
+    words of the prompt's end in the form of a triple, and a choice is a fixed but arbitrary distribution. `delay` is
+    the time of a batch in seconds.
     """
 
     model: Model  # only its name and context count
@@ -39,13 +55,16 @@ class Scripted:
     delay: Delay
     batch_size: Count
 
+    _views: dict[Adapter, AdaptedBatch] = field(default_factory=dict, init=False, repr=False, compare=False)
+
     streaming: ClassVar[bool] = False
+    counts_freely: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _ = self._rules
 
     def identity(self) -> Mapping[str, Json]:
-        rules = [[pattern.pattern, reply] for pattern, reply in self._rules]
+        rules = [[rule.pattern.pattern, rule.reply, *rule.only] for rule in self._rules]
         return {"engine": "scripted", "model": self.model.name, "rules": rules}
 
     def render(self, call: ModelCall) -> str:
@@ -54,26 +73,44 @@ class Scripted:
     def count_tokens(self, text: str) -> int:
         return len(text.split())
 
+    @property
+    def base(self) -> Engine:
+        return self
+
+    def adapted(self, adapter: Adapter) -> Engine:
+        """Its calls get other replies than the same without it, where no rule answers both."""
+        if adapter not in self._views:
+            self._views[adapter] = AdaptedBatch(self, adapter, differs=False)  # there are no weights
+        return self._views[adapter]
+
     def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
+        return self.answer_with(calls, None)
+
+    def answer_with(self, calls: Sequence[ModelCall], adapter: Adapter | None) -> Sequence[ModelReply | Exception]:
+        """As `answer`, through an adapter."""
         time.sleep(self.delay)
         seconds = self.delay / len(calls) if calls else 0.0
-        return [self._reply(call, seconds) for call in calls]
+        return [self._reply(call, seconds, adapter) for call in calls]
 
     def close(self) -> None:
         """Nothing to free."""
 
-    def _reply(self, call: ModelCall, seconds: float) -> ModelReply:
+    def _reply(self, call: ModelCall, seconds: float, adapter: Adapter | None) -> ModelReply:
         text = self.render(call)
-        digits = hashlib.sha256(f"{text}{getattr(call, 'seed', None)}".encode("utf-8", "backslashreplace")).digest()
+        trained = adapter.digest() if adapter else ""
+        digits = hashlib.sha256(
+            f"{text}{getattr(call, 'seed', None)}{trained}".encode("utf-8", "backslashreplace")
+        ).digest()
         if isinstance(call, Choose):
             weights = [digits[place % len(digits)] / 32 for place in range(len(call.options))]
             total = math.log(sum(map(math.exp, weights)))
             usage = Usage(self.count_tokens(text), 0, 1, seconds)
             return Choice(tuple(weight - total for weight in weights), None, usage)
-        return self._completion(call, text, digits, seconds)
+        rules = (rule.reply for rule in self._rules if rule.answers(text, adapter))
+        return self._completion(call, next(rules, None), digits, seconds)
 
-    def _completion(self, call: Generate, text: str, digits: bytes, seconds: float) -> Completion:
-        written = next((reply for pattern, reply in self._rules if pattern.search(text)), None)
+    def _completion(self, call: Generate, ruled: str | None, digits: bytes, seconds: float) -> Completion:
+        text, written = self.render(call), ruled
         if written is None:
             words = WORD.findall(" ".join(text.splitlines()[-LAST_LINES:])) or ["nothing"]
             head, relation, tail = (words[digits[place] % len(words)] for place in range(3))
@@ -85,11 +122,11 @@ class Scripted:
         return parted(Completion(" ".join(kept), "stop" if len(kept) == len(tokens) else "length", usage))
 
     @cached_property
-    def _rules(self) -> list[tuple[re.Pattern[str], str]]:
+    def _rules(self) -> list[Rule]:
         return _read(Path(self.rules)) if self.rules else []
 
 
-def _read(file: Path) -> list[tuple[re.Pattern[str], str]]:
+def _read(file: Path) -> list[Rule]:
     """Raises DataError naming file:line."""
     try:
         lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # U+2028 and the like end no line
@@ -98,9 +135,10 @@ def _read(file: Path) -> list[tuple[re.Pattern[str], str]]:
     return [_rule(line, f"{file}:{number}") for number, line in enumerate(lines, start=1)]
 
 
-def _rule(line: str, where: str) -> tuple[re.Pattern[str], str]:
+def _rule(line: str, where: str) -> Rule:
     try:
         rule = decoded(line)
-        return re.compile(rule["match"], re.DOTALL), str(rule["reply"])
+        only = (str(rule["adapter"]),) if "adapter" in rule else ()
+        return Rule(re.compile(rule["match"], re.DOTALL), str(rule["reply"]), only)
     except (ValueError, KeyError, TypeError, re.error) as error:
         raise DataError(f'{where}: not {{"match": …, "reply": …}} ({error})') from error

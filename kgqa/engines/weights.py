@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated
 
 from kgqa import hub
+from kgqa.artefacts.adapter import Sha256
 from kgqa.constraints import Bound, Count, Positive, matches
 from kgqa.engines.thinking import Setting
 from kgqa.errors import ConfigError, DataError
@@ -23,7 +24,6 @@ from kgqa.storage import BLOCK, HOME_ELSEWHERE, home, noted_sha256, replacing, t
 # What a folder of weights is made of; anything else in it (README, original/*.pth) cannot change a reply.
 FOLDER_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
 Price = Annotated[float, Bound("must be a price in USD, 0 or more", lambda price: 0 <= price < math.inf)]
-Sha256 = Annotated[str, matches(r"[0-9a-f]{64}", "must be 64 lower-case hexadecimal digits, or null")]
 InPackage = Annotated[str, matches(r"[^=:]+==[^=:]+:[^:]+", "must be like name==version:path")]
 
 

@@ -17,8 +17,12 @@ from kgqa.triples import read_triples
 from kgqa.types import Passage, Prompt
 
 ROLE = "extractor"
-Layout = Literal["figures", "released"]
-TEMPLATES: dict[Layout, str] = {"figures": "trace/extract", "released": "trace/extract_released"}
+Layout = Literal["figures", "released", "begun"]
+TEMPLATES: dict[Layout, str] = {
+    "figures": "trace/extract",
+    "released": "trace/extract_released",
+    "begun": "trace/extract_begun",
+}
 STOP = ("\nTitle:",)  # a model that runs on starts the next document
 
 
@@ -79,7 +83,7 @@ class TripleExtractor:
         return Extraction(
             passage.id,
             passage.title,
-            reply.text,
+            self._whole(reply.text),
             reply.usage.prompt_tokens,
             reply.usage.output_tokens,
             {flag: count for flag, count in flags.items() if count},
@@ -100,8 +104,12 @@ class TripleExtractor:
             text = text[: min(kept, len(text) - 1)].rstrip()
         return text
 
+    def _whole(self, reply: str) -> str:
+        """With the bracket that the prompt wrote for the model; one that cannot be given a beginning writes its own."""
+        return f"<{reply}" if self.layout == "begun" and not reply.lstrip().startswith("<") else reply
+
     def _prompt(self, title: str, text: str, chosen: tuple[DocumentDemonstration, ...]) -> Prompt:
-        shown = chosen if self.layout == "released" else nearest_last(chosen, self.demonstrations)
+        shown = nearest_last(chosen, self.demonstrations) if self.layout == "figures" else chosen
         return render(self.template, head=self.head, demonstrations=shown, title=title, text=text)
 
     async def _surplus_tokens(self, prompt: Prompt) -> int:

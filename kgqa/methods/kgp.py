@@ -175,10 +175,8 @@ class Kgp:
         return Step(path, candidates, evidence, await self.best(evidence, candidates, self.branching))
 
     async def best(self, sought: str, candidates: tuple[Passage, ...], count: int) -> tuple[Passage, ...]:
-        """The `count` candidates most similar to what is sought, equal ones in the candidates' order."""
-        scores = await Rank(sought, tuple(passage.wording for passage in candidates), self.scorer)
-        order = sorted(range(len(candidates)), key=lambda place: -scores[place])[:count]
-        return tuple(candidates[place] for place in order)
+        """The `count` candidates most similar to what is sought."""
+        return best_of(candidates, await Rank(sought, tuple(each.wording for each in candidates), self.scorer), count)
 
     async def evidence(self, question: Question, path: Path, flags: Counter[str]) -> str:
         """What the agent looks for after these passages; the question where it writes nothing.
@@ -224,6 +222,12 @@ class Kgp:
             flags = {**answer.flags, "structural": 1, **({"context_cut": 1} if share < 1 else {})}
             return replace(answer, flags=flags, notes={"places": [node.place for node in nodes]})
         return await self.read_places(question, nodes, less)
+
+
+def best_of(candidates: Sequence[Passage], scores: Sequence[float], count: int) -> tuple[Passage, ...]:
+    """The `count` candidates with the highest scores, best first, equal ones in the candidates' order."""
+    order = sorted(range(len(candidates)), key=lambda place: -scores[place])[:count]
+    return tuple(candidates[place] for place in order)
 
 
 def beginning(text: str, share: float) -> str:

@@ -3,6 +3,8 @@
 Algorithm 1: exploration either answers from the graph or names entity–relation pairs; every pair is a query, and
 completion reads its passages for triples, which join the graph. §3.3: backtracing finds the triples that carry the
 answer, here for every question, right or wrong, and with them what of each reply is worth learning.
+
+Roles: `explorer` and `completer`, which the paper trains an adapter each for, else the reader; `reader` rewrites texts.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ from typing import ClassVar, Literal
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.constraints import Count
 from kgqa.methods.steps.fitting import Reading
-from kgqa.methods.steps.knowtrace_course import Completed, Course, filtered, generations, lessons
+from kgqa.methods.steps.knowtrace_course import (
+    COMPLETER,
+    EXPLORER,
+    Completed,
+    Course,
+    filtered,
+    generations,
+    lessons,
+)
 from kgqa.methods.steps.knowtrace_graph import (
     Fact,
     Naming,
@@ -94,7 +104,7 @@ class KnowTrace:
             memory=course.memory,
             begun=begun,
         )
-        reply = await Generate(prompt, self.max_exploration_tokens, stop=("\nQuestion:",))
+        reply = await Generate(prompt, self.max_exploration_tokens, stop=("\nQuestion:",), role=EXPLORER)
         call = course.heard()
         written = f"{begun} {reply.text.strip()}" if begun else reply.text
         exploration = read_exploration(written)
@@ -117,9 +127,8 @@ class KnowTrace:
             text = passages_text(shown)
             return render("knowtrace/complete", examples=self.completions_from, pair=pair, passages=text)
 
-        reply = await reading.ask(
-            prompt, with_pinned(question, passages), self.max_completion_tokens, stop=("\nPassages:",)
-        )
+        given = with_pinned(question, passages)
+        reply = await reading.ask(prompt, given, self.max_completion_tokens, ("\nPassages:",), role=COMPLETER)
         written = read_facts(reply.text)
         reading.flags.update(malformed_triple=written.malformed, empty_triple=written.empty)
         return Completed(pair, written.facts, passages, reading.tokens, reply.text, reading.flags)

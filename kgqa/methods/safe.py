@@ -5,7 +5,7 @@ error sends the step back with diagnosis and guidance. Nothing is trained here, 
 paper verifies its training data with one; at inference a step is text that is judged by the passages.
 
 Roles: `reader` writes the steps (template safe/step) and, with feedback=self, judges them (safe/judge); with
-feedback=model the role `feedback` does. The ten error types are in `steps.safe_verdict`.
+feedback=model the role `feedback` does. The error types are in `steps.safe_verdict`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,18 @@ from kgqa.calls import CountTokens, Generate
 from kgqa.constraints import Count, not_negative
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.replies import counted, first_line
-from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, PROTOCOL, StepVerdict, read_verdict, verdict_schema
+from kgqa.methods.steps.safe_verdict import (
+    CORRECT,
+    Labels,
+    StepVerdict,
+    errors,
+    protocol,
+    read_verdict,
+    verdict_schema,
+)
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Completion, Json, Passage, Question
+from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
 
 KINDS = r"\((Attribution|Logical|Final Answer)\)"
 MARKER = re.compile(rf"#+\s*ANSWER:[^\S\n]*(.*?)[^\S\n]*(?:{KINDS}.*)?$", flags=re.IGNORECASE | re.MULTILINE)
@@ -64,6 +72,7 @@ class Safe:
     max_steps: Count
     max_retries: Annotated[int, not_negative]
     unparsable: Literal["accept", "retry"]
+    labels: Labels
     max_step_tokens: Count
     max_feedback_tokens: Count
     max_feedback_characters: Count
@@ -88,7 +97,7 @@ class Safe:
         `empty_answer`.
         """
         passages = self.chosen(question)
-        given = {"passages": passages_text(_numbered(passages)), "question": question.text}
+        given = self.given(question, passages)
         flags, attempts, accepted = Counter[str](), list[Attempt](), list[Attempt]()
         for number in range(1, self.max_steps + 1):
             for _ in range(1 + self.max_retries):
@@ -126,6 +135,10 @@ class Safe:
         draw.shuffle(kept)
         return kept
 
+    def given(self, question: Question, passages: list[Passage]) -> dict[str, str]:
+        """What stays the same in all prompts for a question."""
+        return {"passages": passages_text(_numbered(passages)), "question": question.text}
+
     async def attempt(
         self,
         number: int,
@@ -151,6 +164,14 @@ class Safe:
             return Attempt(number, step, None)
         return Attempt(number, step, await self.judge({**given, "steps": _lines(accepted)}, number, step, flags))
 
+    def judge_prompt(self, values: Mapping[str, object], number: int, step: Step, *, again: bool = False) -> Prompt:
+        """What the evaluator is asked of a step, and what it is trained with.
+
+        values: `given` and `steps`, the lines of the steps that were accepted.
+        """
+        variables = {**values, "examples": self.verdicts_from, "number": number, "step": step, "again": again}
+        return render("safe/judge", protocol=protocol(self.labels), correct=CORRECT, **variables)
+
     async def step(self, number: int, values: Mapping[str, object], flags: Counter[str]) -> Step:
         judged = self.feedback != "none"
         prompt = render("safe/step", examples=self.steps_from, judged=judged, number=number, **values)
@@ -164,12 +185,12 @@ class Safe:
         self, values: Mapping[str, object], number: int, step: Step, flags: Counter[str]
     ) -> StepVerdict | None:
         """The evaluator's verdict; one that cannot be read is asked for once more, then it is None."""
-        role, schema = "reader" if self.feedback == "self" else "feedback", verdict_schema(self.max_feedback_characters)
+        role = "reader" if self.feedback == "self" else "feedback"
+        schema = verdict_schema(self.max_feedback_characters, self.labels)
         for again in (False, True):
-            variables = {**values, "examples": self.verdicts_from, "number": number, "step": step, "again": again}
-            prompt = render("safe/judge", protocol=PROTOCOL, correct=CORRECT, **variables)
+            prompt = self.judge_prompt(values, number, step, again=again)
             reply = await Generate(prompt, self.max_feedback_tokens, schema=schema, role=role)
-            verdict = read_verdict(reply.text)
+            verdict = read_verdict(reply.text, self.labels)
             if verdict is not None:
                 return verdict
             flags["cut_verdict"] += reply.finish == "length"
@@ -196,7 +217,7 @@ class Safe:
         wrong = [attempt for attempt in attempts if attempt.verdict and attempt.verdict.is_error]
         types = Counter(attempt.verdict.error_type for attempt in wrong if attempt.verdict)
         places = Counter(attempt.number for attempt in wrong)
-        figures |= {f"errors, {name.lower()}": types[name] for name in ERRORS}
+        figures |= {f"errors, {name.lower()}": types[name] for name in errors(self.labels)}
         return figures | {f"errors at step {number}": places[number] for number in range(1, self.max_steps + 1)}
 
 
@@ -219,12 +240,17 @@ def read_step(line: str) -> Step:
     return Step(line, tag.group(1).lower() if tag else "", None)
 
 
+def step_line(number: int, text: str) -> str:
+    """A step as later prompts show it."""
+    return f"Step {number}: {text}"
+
+
 def _numbered(passages: list[Passage]) -> list[Passage]:
     return [Passage(p.id, f"Passage {number}: {p.title}", p.text) for number, p in enumerate(passages, start=1)]
 
 
 def _lines(accepted: list[Attempt]) -> list[str]:
-    return [f"Step {attempt.number}: {attempt.step.text}" for attempt in accepted]
+    return [step_line(attempt.number, attempt.step.text) for attempt in accepted]
 
 
 def _cited(step: Step, count: int) -> list[int]:

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import asdict
 
+from kgqa.artefacts.asked import Asked
 from kgqa.artefacts.trace import TracedQuestion
+from kgqa.report.html import Served
 from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
 from kgqa.report.page import EXPLORER, page_parts
 from kgqa.report.questions import QuestionRow
 from kgqa.report.selection import Group, Selection
-from kgqa.report.steps import Step, stands_in
 
 ROOM = 1 << 40  # characters: one question is never left out
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What became of one question. `about`: names and values of what answered it, for people."""
-
-    traced: TracedQuestion
-    steps: tuple[Step, ...]
-    about: Sequence[tuple[str, str]]
-
-    @property
-    def says_so(self) -> bool:
-        """Whether one of the quoted sentences says the answer."""
-        return stands_in(self.traced.prediction.answer or "", self.steps)
-
-
-def asked_page(asked: Asked) -> Iterator[str]:
-    """The page's parts, one after another; the explorer of a run's report, without scores."""
+def asked_page(asked: Asked, served: Served | None = None) -> Iterator[str]:
+    """The page's parts, one after another; the explorer of a run's report, without scores. served: it is no file."""
     traced, packing, selection = asked.traced, Packing(), Selection(ROOM)
     question_id = traced.question.id
     selection.wants(question_id, Group.OTHER)
-    calls = [abridged(call) for call in traced.calls]
-    selection.add(question_id, Group.OTHER, packing.pack({**traced.json(), "calls": calls, "judgement": None}))
+    shown = {**traced.json(), "calls": [abridged(call) for call in traced.calls], "judgement": None}
+    selection.add(question_id, Group.OTHER, packing.pack(deepcopy(shown)))  # which takes it apart
     yield from page_parts(
         "asked.html.j2",
         ["report.css"],
         EXPLORER,
         asked=asked,
+        served=served,
         traces=selection,
         index=packed_list([compact_json({**asdict(_row(traced)), "other": None})]),
         lines=[packed_line(packing.shared), f"\n{selection.line(question_id)}"],
@@ -61,7 +50,7 @@ def _row(traced: TracedQuestion) -> QuestionRow:
         support_recall=None,
         hops=None,
         type="",
-        flags=prediction.flags,
+        flags=dict(prediction.flags),  # asdict takes a Counter apart
         error=prediction.error,
         context_tokens=prediction.context_tokens,
         calls=len(traced.calls),

@@ -4,36 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from kgqa.artefacts.asked import Step
 from kgqa.artefacts.trace import TracedQuestion
-from kgqa.datasets.documents import Documents, Where
+from kgqa.datasets.documents import Documents
 from kgqa.methods.steps.sentences import sentences
-from kgqa.types import Json, Passage
+from kgqa.types import Passage
 
 MOST = 5  # passages quoted of a method that makes no chains
 WORD = re.compile(r"\w+")
 SAID_BY_ITSELF = ("yes", "no")  # answers that need not stand in a text
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    triple: tuple[str, ...]  # head, relation, tail; empty where the method makes none
-    sentence: str  # of the passage: the one that shares most words with the triple, else with question and answer
-    passage: Passage
-    where: Where | None  # None: the passage is from elsewhere
-
-    def json(self) -> dict[str, Json]:
-        where = self.where
-        return {
-            "triple": list(self.triple) or None,
-            "sentence": self.sentence,
-            "file": str(where.file) if where else None,
-            "page": (where.page or None) if where else None,
-            "line": where.line if where else None,
-            "title": self.passage.title,
-            "passage": self.passage.id,
-        }
 
 
 def steps_of(traced: TracedQuestion, documents: Documents) -> tuple[Step, ...]:
@@ -77,7 +57,17 @@ def _link(unit: list[str], passage: Passage, documents: Documents) -> Step:
 
 def _step(triple: tuple[str, ...], words: Mapping[str, float], passage: Passage, documents: Documents) -> Step:
     sentence = quoted(passage, words)
-    return Step(triple, sentence, passage, documents.where(passage, sentence))
+    where = documents.where(passage, sentence)
+    return Step(
+        triple=triple or None,
+        sentence=sentence,
+        file=str(where.file) if where else None,
+        page=(where.page or None) if where else None,
+        line=where.line if where else None,
+        title=passage.title,
+        passage=passage.id,
+        where=str(where) if where else passage.title,
+    )
 
 
 def _weights(*weighed: tuple[str, float]) -> Mapping[str, float]:

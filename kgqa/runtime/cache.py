@@ -29,6 +29,10 @@ FILE = "calls.sqlite"
 DAY = 86_400
 Claimed = Literal["mine", "theirs", "kept"]
 _FIND = "SELECT value, checksum, used FROM calls WHERE key = ?"
+_BESIDE = (
+    "SELECT * FROM (SELECT * FROM calls WHERE key < ? ORDER BY key DESC LIMIT 1) "
+    "UNION ALL SELECT * FROM (SELECT * FROM calls WHERE key > ? ORDER BY key LIMIT 1)"
+)
 _NOTED = 10_000  # keys asked for whose day of use is still to be written
 _LOG = logging.getLogger("kgqa.cache")
 
@@ -62,6 +66,7 @@ class CallCache:
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
         self.damaged = 0  # replies found that were not what was written, and taken for missing
+        self.recognised = 0  # rows found under a damaged key, by their checksum
         self._lock = threading.Lock()
         try:
             made(folder)
@@ -87,7 +92,7 @@ class CallCache:
             except (sqlite3.Error, UnicodeDecodeError):
                 row = next(iter(self._database.rows(_FIND, (key,))), None)
             if row is None:
-                return None
+                return self._beside(key)
             value, kept, used = row
             reply = reply_of(key.encode(), value, kept)
             if reply is BAD:
@@ -133,6 +138,28 @@ class CallCache:
             elif value != text.encode():
                 earlier[key] = reply
         return earlier
+
+    def _beside(self, key: str) -> Json | None:
+        """The reply to a missing key after all, if a row that lies where its own would is its own but for the key.
+
+        The checksum tells; the row is kept anew under the right key. Another damaged row there counts as this key's:
+        it may have led the search astray.
+        """
+        rows = self._database.rows(_BESIDE, (key, key))
+        damaged = [row for row in rows if reply_of(*row[:3]) is BAD]
+        own = [row for row in damaged if reply_of(key.encode(), *row[1:3]) is not BAD]
+        if not own:
+            if damaged:
+                self._reject(key)
+            return None
+        _, value, kept, *others = own[0]
+        self.recognised += 1
+        if self.recognised == 1:
+            _LOG.warning("%s: a damaged key (%s…) was mended; kgqa cache check tells of all", self.path, key[:12])
+        with suppress(KgqaError), self._database.writing() as connection:
+            row = (key, str(value, "utf-8"), kept, *others)
+            connection.execute("INSERT OR IGNORE INTO calls VALUES (?, ?, ?, ?, ?, ?)", row)
+        return reply_of(key.encode(), value, kept)
 
     def reject(self, key: str) -> None:
         """What is kept is no reply to its call: it is missing from now on, and the next one takes its place."""

@@ -135,12 +135,11 @@ def _read(database: Database, keys: Collection[str] | None) -> Iterator[tuple[An
     statement = (
         "SELECT key, value, checksum, engine, model, made FROM calls LEFT JOIN origins ON origins.id = calls.origin"
     )
-    with database.translated():
-        if keys is None:
-            yield from database.connection.execute(f"{statement} ORDER BY key")
-        else:
-            for key in sorted(keys):
-                yield from database.rows(f"{statement} WHERE key = ?", (key,))
+    if keys is None:
+        yield from database.each(f"{statement} ORDER BY key")
+    else:
+        for key in sorted(keys):
+            yield from database.rows(f"{statement} WHERE key = ?", (key,))
 
 
 def _origin(connection: Any, engine: str, model: str) -> int | None:

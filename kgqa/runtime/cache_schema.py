@@ -43,9 +43,9 @@ def checksum(key: bytes, value: bytes) -> int:
     return zlib.crc32(value, zlib.crc32(key))
 
 
-def reply_of(key: bytes, value: object, kept: object) -> Json | object:
+def reply_of(key: object, value: object, kept: object) -> Json | object:
     """The reply in a row as it was committed; `BAD` where the row is not what was written."""
-    if not isinstance(value, bytes) or kept != checksum(key, value):
+    if not isinstance(key, bytes) or not isinstance(value, bytes) or kept != checksum(key, value):
         return BAD
     try:
         return _DECODED(str(value, "utf-8"))

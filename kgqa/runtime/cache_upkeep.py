@@ -16,7 +16,7 @@ from kgqa.errors import DataError
 from kgqa.runtime.cache import DAY, FILE
 from kgqa.runtime.cache_schema import BAD, COLUMNS, backup, free_name, prepare, reply_of
 from kgqa.runtime.database import Database
-from kgqa.storage import replacing, storing
+from kgqa.storage import begun, replacing, storing
 
 _SHOWN = 20  # of the rows that are damaged
 # by how a reply begins, see `kgqa.runtime.codec.reply_json`
@@ -30,11 +30,12 @@ _BYTES = "length(CAST(key AS BLOB)) + length(CAST(value AS BLOB))"
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found. `rows`: that could be read; `bad`: keys of those that are not what was written."""
+    """What a check found. `rows`: that could be read; `bad`: of them, damaged; `keys`: of the first damaged."""
 
     path: Path
     rows: int
-    bad: tuple[str, ...]
+    bad: int
+    keys: tuple[str, ...]
     structure: str  # what SQLite says of the file; "" where it is whole
 
     @property
@@ -44,11 +45,11 @@ class Checked:
     def lines(self) -> Iterator[str]:
         if self.structure:
             yield f"{self.path}: the file is damaged: {self.structure}"
-        for key in self.bad[:_SHOWN]:
+        for key in self.keys:
             yield f"{self.path}: damaged row {key}"
-        if len(self.bad) > _SHOWN:
-            yield f"{self.path}: and {len(self.bad) - _SHOWN:,} more"
-        yield f"{self.path}: {self.rows:,} calls, {len(self.bad):,} damaged" + (": whole" if self.whole else "")
+        if self.bad > len(self.keys):
+            yield f"{self.path}: and {self.bad - len(self.keys):,} more"
+        yield f"{self.path}: {self.rows:,} calls, {self.bad:,} damaged" + (": whole" if self.whole else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,21 +111,21 @@ def check(folder: Path) -> Checked:
         DataError: there is no cache.
         StorageError: another program holds it.
     """
-    path, rows, bad = folder / FILE, 0, list[str]()
+    path, rows, bad, keys = folder / FILE, 0, 0, list[str]()
     try:
         with existing(folder) as database:
             found = [_text(row[0]) for row in database.rows("PRAGMA integrity_check(3)")]
             structure = "" if found == ["ok"] else "; ".join(" ".join(line.split()) for line in found)
-            with database.translated():
-                for key, value, kept in database.connection.execute("SELECT key, value, checksum FROM calls"):
-                    rows += 1
-                    if not isinstance(key, bytes) or reply_of(key, value, kept) is BAD:
-                        bad.append(_text(key))
+            for key, value, kept in database.each("SELECT key, value, checksum FROM calls"):
+                rows += 1
+                if reply_of(key, value, kept) is BAD:
+                    bad += 1
+                    keys += [_text(key)] if len(keys) < _SHOWN else []
     except DataError as error:
         if not path.is_file():
             raise
         structure = str(error.__cause__ or error)
-    return Checked(path, rows, tuple(bad), structure)
+    return Checked(path, rows, bad, tuple(keys), structure)
 
 
 def repair(found: Checked) -> tuple[Path, int]:
@@ -150,7 +151,7 @@ def _written_anew(path: Path) -> tuple[Path, int]:
         database.connection.execute("PRAGMA journal_mode=delete")
     kept, saved = free_name(path, "damaged"), 0
     with storing(kept):
-        shutil.copyfile(path, kept)
+        shutil.copyfile(path, begun(kept))
     with replacing(path) as fresh:
         new = Database(fresh)
         with closing(new), closing(sqlite3.connect(f"file:{kept}?mode=ro", uri=True)) as old:
@@ -178,19 +179,22 @@ def _whole_rows(old: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.DatabaseError):
             for key, value, kept, *rest in old.execute(f"SELECT {COLUMNS} FROM calls ORDER BY key {order}"):
-                if isinstance(key, bytes) and reply_of(key, value, kept) is not BAD:
+                if reply_of(key, value, kept) is not BAD:
                     yield (str(key, "utf-8"), str(value, "utf-8"), kept, *rest)
 
 
 def stats(folder: Path) -> list[Share]:
-    """The largest first."""
+    """The largest first. Summed up row by row: SQLite would sort a copy of all replies to group them."""
+    sums = dict[tuple[object, object], tuple[int, int, int | None, int | None]]()
     with existing(folder) as database:
-        rows = database.rows(
-            f"SELECT ifnull(engine, ''), ifnull(model, ''), {_KIND} AS kind, count(*), sum({_BYTES}), min(made), "
-            "max(made) FROM calls LEFT JOIN origins ON origins.id = calls.origin GROUP BY origin, kind "
-            "ORDER BY 5 DESC, 1, 2, 3"
-        )
-    return [Share(_text(engine), _text(model), _text(kind), *counts) for engine, model, kind, *counts in rows]
+        origins = {number: (_text(engine), _text(model)) for number, engine, model in _origins(database.connection)}
+        for origin, kind, size, made in database.each(f"SELECT origin, {_KIND}, {_BYTES}, made FROM calls"):
+            calls, total, oldest, newest = sums.get((origin, kind), (0, 0, None, None))
+            if isinstance(made, int):  # a damaged row may hold anything
+                oldest, newest = min(made, oldest or made), max(made, newest or made)
+            sums[origin, kind] = calls + 1, total + (size or 0), oldest, newest
+    shares = [Share(*origins.get(origin, ("", "")), _text(kind), *told) for (origin, kind), told in sums.items()]
+    return sorted(shares, key=lambda share: (-share.bytes, share.engine, share.model, share.kind))
 
 
 def prunable(folder: Path, pruning: Pruning) -> tuple[int, int]:

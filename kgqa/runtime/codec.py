@@ -64,6 +64,13 @@ def call_json(call: Call[Any]) -> dict[str, Json]:
     raise TypeError(f"no JSON form for {type(call).__name__}")
 
 
+def traced_call_json(call: Call[Any]) -> dict[str, Json]:
+    """As `call_json`, but what was counted by its length alone: it is what is asked next, and would be kept twice."""
+    if isinstance(call, CountTokens):
+        return {"call": "count_tokens", "role": call.role, "characters": len(call.text)}
+    return call_json(call)
+
+
 def traced_reply_json(call: Call[Any], reply: object) -> Json:
     """As `reply_json`, but neighbours by their ids alone: those of a dense graph would fill a trace with one text."""
     if isinstance(call, Neighbours) and isinstance(reply, tuple):

@@ -89,6 +89,11 @@ class Database:
         with self.translated():
             return self.patiently(lambda: self.connection.execute(statement, values).fetchall())
 
+    def each(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """The same, one after the other: there may be millions."""
+        with self.translated():
+            yield from self.patiently(lambda: self.connection.execute(statement))
+
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction: all of it is kept, or nothing."""

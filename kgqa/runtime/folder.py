@@ -13,7 +13,7 @@ from kgqa.artefacts.run import IDENTITY
 from kgqa.artefacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestion
 from kgqa.errors import ConfigError, DataError
 from kgqa.json_values import decoded
-from kgqa.runtime.codec import call_json, traced_reply_json
+from kgqa.runtime.codec import traced_call_json, traced_reply_json
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.storage import OUT_ELSEWHERE, begun, digest, filled, json_text, jsonl_text, locked, replace_file, storing
 from kgqa.types import Json, Question
@@ -104,7 +104,7 @@ def traced_question(question: Question, prediction: Prediction, records: Iterabl
 
 
 def _traced(record: CallRecord) -> TracedCall:
-    written = call_json(record.call)
+    written = traced_call_json(record.call)
     kind = written.pop("call")
     reply = traced_reply_json(record.call, record.reply)
     return TracedCall(record.path, kind, written, reply, record.cached, round(record.queued, 6))

@@ -2,65 +2,87 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 
-from kgqa.calls import Choose, Generate, Search
-from kgqa.experiment.run.own_documents import Told
+from kgqa.counting import counted
+from kgqa.experiment.run.events import (
+    Answered,
+    Chosen,
+    Event,
+    Failed,
+    Found,
+    Ready,
+    Said,
+    Searched,
+    Stopped,
+    Walked,
+    Wrote,
+)
 from kgqa.runtime.display import Display
-from kgqa.runtime.scheduler import CallRecord
-from kgqa.types import Choice, Completion
 
 LONGEST = 120  # letters of a reply that is told
+BEGINNING = 60  # letters of a passage where it is listed
 PROMPT = "? "
 QUIT = (":quit", ":q")
+Line = tuple[str, bool]  # and whether it is an alarm
 
 
-class Way:
-    """Tells each step of a method on a display as it is answered; choices of one step of all chains have one number."""
-
-    def __init__(self, display: Display) -> None:
-        self._display = display
-        self._hops: dict[int, int] = {}  # by the method's await
-
-    def __call__(self, record: CallRecord) -> None:
-        call, reply = record.call, record.reply
-        if isinstance(call, Choose) and isinstance(reply, Choice):
-            hop = self._hops.setdefault(record.path[0], len(self._hops) + 1)
-            self._display.line(f"hop {hop}: {chosen(call, reply)}")
-        elif isinstance(call, Generate) and isinstance(reply, Completion):
-            self._display.line(f"{call.prompt.name}: {_short(reply.text)}")
-        elif isinstance(call, Search) and not isinstance(reply, Exception):
-            titles = ", ".join(dict.fromkeys(passage.title for passage in reply))
-            self._display.line(f"search: {_short(call.query)} → {len(reply)} passages of {titles}")
+def show(event: Event, display: Display) -> None:
+    for text, alarm in lines(event):
+        display.line(text, alarm=alarm)
 
 
-def chosen(call: Choose, reply: Choice) -> str:
-    """The likeliest option as the prompt has it, in a line of its own behind its label, and its probability."""
-    logprob, label = max(zip(reply.logprobs, call.options, strict=True), key=lambda pair: pair[0])
-    lines = reversed(call.prompt.messages[-1].content.splitlines())
-    option = next((line for line in lines if line.startswith(f"{label}. ")), label)
-    return f"{option.removeprefix(f'{label}. ')}  {100 * math.exp(logprob):.0f} %"
+def lines(event: Event) -> Iterator[Line]:
+    """What is told of an event; nothing of those that a display tells better, as bars."""
+    match event:
+        case Ready():
+            yield from ((f"left out: {reason}", True) for reason in event.left_out.values())
+            yield f"documents: {counted(event.files, 'file')}, {event.passages:,} passages to search", False
+        case Found():
+            yield f"passages: {len(event.passages)} of {event.of:,}", False
+            yield from ((f"  {each.where}  {_short(each.text, BEGINNING)}", False) for each in event.passages)
+        case Chosen() | Wrote() | Searched() | Walked():
+            yield _step_line(event), False
+        case Answered():
+            yield from _answer_lines(event)
+        case Said():
+            yield event.text, event.alarm
+        case Failed():
+            yield f"failed: {event.reason}", True
+        case Stopped():
+            yield "stopped; what was extracted and answered so far is kept", False
 
 
-def show_answer(told: Told, display: Display) -> None:
+def _step_line(event: Chosen | Wrote | Searched | Walked) -> str:
+    match event:
+        case Chosen():
+            return f"hop {event.hop}: {event.options[0].text}  {100 * event.options[0].probability:.0f} %"
+        case Wrote():
+            return f"{event.prompt}: {_short(event.text)}"
+        case Searched():
+            titles = ", ".join(dict.fromkeys(passage.title for passage in event.passages))
+            return f"search: {_short(event.query)} → {len(event.passages)} passages of {titles}"
+        case Walked():
+            chosen = ", ".join(each.where for each in event.chosen) or "nowhere"
+            return f"walk: {event.start.where} → {chosen}, of {counted(event.neighbours, 'neighbour')}"
+
+
+def _answer_lines(event: Answered) -> Iterator[Line]:
     """The answer, and for each step the quoted sentence and its place."""
-    asked = told.asked
-    prediction = asked.traced.prediction
-    if prediction.error is not None:
-        display.line(f"failed: {prediction.error}", alarm=True)
+    if event.error is not None:
+        yield f"failed: {event.error}", True
         return
-    display.line(f"answer: {prediction.answer or 'none'}  ({told.seconds:.0f} s)")
-    for number, step in enumerate(asked.steps, start=1):
+    yield f"answer: {event.answer or 'none'}  ({event.seconds:.0f} s)", False
+    for number, step in enumerate(event.steps, start=1):
         if step.triple:
-            display.line(f"  {number}. <{'; '.join(step.triple)}>")
+            yield f"  {number}. <{'; '.join(step.triple)}>", False
         quotation = f"“{' '.join(step.sentence.split())}”"
-        display.line(f"{'     ' if step.triple else f'  {number}. '}{quotation} {step.where or step.passage.title}")
-    if not asked.steps:
-        display.line("  it rests on no passage of the documents: check it", alarm=True)
-    elif not asked.says_so:
-        display.line("  none of these sentences says it in these words: check it", alarm=True)
+        yield f"{'     ' if step.triple else f'  {number}. '}{quotation} {step.where}", False
+    if not event.steps:
+        yield "  it rests on no passage of the documents: check it", True
+    elif not event.said_by_a_sentence:
+        yield "  none of these sentences says it in these words: check it", True
 
 
 def questions_asked() -> Iterator[str]:
@@ -79,6 +101,6 @@ def questions_asked() -> Iterator[str]:
             yield question
 
 
-def _short(text: str) -> str:
+def _short(text: str, longest: int = LONGEST) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -26,8 +26,9 @@ def show_demo(shown: Sequence[Shown], terminal: Terminal) -> None:
     for place in range(len(shown[0].questions)):
         _question(place, shown, terminal)
     count = len(shown[0].questions)
+    tells = "shows" if count == 1 else "show"
     terminal.line(
-        f"\n{counted(count, 'question')} show how answers are found, not how good a method is: "
+        f"\n{counted(count, 'question')} {tells} how answers are found, not how good a method is: "
         f"one right answer more is {100 / count:.0f} points of EM."
     )
 

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kgqa.experiment.run.estimating import Estimated, duration
-from kgqa.experiment.sweep.budget import SweepBudget
+from kgqa.experiment.session.budget import Budget
 from kgqa.experiment.sweep.cells import Cell
 from kgqa.experiment.sweep.estimates import FINISHED, estimated_cells, in_all, roughly_estimated
 from kgqa.terminal.console import Terminal
@@ -17,7 +17,7 @@ from kgqa.terminal.console import Terminal
 PLANNED = 5  # questions of each run that a plan looks at
 
 
-def show_estimates(cells: Sequence[Cell], terminal: Terminal, budget: SweepBudget | None = None) -> int:
+def show_estimates(cells: Sequence[Cell], terminal: Terminal, budget: Budget | None = None) -> int:
     """Plan every cell, print the plans and their sum. Gives 2 if a cell cannot run."""
     estimates = estimated_cells(cells)
     runnable = [estimate for estimate in estimates.values() if isinstance(estimate, Estimated)]
@@ -75,7 +75,7 @@ def _table(cells: Sequence[Cell], estimates: Mapping[int, Estimated | str], whol
     return table
 
 
-def _covered(budget: SweepBudget, whole: Estimated) -> str:
+def _covered(budget: Budget, whole: Estimated) -> str:
     if budget.dollars is not None and whole.usd is None and whole.new_calls:
         return "stops nothing: none of these models has a price"
     over = budget.tokens is not None and budget.tokens < whole.tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from rich.markup import escape
 from rich.table import Table
@@ -13,17 +14,28 @@ from kgqa.terminal.console import Terminal
 MARKS = {"ok": "[green]✓[/]", "gap": "[red]✗[/]", "note": "·"}
 
 
-def show_findings(findings: Sequence[Finding], terminal: Terminal) -> None:
-    """A line each, in the order given, an area's name before its first one; below them how many are gaps."""
+def show_findings(findings: Sequence[Finding], terminal: Terminal, *, folded: bool = False) -> None:
+    """A line each, in the order given, an area's name before its first one; below them how many are gaps.
+
+    `folded`: what is optional and not there shares one line in its area.
+    """
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for column in range(4):
         table.add_column(overflow="fold", no_wrap=column < 3)
-    area = ""
-    for finding in findings:
-        text = escape(finding.text) + (f"\n[bold]→ {escape(finding.remedy)}[/]" if finding.remedy else "")
-        heading = "" if finding.area == area else f"[bold]{finding.area}[/]"
-        table.add_row(heading, MARKS[finding.state], finding.name, text)
-        area = finding.area
+    for area, group in groupby(findings, key=lambda finding: finding.area):
+        of_area = list(group)
+        absent = [finding for finding in of_area if folded and finding.optional and finding.state == "gap"]
+        shown = [finding for finding in of_area if finding not in absent]
+        if absent:
+            names = ", ".join(finding.name for finding in absent)
+            shown.append(Finding(area, "not here", "note", names, "only if you need one: kgqa doctor NAME"))
+        for place, finding in enumerate(shown):
+            text = escape(finding.text) + (f"\n[bold]→ {escape(finding.remedy)}[/]" if finding.remedy else "")
+            table.add_row("" if place else f"[bold]{area}[/]", MARKS[finding.state], finding.name, text)
     terminal.show(table)
-    gaps = sum(finding.state == "gap" for finding in findings)
-    terminal.line(f"{gaps} of {len(findings)} are not there; → says how to get them" if gaps else "nothing is missing")
+    gaps = sum(finding.state == "gap" and not (folded and finding.optional) for finding in findings)
+    if gaps:
+        there = f"{gaps} of {len(findings)} are not there" if not folded else f"missing to begin with: {gaps}"
+        terminal.line(f"{there}; → says how to get {'it' if gaps == 1 else 'them'}")
+    else:
+        terminal.line("nothing is missing to begin with" if folded else "nothing is missing")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -14,14 +13,16 @@ from kgqa.errors import ConfigError, DataError, UsageError
 from kgqa.inert import inert, one_line
 from kgqa.json_values import NotJson, decoded
 from kgqa.redaction import without_secrets
-from kgqa.report.html import Served, served_html
-from kgqa.report.packing import compact_json
+from kgqa.report.html import served_html
 from kgqa.report.page import EXPLORER, QUESTION_SCRIPTS
 from kgqa.types import Json
 from kgqa.unforeseen import told
 from kgqa.viewer import live, side_by_side
+from kgqa.viewer.ask_tab import AskTab
+from kgqa.viewer.choices import Choices
 from kgqa.viewer.folder import Folder, Listed
 from kgqa.viewer.questions import OpenedRuns, RunQuestions, row_json
+from kgqa.viewer.replies import json_reply, served
 from kgqa.viewer.tags import change_tags
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 MOST = 1000  # rows of a page
 RUNS = 6  # side by side
 SHARED = ("report.css", *EXPLORER)  # the report's own
-MODULES = ("viewer", "server", "table", "columns", "compare", "plots", "live", "served")
+MODULES = ("viewer", "server", "table", "columns", "compare", "plots", "live", "served", "ask", "told")
 OWN = ("viewer.css", *(f"{module}.js" for module in MODULES))
 KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 
@@ -47,11 +48,18 @@ class _Change:
 
 
 class Viewer:
-    """The answers, of one folder. `stopping`: whether the server is about to end."""
+    """The answers, of one folder, until it is closed."""
 
-    def __init__(self, folder: Folder, stopping: Callable[[], bool]) -> None:
-        self._folder, self._stopping = folder, stopping
+    def __init__(self, folder: Folder, choices: Choices) -> None:
+        self._folder = folder
         self._opened = OpenedRuns()
+        self._ask_tab = AskTab(choices)
+        self._closed = False
+
+    def close(self) -> None:
+        """Streams end, and so does a question that is being answered."""
+        self._closed = True
+        self._ask_tab.close()
 
     def application(self) -> Starlette:
         from starlette.applications import Starlette
@@ -69,6 +77,7 @@ class Viewer:
             Route("/api/question/{key:path}", self.question),
             Route("/api/answers", self.answers),
             Route("/api/figures", self.figures),
+            *self._ask_tab.routes(),
         ]
         refusals = {UsageError: _mistaken, NotJson: _mistaken, Exception: _unforeseen}
         return Starlette(routes=routes, exception_handlers=refusals)
@@ -100,23 +109,18 @@ class Viewer:
 
         listed = self._listed(request.path_params["key"])
         scripts = (*QUESTION_SCRIPTS, "served.js", "report.js")
-        served = Served(
-            listed.key,
-            styles=("/assets/report.css", "/assets/viewer.css"),
-            scripts=tuple(f"/assets/{name}" for name in scripts),
-        )
-        return HTMLResponse(served_html(FinishedRun.read(listed.kept.folder), served))
+        return HTMLResponse(served_html(FinishedRun.read(listed.kept.folder), served(listed.key, scripts)))
 
     def runs(self, request: Request) -> Response:
         """Rows of the table, the last one written first."""
         first, count = _range(request)
         listed = self._folder.listed()
-        return _json({"rows": self._folder.rows(listed[first : first + count]), "count": len(listed)})
+        return json_reply({"rows": self._folder.rows(listed[first : first + count]), "count": len(listed)})
 
     def live(self, _: Request) -> Response:
         from starlette.responses import StreamingResponse
 
-        return StreamingResponse(live.events(self._folder, self._stopping), media_type="text/event-stream")
+        return StreamingResponse(live.events(self._folder, lambda: self._closed), media_type="text/event-stream")
 
     async def tags(self, request: Request) -> Response:
         from starlette.concurrency import run_in_threadpool
@@ -127,23 +131,25 @@ class Viewer:
         if unknown := [key for key in change.runs if key not in known]:
             raise DataError(f"{unknown[0]}: no run or sweep in {self._folder.root}")
         tags = await run_in_threadpool(change_tags, self._folder.root, change.runs, change.add, change.remove)
-        return _json(tags)
+        return json_reply(tags)
 
     def questions(self, request: Request) -> Response:
         run = self._run(request.path_params["key"])
         rows = run.page(*_range(request))
-        return _json({"rows": list(map(row_json, rows)), "count": len(run)})
+        return json_reply({"rows": list(map(row_json, rows)), "count": len(run)})
 
     def question(self, request: Request) -> Response:
         """`id` is JSON's text of it: an id may hold what no address does."""
-        return _json(self._run(request.path_params["key"]).question(str(decoded(request.query_params.get("id", "")))))
+        return json_reply(
+            self._run(request.path_params["key"]).question(str(decoded(request.query_params.get("id", ""))))
+        )
 
     def answers(self, request: Request) -> Response:
         runs = [self._opened.open(listed.kept.folder) for listed in self._several(request)]
-        return _json({"rows": side_by_side.answers(runs, *_range(request)), "count": len(runs[0])})
+        return json_reply({"rows": side_by_side.answers(runs, *_range(request)), "count": len(runs[0])})
 
     def figures(self, request: Request) -> Response:
-        return _json(side_by_side.figures([listed.kept.folder for listed in self._several(request)]))
+        return json_reply(side_by_side.figures([listed.kept.folder for listed in self._several(request)]))
 
     def _several(self, request: Request) -> list[Listed]:
         keys = request.query_params.getlist("run")
@@ -171,21 +177,9 @@ def _range(request: Request) -> tuple[int, int]:
     return first, count
 
 
-def _json(value: Json) -> Response:
-    from starlette.responses import Response
-
-    return Response(compact_json(value), media_type="application/json")
-
-
 def _unforeseen(request: Request, error: Exception) -> Response:
-    from starlette.responses import Response
-
-    said = compact_json({"error": told(error, ("view", request.url.path))})
-    return Response(said, status_code=500, media_type="application/json")
+    return json_reply({"error": told(error, ("view", request.url.path))}, 500)
 
 
 def _mistaken(_: Request, error: Exception) -> Response:
-    from starlette.responses import Response
-
-    said = compact_json({"error": one_line(without_secrets(str(error)))})
-    return Response(said, status_code=400, media_type="application/json")
+    return json_reply({"error": one_line(without_secrets(str(error)))}, 400)

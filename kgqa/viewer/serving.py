@@ -8,11 +8,11 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from kgqa.errors import ConfigError
 from kgqa.extras import installed
 from kgqa.viewer.application import Viewer
+from kgqa.viewer.choices import Choices
 from kgqa.viewer.folder import Folder
 from kgqa.viewer.guard import Guard
 
@@ -25,7 +25,7 @@ PATIENCE = 1  # seconds that open connections have when it ends
 class Request:
     """port: 0 for any that is free. opened: called with the address once it can be asked."""
 
-    folder: Path
+    choices: Choices
     port: int
     opened: Callable[[str], None]
 
@@ -39,18 +39,18 @@ def serve(request: Request) -> None:
         KeyboardInterrupt: the end.
     """
     installed("view", "starlette", "uvicorn")
-    folder = Folder(request.folder)
+    folder = Folder(request.choices.root)
     with _bound(request.port) as listening:
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)
-        _run(folder, token, listening, lambda: request.opened(f"http://{HOST}:{port}/?token={token}"))
+        viewer = Viewer(folder, request.choices)
+        _run(viewer, token, listening, lambda: request.opened(f"http://{HOST}:{port}/?token={token}"))
 
 
-def _run(folder: Folder, token: str, listening: socket.socket, opened: Callable[[], None]) -> None:
+def _run(viewer: Viewer, token: str, listening: socket.socket, opened: Callable[[], None]) -> None:
     import uvicorn
 
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a stream that is cut at the end is no trouble
-    viewer = Viewer(folder, lambda: server.should_exit)
     guard = Guard(viewer.application(), token, listening.getsockname()[1])
     config = uvicorn.Config(
         guard,
@@ -68,6 +68,7 @@ def _run(folder: Folder, token: str, listening: socket.socket, opened: Callable[
             opened()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            viewer.close()
             await super().shutdown(sockets)
             if (
                 self.server_state.tasks

@@ -35,6 +35,26 @@ ZOO = {
     "retriever": ("Retrievers", "made by", "method=retrieve_only dataset=musique retriever=NAME"),
     "model": ("Models", "licence, size", "method=trace dataset=musique model=NAME"),
 }
+METHODS = "the methods with a 1.5B model, five real questions a data set, all at one server"
+NEIGHBOURS = "KnowTrace and its neighbours with a 1.5B model, five real questions a data set"
+RECALL = "recall of the retrievers that have weights here"
+DEMO = "a demo whose chains lead somewhere"
+# what was measured, and its entry in docs/LOG.md; scores of methods and retrievers are read there
+MEASURED = {
+    ("dataset", "demo"): ("three questions, TRACE: EM 66.7, F1 76.2", DEMO),
+    ("dataset", "hotpotqa"): (
+        "20 questions, `retrieve_read`: EM 50.0, F1 56.0",
+        "`retrieve_read` on 20 and TRACE on 5 real HotpotQA questions with a 1.5B model",
+    ),
+    ("dataset", "2wiki"): ("five questions, `retrieve_read`: EM 20, F1 20", METHODS),
+    ("dataset", "musique"): ("five questions, `retrieve_read`: EM 0, F1 0", METHODS),
+    ("model", "qwen2_5_coder_1_5b"): ("`dataset=demo`, golden passages: EM 63.9; no context: 11.1", DEMO),
+    ("model", "smollm2_135m"): ("`kgqa demo`: EM 0", DEMO),
+}
+SCORES = {  # what the column of a group says
+    "method": "Scores: EM / F1 of five questions a data set with a 1.5B model; so few order nothing.",
+    "retriever": "Scores: percent of gold paragraphs among the first 15, of 100 to 200 questions over small corpora.",
+}
 CAN = {
     "run": "with the models and data named",
     "needs training": "once its artefact is trained",
@@ -102,12 +122,49 @@ def zoo() -> str:
     sources = load_yaml(shipped_conf() / "downloads.yaml")
     parts = [
         "# Zoo",
-        "What can be chosen, and the command that runs it. Scores of ours: the [log](LOG.md), beside what was asked.",
+        "What can be chosen, and the command that runs it. Our scores: the [log](LOG.md)'s, all of small trials.",
     ]
     for group, (head, third, command) in ZOO.items():
-        rows = [(f"`{name}`", about(group, name), _third(group, name, sources)) for name in groups()[group]]
-        parts += [f"## {head}", f"`kgqa run {command}`", _table((f"{group}=", "what it is", third), rows)]
-    return "\n\n".join(parts) + "\n"
+        rows = [
+            (f"`{name}`", about(group, name), _third(group, name, sources), score(group, name))
+            for name in groups()[group]
+        ]
+        parts += [f"## {head}", f"`kgqa run {command}`", SCORES.get(group, "")]
+        parts.append(_table((f"{group}=", "what it is", third, "our score"), rows))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def score(group: str, name: str) -> str:
+    """What docs/LOG.md says, with a link to its entry."""
+    text, entry = MEASURED.get((group, name), ("", ""))
+    for each in {"method": (METHODS, NEIGHBOURS), "retriever": (RECALL,)}.get(group, ()):
+        if not text:
+            text, entry = _logged(each, name, group), each
+    if not text:
+        return "not measured"
+    heading, _ = log_entry(entry)
+    slug = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
+    return f"{text} ([log](LOG.md#{slug}))"
+
+
+def log_entry(words: str) -> tuple[str, str]:
+    """Heading and text of the entry with these words in its heading."""
+    entries = (ROOT / "docs" / "LOG.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    (entry,) = (entry for entry in entries if entry.partition("\n")[0].endswith(f": {words}"))
+    heading, _, text = entry.partition("\n")
+    return heading, text
+
+
+def _logged(words: str, name: str, group: str) -> str:
+    """The row of that name in an entry's table: of a method EM / F1, of a retriever its recall at 15, by data set."""
+    table = [line.strip("|").split("|") for line in log_entry(words)[1].splitlines() if line.startswith("|")]
+    row = next((cells for cells in table if cells[0].strip().startswith(f"`{name}`")), [])
+    said = []
+    for head, cell in zip(table[0][1:], row[1:], strict=False):
+        figures = re.match(r"[\d.]+(?: / [\d.]+)+", cell.strip())
+        shown = figures[0] if figures and group == "method" else figures[0].rpartition(" / ")[2] if figures else ""
+        said.append(f"{head.split()[0].strip(',')} {shown}" if shown else "")
+    return ", ".join(filter(None, said))
 
 
 def _third(group: str, name: str, sources: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kgqa.artefacts.asked import Asked
 from tests.e2e.conftest import QUICK, Kgqa, Ran
 from tests.e2e.invented_island import write_island
 
@@ -75,10 +76,11 @@ def test_every_form_of_file_is_quoted_with_its_place(ask: Kgqa) -> None:
     assert (told["answer"], told["error"], told["said_by_a_sentence"]) == ("Oustry", None, True)
     places = {(step["title"], step["page"], step["line"]) for step in told["steps"]}
     assert places == {
-        ("lighthouse", None, 3), ("vall", None, 1), ("oustry", None, None), ("minutes", None, None),
+        ("The lighthouse of Korrin Head", None, 3), ("vall", None, 1), ("Oustry", None, None),
+        ("Minutes of the harbour council of Sandrow", None, None),
         ("survey", "page 1", None), ("survey", "page 2", None),
     }  # fmt: skip
-    (ferry,) = [step for step in told["steps"] if step["title"] == "minutes"]
+    (ferry,) = [step for step in told["steps"] if step["title"].startswith("Minutes")]
     assert ferry["triple"] == ["Northern Star", "replaced", "Grey Heron"]
     assert ferry["sentence"] == "The ferry Grey Heron is replaced by the ferry Northern Star."
     assert ferry["file"] == "island/minutes.docx"
@@ -138,6 +140,39 @@ def test_a_method_that_searches_for_itself_and_one_that_walks_are_asked(ask: Kgq
     (walked,) = answers(kgqa("ask", BORN, "island", "method=kgp", *scripted))
     assert walked["answer"] == "Oustry"
     assert len(walked["steps"]) == 5
+
+
+@pytest.mark.parametrize("method", ["ircot", "react", "self_ask", "iter_retgen", "knowtrace", "all_documents"])
+def test_every_method_that_asks_a_model_is_asked(ask: Kgqa, kgqa: Kgqa, method: str) -> None:
+    (told,) = answers(kgqa("ask", BORN, "island", f"method={method}", *QUICK, "engine.rules=rules.jsonl", "--json"))
+    assert (told["method"], told["error"]) == (method, None)
+
+
+def test_the_walk_of_kgp_is_told_step_by_step_and_kept(ask: Kgqa, kgqa: Kgqa) -> None:
+    ran = kgqa("ask", BORN, "island", "method=kgp", *QUICK, "engine.rules=rules.jsonl", "--events")
+    events = answers(ran)
+    names = [each["event"] for each in events]
+    assert (names[0], names[1], names[-1]) == ("ready", "put", "answered")
+    assert ran.err == ""
+    (seeds,) = [each["passages"] for each in events if each["event"] == "searched"]
+    walked = [each for each in events if each["event"] == "walked"]
+    assert {each["start"]["id"] for each in walked} == {each["id"] for each in seeds}
+    told = {(each["start"]["id"], passage["id"]) for each in walked for passage in each["chosen"]}
+    steps = events[-1]["notes"]["traversal"]["steps"]
+    assert {(step["path"][-1], chosen) for step in steps for chosen in step["chosen"]} == told
+    asked = Asked.read(Path(events[-1]["page"]).with_suffix(".json"))
+    assert asked.traced.question.text == BORN
+    assert [step.where for step in asked.steps] == [step["where"] for step in events[-1]["steps"]]
+
+
+def test_triples_and_choices_are_told_as_they_are_made(ask: Kgqa) -> None:
+    events = answers(ask(BORN, "island", "--events"))
+    first = next(place for place, each in enumerate(events) if each["event"] == "extracted")
+    (found,) = [place for place, each in enumerate(events) if each["event"] == "found"]
+    assert found < first < next(place for place, each in enumerate(events) if each.get("what") == "questions")
+    passages = {passage["id"]: passage["title"] for passage in events[found]["passages"]}
+    triples = {passages[each["passage"]]: each["triples"] for each in events if each["event"] == "extracted"}
+    assert triples["vall"] == [["Hesper Vall", "born in", "Oustry"]]
 
 
 def test_hops_are_told_as_they_are_chosen(ask: Kgqa, kgqa: Kgqa) -> None:

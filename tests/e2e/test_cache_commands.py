@@ -55,8 +55,9 @@ def test_a_damaged_file_is_written_anew_from_the_rows_that_can_be_read(kgqa: Kgq
     ran = kgqa("cache", "check", "--repair")
     assert ran.code == 0, ran.out
     assert "calls are kept" in ran.out
-    copied = Path("outputs/.cache/calls.damaged.sqlite").read_bytes()
-    assert copied[100:] == content[100:]  # SQLite's header counts changes
+    copied = Path("outputs/.cache/calls.damaged.sqlite")
+    assert copied.read_bytes()[100:] == content[100:]  # SQLite's header counts changes
+    assert copied.stat().st_mode & 0o777 == 0o600
     assert kgqa(*TRACE).code == 0
 
 
@@ -166,7 +167,7 @@ def test_pruning_lists_first_and_deletes_only_what_was_asked(kgqa: Kgqa) -> None
     kgqa(*TRACE)
     before = json.loads(kgqa("cache", "stats", "--json").out)
     assert {share["engine"] for share in before} == {"scripted", "lexical"}
-    assert {share["kind"] for share in before} == {"generate", "choose", "rank", "count_tokens"}
+    assert {share["kind"] for share in before} == {"generate", "choose", "rank"}
     ranked = sum(share["calls"] for share in before if share["engine"] == "lexical")
     assert kgqa("cache", "prune").code == 2
     assert f"{ranked:,} calls of " in kgqa("cache", "prune", "--engine", "lexical").out
@@ -181,6 +182,16 @@ def test_pruning_lists_first_and_deletes_only_what_was_asked(kgqa: Kgqa) -> None
     assert kgqa("cache", "prune", "--older-than", "210").out.startswith("0 calls")
     kgqa(*TRACE, "name=again")  # asks for them again
     assert int(kgqa("cache", "prune", "--unused", "90").out.split()[0]) < written
+
+
+def test_stats_are_told_of_rows_whose_time_origin_or_reply_is_damaged(kgqa: Kgqa) -> None:
+    kgqa("run", "method=no_context", "limit=3", *QUICK)
+    (before,) = json.loads(kgqa("cache", "stats", "--json").out)
+    changed("UPDATE calls SET made = 'x', origin = 'y', value = NULL WHERE key = (SELECT min(key) FROM calls)")
+    shares = json.loads(kgqa("cache", "stats", "--json").out)
+    assert [(share["engine"], share["calls"]) for share in shares] == [("scripted", before["calls"] - 1), ("", 1)]
+    assert (shares[0]["newest"], shares[1]["newest"]) == (before["newest"], None)
+    assert kgqa("cache", "stats").code == 0
 
 
 def test_without_a_cache_one_line_says_so(kgqa: Kgqa) -> None:

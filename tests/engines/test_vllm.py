@@ -91,49 +91,6 @@ def test_bfloat16_stays_near_the_hand_computation(model: Model, reference: Any) 
         assert list(reply.logprobs) == pytest.approx(logprobs, abs=0.5)
 
 
-def test_an_adapter_changes_replies_as_its_matrices_say(tmp_path: Path, small: Model) -> None:
-    tuned = vllm_engine(small, lora=str(write_adapter(tmp_path, small)))
-    call = choose("Which letter?", 21, "Answer:")
-    [reply] = ask(tuned, [call])
-    assert tuned.identity()["lora"] is not None
-    tuned.close()
-    assert list(reply.logprobs) == pytest.approx(by_hand(call, network(small, tmp_path))[0], abs=1e-3)  # type: ignore[union-attr]
-    assert list(reply.logprobs) != pytest.approx(by_hand(call, network(small, None))[0], abs=0.1)  # type: ignore[union-attr]
-
-
-def write_adapter(folder: Path, small: Model) -> Path:
-    """Random matrices of rank 4 on all query and value projections."""
-    import torch
-    from safetensors.torch import save_file
-
-    torch.manual_seed(1)
-    matrices = {}
-    for layer in range(2):
-        for name, size in (("q_proj", 64), ("v_proj", 32)):
-            place = f"base_model.model.model.layers.{layer}.self_attn.{name}"
-            matrices[f"{place}.lora_A.weight"] = torch.randn(4, 64) / 8
-            matrices[f"{place}.lora_B.weight"] = torch.randn(size, 4) / 8
-    save_file(matrices, folder / "adapter_model.safetensors")
-    settings = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 4, "lora_alpha": 8, "bias": "none"}
-    settings |= {"target_modules": ["q_proj", "v_proj"], "base_model_name_or_path": str(small.path)}
-    (folder / "adapter_config.json").write_text(json.dumps(settings))
-    return folder
-
-
-def network(small: Model, adapter: Path | None) -> tuple[Any, Any]:
-    """Tokenizer and network in plain transformers, the adapter added to its weights: W + alpha / r · B A."""
-    from safetensors.torch import load_file
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    plain = AutoModelForCausalLM.from_pretrained(small.path, dtype="float32").eval()
-    if adapter:
-        matrices = load_file(adapter / "adapter_model.safetensors")
-        for name in {name.rsplit(".", 2)[0] for name in matrices}:
-            weight = plain.get_submodule(name.removeprefix("base_model.model.")).weight
-            weight.data += 8 / 4 * matrices[f"{name}.lora_B.weight"] @ matrices[f"{name}.lora_A.weight"]
-    return AutoTokenizer.from_pretrained(small.path), plain
-
-
 def test_closing_while_vllm_starts_leaves_no_process(small: Model) -> None:
     before = {process.pid for process in below()}
     engine = vllm_engine(small)
@@ -152,7 +109,6 @@ def test_closing_while_vllm_starts_leaves_no_process(small: Model) -> None:
     ("field", "value", "said"),
     [
         ("quantization", "nonsense", "nonsense"),
-        ("lora", "nowhere", "no adapter_config.json"),
         ("batch_invariant", True, "needs a GPU"),
     ],
 )

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from kgqa.engines.conversion import converted
 from kgqa.engines.weights import Model
 
 
-def tiny(folder: Path, smollm2: Model) -> Path:
+def tiny(folder: Path, smollm2: Model, architecture: str = "llama", **config: Any) -> Path:
     """Written into `folder` in float32, with large random weights: its distributions are far from flat."""
     import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(0)
-    config = LlamaConfig(
+    settings = AutoConfig.for_model(
+        architecture,
         vocab_size=49152,
         hidden_size=64,
         intermediate_size=128,
@@ -28,8 +30,13 @@ def tiny(folder: Path, smollm2: Model) -> Path:
         initializer_range=0.2,
         bos_token_id=1,
         eos_token_id=2,
+        **config,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    network = AutoModelForCausalLM.from_config(settings, dtype=torch.float32)
+    for name, bias in network.named_parameters():
+        if name.endswith("bias"):  # of Qwen2: made as zeros
+            torch.nn.init.normal_(bias, std=0.2)
+    network.save_pretrained(folder)
     source = converted(smollm2.locate())
     for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(source / file, folder / file)

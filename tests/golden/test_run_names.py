@@ -24,6 +24,8 @@ NAMES = {
     "method=no_context dataset=demo": "7705879a",
     "method=no_context dataset=demo model=gpt_4o_mini engine=openai": "bfb002e6",
     "method=golden dataset=demo roles.reader=gpt_4o_mini@openai": "fde0797b",
+    "method=knowtrace dataset=demo": "5a2c9df7",
+    "method=knowtrace dataset=demo roles.reader=gpt_4o_mini@openai": "bf0ea409",
     "method=kgp dataset=demo model=qwen2_5_coder_1_5b graph=tfidf": "6851f1a6",
     "method=no_context dataset=demo engine=vllm": "4bf039a9",
     "method=safe dataset=demo method.feedback=model roles.feedback=qwen2_5_coder_1_5b@vllm": "24efe8c9",

@@ -34,7 +34,7 @@ def test_a_word_file_gives_headings_paragraphs_and_cells_in_their_order(tmp_path
     pytest.importorskip("mammoth")
     file = tmp_path / "a.docx"
     write_docx(file, ["A & B", "", "Second."])
-    assert docx.read_text(file) == "A & B\n\nSecond."
+    assert "\n\n".join(docx.read(file).blocks) == "A & B\n\nSecond."
 
 
 @pytest.mark.parametrize("content", [b"no archive", b"PK\x03\x04 cut short"])
@@ -44,7 +44,7 @@ def test_what_is_no_word_file_is_one_line(tmp_path: Path, content: bytes) -> Non
     with pytest.raises(
         DataError, match=r"a\.docx: no DOCX that can be read \(BadZipFile: .*\); save it anew as \.docx$"
     ):
-        docx.read_text(tmp_path / "a.docx")
+        docx.read(tmp_path / "a.docx")
 
 
 def test_an_archive_without_a_document_and_broken_xml_are_one_line(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_an_archive_without_a_document_and_broken_xml_are_one_line(tmp_path: Pat
     (tmp_path / "b.docx").write_bytes(whole.replace(b"</w:document>", b"</w:dokument>"))
     for name in ("a.docx", "b.docx"):
         with pytest.raises(DataError, match=f"{name}: no DOCX that can be read"):
-            docx.read_text(tmp_path / name)
+            docx.read(tmp_path / name)
 
 
 def test_a_word_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,14 +64,14 @@ def test_a_word_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeyp
     monkeypatch.setattr(docx, "LARGEST", 10_000)
     write_docx(tmp_path / "a.docx", ["a" * 20_000])
     with pytest.raises(DataError, match=r"a\.docx: unpacks to 2\d,\d+ bytes; take it out"):
-        docx.read_text(tmp_path / "a.docx")
+        docx.read(tmp_path / "a.docx")
 
 
 def test_without_mammoth_the_command_that_installs_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mammoth", None)
     write_docx(tmp_path / "a.docx", ["text"])
     with pytest.raises(ConfigError, match=r"\.docx files need mammoth; pip install 'kgqa\[documents\]'"):
-        docx.read_text(tmp_path / "a.docx")
+        docx.read(tmp_path / "a.docx")
 
 
 def test_what_cannot_be_read_is_left_out_and_told(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import pytest
 from kgqa.engines.weights import Prices
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
-from kgqa.experiment.session.engines import AS_READER, Engines, Pool, pool_key, role_nodes
+from kgqa.experiment.session.engines import AS_READER, Answering, Engines, Pool, pool_key, role_nodes
 
 
 def opened(pool: Pool) -> Engines:
     config = compose(["engine=scripted", "model=gpt_4o_mini"])
-    return Engines({"": (config["model"], config["engine"])}, pool)
+    return Engines({"": Answering(config["model"], config["engine"])}, pool)
 
 
 def test_roles_share_an_engine_until_it_is_discarded() -> None:

@@ -20,7 +20,7 @@ from kgqa.experiment.session.session import Session
 from kgqa.types import Question
 from tests.unit.test_pdf import SENTENCE, STATIONS, make
 
-KINDS = (".txt", ".md", ".markdown", ".html", ".htm", ".pdf")
+KINDS = (".txt", ".md", ".markdown", ".html", ".htm", ".docx", ".pdf")
 WHO = {"question": "Who built the mill?", "answer": "Ann Reed"}
 
 
@@ -42,11 +42,11 @@ def test_text_markdown_html_and_pdf_are_read_by_path(tmp_path: Path) -> None:
     make(tmp_path / "d.pdf", ["Printed."])
     (question,) = ask(tmp_path)
     assert [(passage.title, passage.place, passage.text) for passage in question.passages] == [
-        ("a", "", "A page."),
+        ("x", "", "A page."),
         ("b", "", "A text."),
         ("d", "page 1", "Printed."),
         ("d", "", "Printed."),
-        ("c", "", "# Mill\n\nBuilt by Ann."),
+        ("Mill", "", "# Mill\n\nBuilt by Ann."),
     ]
 
 
@@ -90,10 +90,17 @@ def test_support_by_title_alone_names_no_passage(tmp_path: Path) -> None:
     assert question.support_titles == {"mill"}
 
 
+def test_support_names_the_file_and_its_passages_have_the_heading(tmp_path: Path) -> None:
+    (tmp_path / "mill.md").write_text("# The old mill\n\nBuilt by Ann.", encoding="utf-8")
+    (question,) = ask(tmp_path, {**WHO, "support": ["mill", {"title": "mill", "text": "by Ann"}]})
+    assert question.support_titles == {"The old mill"} == {passage.title for passage in question.passages}
+    assert question.support == {passage.id for passage in question.passages}
+
+
 @pytest.mark.parametrize(
     ("support", "message"),
     [
-        ("Mil", r"questions\.jsonl:1: support: no document has the title 'Mil'; did you mean Mill"),
+        ("Mil", r"questions\.jsonl:1: support: no document has the name 'Mil'; did you mean Mill"),
         ({"title": "Mill", "place": "page 9"}, r"questions\.jsonl:1: support: 'page 9' is not in 'Mill'"),
         ({"title": "Mill", "text": "nowhere"}, r"questions\.jsonl:1: support: 'nowhere' is not in 'Mill'"),
         (7, r"questions\.jsonl:1: .*support"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -61,15 +60,3 @@ def test_a_server_that_falls_silent_is_given_up(server: Behaviour) -> None:
 
 def test_an_address_that_is_none_is_said_in_words() -> None:
     assert "port" in str(failure("http://127.0.0.1:port/"))
-
-
-def test_many_requests_share_an_event_loops_client(server: Behaviour) -> None:
-    async def ask() -> list[bytes]:
-        client = http.async_client({"Authorization": "Bearer key"}, kept=2)
-        try:
-            with http.in_words():
-                return [answer.content for answer in await asyncio.gather(*(client.get(server.url) for _ in range(9)))]
-        finally:
-            await client.aclose()
-
-    assert asyncio.run(ask()) == [b"content"] * 9

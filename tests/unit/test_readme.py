@@ -7,11 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
 from kgqa.commands import tree
+from kgqa.commands.parsing import HelpWanted, parse
 from kgqa.experiment.config.composing import compose
 from scripts.regenerate_readme import without_name
 from tests.without_weights import stand_in_defaults
@@ -38,10 +40,14 @@ def test_the_readme_is_short() -> None:
 
 
 @pytest.mark.parametrize("line", EVERY)
-def test_every_command_shown_is_known(line: str) -> None:
-    words = shlex.split(line)
-    name = words[words.index("kgqa") + 1]
-    assert name in tree().commands or name.startswith("-")
+def test_every_command_shown_is_known_with_its_options(line: str) -> None:
+    words = shlex.split(line.partition(" | ")[0].partition(" > ")[0], comments=True)
+    given = words[words.index("kgqa") + 1 :]
+    if given[0].startswith("-") or "…" in given:  # the others of a kind
+        assert given[0].startswith("-") or given[0] in tree().commands
+        return
+    with suppress(HelpWanted) if {"-h", "--help"} & set(given) else nullcontext():
+        assert parse(tree(), given)
 
 
 RUNS = [param for param in EVERY if re.search(r"kgqa run (?!-m)", str(param.values[0]))]

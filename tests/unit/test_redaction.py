@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import timeit
 from base64 import b64encode
@@ -69,6 +71,19 @@ def test_looking_for_a_key_costs_a_reply_microseconds() -> None:
 )
 def test_the_name_of_a_variable_says_whether_it_is_secret(variable: str, secret: bool) -> None:
     assert is_secret(variable) is secret
+
+
+def test_an_error_that_nobody_foresaw_has_its_place_beside_its_words() -> None:
+    with pytest.raises(AttributeError) as caught:
+        _ = Key.leftout  # type: ignore[attr-defined]
+    line = caught.value.__traceback__.tb_lineno if caught.value.__traceback__ else 0
+    assert told(caught.value).endswith(f"has no attribute 'leftout' (test_redaction.py:{line})")
+    with pytest.raises(ValueError, match="Expecting value") as decoded:
+        json.loads("?")
+    assert re.search(r"\(test_redaction\.py:\d+\)$", told(decoded.value))
+    with pytest.raises(ConfigError) as foreseen:
+        raise ConfigError("beam=0: must be at least 1")
+    assert told(foreseen.value) == "ConfigError: beam=0: must be at least 1"
 
 
 def test_lines_and_errors_leave_without_the_environments_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
@@ -16,8 +16,9 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from kgqa import storage
 from kgqa.artefacts.metrics import METRICS
 from kgqa.artefacts.predictions import PREDICTIONS, Prediction, question_ids
 from kgqa.artefacts.run import IDENTITY
@@ -25,7 +26,7 @@ from kgqa.artefacts.trace import read_trace
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.session import identity
 from kgqa.runtime.folder import RunFolder
-from kgqa.storage import jsonl_text
+from kgqa.storage import filled, jsonl_text
 from kgqa.types import Answer, Question
 
 QUESTIONS = [Question(f"q{number}", "Who?", ("Ann",)) for number in range(6)]
@@ -33,7 +34,9 @@ ASKED = st.one_of(
     st.integers(1, len(QUESTIONS)).map(lambda limit: tuple(range(limit))),  # limit=
     st.sets(st.integers(0, len(QUESTIONS) - 1), min_size=1).map(lambda ids: tuple(sorted(ids))),  # ids=
 )
-WRITES = st.integers(0, 16)  # a life that is not cut short has fewer
+# counted from the last question: most kills hit what follows it, where files take each other's places
+WRITES = st.integers(-len(QUESTIONS), 10)  # a life that is not cut short has fewer
+ORDER = st.randoms(use_true_random=False)
 
 
 class Killed(BaseException):
@@ -50,60 +53,90 @@ def whole(questions: Sequence[Question]) -> str:
 
 @contextmanager
 def killed_at(write: int, *, after: bool) -> Iterator[None]:
-    """Killed at the write of this number, before or after the disk has it; renaming, removing and appending count."""
+    """Killed at the write of this number, before or after the disk has it, and nothing is written from then on.
+
+    Making, renaming, removing and appending count.
+    """
     left = write
 
     def deadly(real: Any) -> Any:
         def counted(*given: Any, **named: Any) -> Any:
             nonlocal left
             left -= 1
-            if left == -1 and not after:
-                raise Killed
-            done = real(*given, **named)
+            if left >= 0:
+                return real(*given, **named)
+            if left == -1 and after:
+                with suppress(OSError):
+                    real(*given, **named)
             if left == -1:
                 raise Killed
-            return done
+            return None
 
         return counted
 
     with (
         patch.object(Path, "replace", deadly(Path.replace)),
         patch.object(Path, "unlink", deadly(Path.unlink)),
+        patch.object(storage, "begun", deadly(storage.begun)),
         patch.object(RunFolder, "record", deadly(RunFolder.record)),
     ):
         yield
+
+
+def hurried() -> ExitStack:
+    """Until it is closed nothing waits for the disk, as only a power cut would show."""
+    patched = ExitStack()
+    patched.enter_context(patch.object(storage, "_to_disk", lambda _: None))
+    return patched
 
 
 class Life(RuleBasedStateMachine):
     @initialize(chosen=st.booleans())
     def begin(self, chosen: bool) -> None:
         """chosen: by `out=`, where no other place may be taken."""
+        self.hurried = hurried()
         self.root = Path(mkdtemp())
         self.place, self.chosen = self.root / "run", chosen
         self.committed: dict[Path, set[str]] = {}  # by folder
         self.ended: dict[Path, tuple[int, ...]] = {}  # what was asked of each that ended last
 
     def teardown(self) -> None:
+        self.hurried.close()
         shutil.rmtree(self.root)
 
-    @rule(asked=ASKED, order=st.randoms(use_true_random=False), write=WRITES, after=st.booleans())
+    @rule(asked=ASKED, order=ORDER, write=WRITES, after=st.booleans())
     def killed(self, asked: tuple[int, ...], order: Any, write: int, after: bool) -> None:
         try:
-            with killed_at(write, after=after):
+            with killed_at(max(0, len(asked) + write), after=after):
                 self._run(asked, order)
         except Killed:
             pass
 
-    @rule(asked=ASKED, order=st.randoms(use_true_random=False))
+    @precondition(lambda self: answered(self.place))
+    @rule(asked=ASKED, order=ORDER, write=WRITES, after=st.booleans())
+    def killed_as_it_is_enlarged(self, asked: tuple[int, ...], order: Any, write: int, after: bool) -> None:
+        held = (int(name[1:]) for name in answered(self.place))
+        self.killed(tuple(sorted({*held, *asked})), order, write, after)
+
+    @rule(asked=ASKED, order=ORDER)
     def run_to_its_end(self, asked: tuple[int, ...], order: Any) -> None:
         """Whatever was before, the same command ends with the same bytes."""
         folder = self._run(asked, order)
         if folder is None:
             return
         assert (folder / PREDICTIONS).read_text() == whole([QUESTIONS[number] for number in asked])
-        assert {traced.question.id for traced in read_trace(folder)} == {f"q{number}" for number in asked}
+        assert sorted(traced.question.id for traced in read_trace(folder)) == [f"q{number}" for number in asked]
         assert not list(folder.glob("*.partial.*"))
         assert self._place(asked) == folder
+
+    @rule(asked=ASKED)
+    def another_configuration_is_refused(self, asked: tuple[int, ...]) -> None:
+        place = self._place(asked)
+        if place is not None and filled(place / IDENTITY):
+            before = contents(place)
+            with pytest.raises(ConfigError, match=r"belongs to another configuration; it differs in seed \(0 → 1\)"):
+                RunFolder(place, {"seed": 1})
+            assert contents(place) == before
 
     @rule()
     def a_full_disk_left_an_empty_identity(self) -> None:
@@ -146,6 +179,8 @@ class Life(RuleBasedStateMachine):
         questions = [QUESTIONS[number] for number in asked]
         folder = RunFolder(place, {"seed": 0})
         try:
+            with pytest.raises(ConfigError, match="another kgqa process is writing this run"):
+                RunFolder(place, {"seed": 0})
             for question in order.sample(questions, len(questions)):
                 folder.record(question, prediction(question), [])
             folder.finish(map(prediction, questions))
@@ -153,6 +188,10 @@ class Life(RuleBasedStateMachine):
         finally:
             folder.close()  # the system lets go of a killed process's lock
         return place
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
 def answered(folder: Path) -> set[str]:
@@ -170,7 +209,7 @@ TestLife.settings = settings(
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("write", range(12))
+@pytest.mark.parametrize("write", range(-4, 12))
 def test_metrics_are_never_of_other_predictions_however_an_enlarged_run_is_killed(write: int, after: bool) -> None:
     life, order = Life(), Random(0)
     life.begin(chosen=False)

@@ -17,7 +17,7 @@ from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.methods.safe import Safe, read_answer, read_step
-from kgqa.methods.steps.safe_verdict import CORRECT, ERRORS, read_verdict, verdict_schema
+from kgqa.methods.steps.safe_verdict import CORRECT, errors, read_verdict, verdict_schema
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
 
@@ -87,7 +87,7 @@ def test_the_reader_judges_itself_or_another_model_does(feedback: str, role: str
     world = World(AUTHOR, RIGHT, FINAL, RIGHT)
     world.answer(feedback=feedback)
     assert [call.role for call in world.calls] == ["reader", role] * 2
-    assert world.calls[1].schema == verdict_schema(400)
+    assert world.calls[1].schema == verdict_schema(400, "paper")
 
 
 def test_another_evaluator_has_to_be_named() -> None:
@@ -252,9 +252,20 @@ def test_error_types_are_a_closed_vocabulary(written: str, error_type: str | Non
     assert (found.error_type if found else None) == error_type
 
 
-def test_the_taxonomy_has_ten_errors_and_the_schema_knows_them_all() -> None:
-    assert len(ERRORS) == 10
-    assert json.loads(verdict_schema(400))["properties"]["error_type"]["enum"] == [*ERRORS, CORRECT]
+@pytest.mark.parametrize(("labels", "count"), [("paper", 10), ("released", 11)])
+def test_the_taxonomy_is_the_papers_or_the_released_one_and_the_schema_knows_it(labels: Any, count: int) -> None:
+    assert len(errors(labels)) == count
+    assert json.loads(verdict_schema(400, labels))["properties"]["error_type"]["enum"] == [*errors(labels), CORRECT]
+
+
+def test_the_released_error_is_asked_for_and_read_only_where_it_was_chosen() -> None:
+    early = verdict("Premature Conclusion")
+    world = World(FINAL, early, FINAL, RIGHT)
+    assert world.answer(labels="released").figures["errors, premature conclusion"] == 1
+    assert "Premature Conclusion" in world.calls[1].prompt.messages[0].content
+    world = World(FINAL, early, early)
+    assert world.answer().flags["unparsable_verdict"] == 1
+    assert "Premature Conclusion" not in world.calls[1].prompt.messages[0].content
 
 
 @given(st.text() | st.dictionaries(st.text(), st.none() | st.integers() | st.text()).map(json.dumps))
@@ -266,7 +277,7 @@ def test_any_reply_can_be_read_and_nothing_is_made_up(text: str) -> None:
         answer, _ = read_answer(Completion(text, flags=flags))
         assert answer in text
     found = read_verdict(text)
-    assert found is None or found.error_type in (*ERRORS, CORRECT)
+    assert found is None or found.error_type in (*errors("paper"), CORRECT)
 
 
 @pytest.mark.parametrize("reply", ["", "\n\n", "Ja, das ist so.", "la " * 300, '{"error_type": ', "{}", "[[[" * 50])

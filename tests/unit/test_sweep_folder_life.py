@@ -17,7 +17,8 @@ from kgqa.artefacts.sweep import CellState, ListedCell, SweepPlan, cell_file, sw
 from kgqa.errors import ConfigError
 from kgqa.experiment.config.axes import axes, grid
 from kgqa.runtime.sweep_folder import SweepFolder, keep_state
-from tests.unit.test_run_folder_life import Killed, killed_at
+from kgqa.storage import text_digest
+from tests.unit.test_run_folder_life import Killed, contents, hurried, killed_at
 
 # what a person writes behind `=`, by what it means
 VALUES = {
@@ -48,31 +49,55 @@ def test_the_cells_of_a_grid_are_distinct_named_apart_and_in_a_stable_order(swep
 
 
 class Life(RuleBasedStateMachine):
-    @initialize(count=st.integers(1, 4))
-    def begin(self, count: int) -> None:
+    @initialize(count=st.integers(1, 4), searching=st.booleans())
+    def begin(self, count: int, searching: bool) -> None:
+        """searching: its cells are proposed one by one, so it begins with none each time."""
+        self.hurried = hurried()
         self.root = Path(mkdtemp())
         self.path = self.root / "sweep"
         self.frozen = [f"seed: {number}\n" for number in range(count)]
+        self.search = "random" if searching else None
         self.states: dict[int, str] = {}
 
     def teardown(self) -> None:
+        self.hurried.close()
         shutil.rmtree(self.root)
+
+    def _launch(self) -> None:
+        first = 0 if self.search else len(self.frozen)
+        with SweepFolder(self.path, self._plan(first), self.frozen[:first]) as folder:
+            with pytest.raises(ConfigError, match="another kgqa process is working on this sweep"):
+                SweepFolder(self.path, self._plan(first), self.frozen[:first])
+            for count in range(first + 1, len(self.frozen) + 1):
+                folder.grow(self._plan(count), self.frozen[:count])
+                if self.states.get(count - 1) != "done":
+                    self._end(count - 1, "failed")  # which growing further must not take away
+                    self.states[count - 1] = "failed"
+
+    def _plan(self, count: int) -> SweepPlan:
+        return replace(plan(self.frozen[:count]), search=self.search)
+
+    def _end(self, number: int, status: str) -> None:
+        keep_state(self.path, number, CellState(status=status, run=None, seconds=1.0, error=None))  # type: ignore[arg-type]
 
     @rule()
     def launched(self) -> None:
         """The same command again: what is done stays, everything else is tried again."""
-        SweepFolder(self.path, plan(self.frozen), self.frozen).close()
         self.states = {number: status for number, status in self.states.items() if status == "done"}
+        self._launch()
         assert [cell.number for cell in SweepPlan.read(self.path).cells] == list(range(len(self.frozen)))
 
-    @rule(write=st.integers(0, 12), after=st.booleans())
+    @precondition(lambda self: not self.search)
+    @rule(write=st.integers(0, 20), after=st.booleans())
     def killed_as_it_is_launched(self, write: int, after: bool) -> None:
         try:
             with killed_at(write, after=after):
-                SweepFolder(self.path, plan(self.frozen), self.frozen).close()
+                self._launch()
         except Killed:
             pass
-        self.launched()
+        kept = {number: CellState.read(self.path, number) for number in self.states}
+        assert all(kept[number] for number, status in self.states.items() if status == "done")
+        self.states = {number: state.status for number, state in kept.items() if state}
 
     @precondition(lambda self: (self.path / "sweep.json").is_file())
     @rule(data=st.data(), status=st.sampled_from(["running", "done", "failed", "not run"]))
@@ -80,7 +105,7 @@ class Life(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(range(len(self.frozen))))
         if self.states.get(number) == "done":
             return  # it is skipped
-        keep_state(self.path, number, CellState(status=status, run=None, seconds=1.0, error=None))  # type: ignore[arg-type]
+        self._end(number, status)
         self.states[number] = status
 
     @precondition(lambda self: (self.path / "sweep.json").is_file())
@@ -92,6 +117,8 @@ class Life(RuleBasedStateMachine):
                 assert sweep_name(other) != sweep_name(self.frozen)
                 with pytest.raises(ConfigError, match="holds another sweep"):
                     SweepFolder(self.path, plan(other), other)
+        with pytest.raises(ConfigError, match="holds another sweep"):
+            SweepFolder(self.path, replace(plan([]), search="grid"), [])
         assert contents(self.path) == before
 
     @rule(number=st.integers(0, 3))
@@ -100,6 +127,21 @@ class Life(RuleBasedStateMachine):
         if file.is_file():
             file.write_bytes(b"")
             self.states.pop(number, None)
+
+    @rule()
+    def a_full_disk_left_an_empty_list(self) -> None:
+        if (self.path / "sweep.json").is_file():
+            (self.path / "sweep.json").write_bytes(b"")
+            self.launched()
+
+    @invariant()
+    def every_cell_that_is_listed_is_frozen_as_it_is_listed(self) -> None:
+        if (self.path / "sweep.json").is_file():
+            cells = SweepPlan.read(self.path).cells
+            assert [cell.frozen for cell in cells] == [text_digest(text, 16) for text in self.frozen[: len(cells)]]
+            assert [cell_file(self.path, cell.number, "yaml").read_text() for cell in cells] == self.frozen[
+                : len(cells)
+            ]
 
     @invariant()
     def every_state_is_as_it_was_told(self) -> None:
@@ -115,10 +157,6 @@ def plan(frozen: Sequence[str]) -> SweepPlan:
 
 def changed(frozen: Sequence[str], place: int) -> list[str]:
     return [f"{text}limit: 3\n" if number == place else text for number, text in enumerate(frozen)]
-
-
-def contents(path: Path) -> dict[str, bytes]:
-    return {str(file): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
 TestLife = Life.TestCase

@@ -14,8 +14,8 @@ from kgqa.artefacts.sweep import CellState, ListedCell, SweepPlan
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import axes, grid
 from kgqa.experiment.run.estimating import Rate
+from kgqa.experiment.session.budget import Budget, limited
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.sweep.budget import SweepBudget, limited
 from kgqa.experiment.sweep.cells import Cell, adjacent, differing_settings
 from kgqa.report.columns import COLUMNS, Measured
 from kgqa.report.plots import Point
@@ -73,11 +73,11 @@ def test_settings_that_not_all_cells_have_are_not_compared() -> None:
 @pytest.mark.parametrize("value", ["3", "3 euro", "usd", "0usd", "1.5tokens", "-1usd"])
 def test_a_budget_is_dollars_or_tokens(value: str) -> None:
     with pytest.raises(ConfigError, match="expected dollars or tokens"):
-        SweepBudget.of(value)
+        Budget.of(value)
 
 
 def test_a_budget_counts_what_was_paid_and_tells_engines_what_is_left() -> None:
-    budget = SweepBudget.of("2.50USD")
+    budget = Budget.of("2.50USD")
     budget.pay(Spent(120, 1.0))
     budget.pay(Spent(120))  # on this machine
     assert not budget.spent()
@@ -93,7 +93,7 @@ def test_a_budget_counts_what_was_paid_and_tells_engines_what_is_left() -> None:
 def test_dollars_need_prices_where_a_server_is_paid() -> None:
     config = {"engine": {"budget_tokens": None, "budget_usd": None}, "model": {"name": "m", "prices": None}}
     with pytest.raises(ConfigError, match="model=m has no prices"):
-        limited(config, SweepBudget.of("1usd"))
+        limited(config, Budget.of("1usd"))
 
 
 def shares(right: int, of: int = 40) -> dict[str, float | None]:

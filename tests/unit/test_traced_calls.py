@@ -22,7 +22,7 @@ CALLS: dict[str, dict[str, Any]] = {
         **SEEN, "call": "choose", "role": "reader", "prompt": PROMPT, "options": ["A", "B"],
         "reply": {"logprobs": [-0.1, float("-inf")], "mass": None, "usage": [3, 0, 1, 0.5, 7], "flags": ["x"]},
     },
-    "count_tokens": {**SEEN, "call": "count_tokens", "role": "reader", "text": "a", "reply": 1},
+    "count_tokens": {**SEEN, "call": "count_tokens", "role": "reader", "characters": 1, "reply": 1},
     "rank": {**SEEN, "call": "rank", "query": "q", "texts": ["a", "b"], "reply": [0.5, 1]},
     "search": {
         **SEEN, "call": "search", "query": "q", "k": 1, "titles": None, "pool": None,

@@ -14,6 +14,7 @@ from kgqa.experiment.reproduce.cells import PlannedCell, planned_cells
 from kgqa.experiment.reproduce.reading import load_table, table_ids
 from kgqa.experiment.reproduce.request import ReproduceRequest
 from kgqa.experiment.session.engines import chosen_nodes
+from tests.adapters_for_tests import write_lora
 
 TRAINED = [cell for id_ in table_ids() for cell in load_table(id_).cells if cell.availability == "needs training"]
 
@@ -52,9 +53,15 @@ def test_a_role_takes_weights_of_ones_own(tmp_path: Path) -> None:
         "safe/table12", "Synthetic Only? Qwen 3 4B,2Wiki", f"trained.safe_evaluator_synthetic={tmp_path}/judge.gguf"
     )
     assert f"roles.feedback=qwen3_8b:{tmp_path}/judge.gguf@llamacpp" in planned.overrides
-    model, engine = chosen_nodes("roles.feedback", f"qwen3_8b:{tmp_path}/judge.gguf@llamacpp")
+    model, engine, *_ = chosen_nodes("roles.feedback", f"qwen3_8b:{tmp_path}/judge.gguf@llamacpp", {})
     assert (model["name"], model["path"]) == ("qwen3_8b", f"{tmp_path}/judge.gguf")
     assert engine["_target_"] == "kgqa.engines.llamacpp.LlamaCpp"
+
+
+def test_a_role_takes_an_adapter(tmp_path: Path) -> None:
+    lora = write_lora(tmp_path / "lora")
+    planned = cell("safe/table12", "Synthetic Only? Qwen 3 4B,2Wiki", f"trained.safe_evaluator_synthetic={lora}")
+    assert f"roles.feedback=qwen3_8b+{lora}@vllm" in planned.overrides
 
 
 def test_a_role_takes_a_preset() -> None:
@@ -83,15 +90,10 @@ def test_of_two_that_are_needed_both_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_used_is_refused_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "adapter").mkdir()
-    (tmp_path / "adapter" / "adapter_config.json").touch()
-    refused = {
-        f"trained.kgp_t5={tmp_path}/nowhere": "no such file or folder, nor a preset",
-        f"trained.kgp_t5={tmp_path}/adapter": "an adapter alone; merge it into t5_large",
-    }
-    for given, said in refused.items():
-        with pytest.raises(ConfigError, match=said):
-            cell("kgp/table2", "T5,MuSiQue", given)
+    with pytest.raises(ConfigError, match="no such file or folder, nor a preset"):
+        cell("kgp/table2", "T5,MuSiQue", f"trained.kgp_t5={tmp_path}/nowhere")
+    with pytest.raises(ConfigError, match="an adapter of a language model; give the folder of an encoder"):
+        cell("kgp/table1", "DPR,MuSiQue", f"trained.dpr={write_lora(tmp_path / 'lora')}")
     with pytest.raises(ConfigError, match="no cell of kgp/table2 needs it; did you mean kgp_t5"):
         ReproduceRequest.of("kgp/table2", ["trained.kgp_t=x"])
     with pytest.raises(ConfigError, match="no cell of trace/table1 needs it; none of its cells"):
@@ -101,12 +103,16 @@ def test_what_cannot_be_used_is_refused_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("choice", "parts"),
     [
-        ("qwen3_8b", ("qwen3_8b", "", "")),
-        ("qwen3_8b@vllm", ("qwen3_8b", "", "vllm")),
-        ("qwen3_8b:/a/b", ("qwen3_8b", "/a/b", "")),
-        ("qwen3_8b:/a/b@vllm", ("qwen3_8b", "/a/b", "vllm")),
-        ("qwen3_8b:/me@home/b", ("qwen3_8b", "/me@home/b", "")),
+        ("qwen3_8b", ("qwen3_8b", "", "", "")),
+        ("qwen3_8b@vllm", ("qwen3_8b", "", "", "vllm")),
+        ("qwen3_8b:/a/b", ("qwen3_8b", "/a/b", "", "")),
+        ("qwen3_8b:/a/b@vllm", ("qwen3_8b", "/a/b", "", "vllm")),
+        ("qwen3_8b:/me@home/c++/b", ("qwen3_8b", "/me@home/c++/b", "", "")),
+        ("qwen3_8b+safe", ("qwen3_8b", "", "safe", "")),
+        ("+knowtrace-hotpotqa/round4/explorer", ("", "", "knowtrace-hotpotqa/round4/explorer", "")),
+        ("+safe@vllm", ("", "", "safe", "vllm")),
+        ("qwen3_8b+/me@home/c:/c++/b@vllm", ("qwen3_8b", "", "/me@home/c:/c++/b", "vllm")),
     ],
 )
-def test_a_roles_choice_is_a_preset_its_weights_and_its_engine(choice: str, parts: tuple[str, str, str]) -> None:
+def test_a_roles_choice_is_a_preset_its_weights_and_its_engine(choice: str, parts: tuple[str, ...]) -> None:
     assert role_choice(choice) == parts

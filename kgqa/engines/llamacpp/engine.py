@@ -11,13 +11,15 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from kgqa.artefacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
 from kgqa.constraints import Count
+from kgqa.engines.adapted import AdaptedStream, base_differs, exported
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.grammar import bounded
 from kgqa.engines.labels import BIAS, ROOT, Spelling, continuation, spell
@@ -25,7 +27,7 @@ from kgqa.engines.llamacpp.server import LlamaServer
 from kgqa.engines.thinking import Thinking, joined, leading, marks, parted, thinking_call
 from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError, EngineDied, EngineError, PromptTooLong, of_one_call
-from kgqa.protocols import Deliver
+from kgqa.protocols import Deliver, Engine
 from kgqa.types import Choice, Completion, Json, Usage
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
@@ -44,7 +46,10 @@ class LlamaCpp:
     threads: Count | None  # None: all cores this process may use
     context: Count | None  # tokens of prompt and reply of one slot; None: the model's own
 
+    _views: dict[Adapter, AdaptedStream] = field(default_factory=dict, init=False, repr=False, compare=False)
+
     streaming: ClassVar[bool] = True
+    counts_freely: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _ = self._closing, self._lock, self._workers  # made before any thread can race for them
@@ -73,9 +78,30 @@ class LlamaCpp:
         return len(self._server.tokenize(text))
 
     def submit(self, call: ModelCall, deliver: Deliver) -> None:
+        self.submit_with(call, deliver, None)
+
+    def submit_with(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None) -> None:
+        """As `submit`, through an adapter."""
         if self._closing.is_set():
             raise EngineDied("the engine is closed")
-        self._workers.submit(self._reply, call).add_done_callback(lambda done: self._hand_over(done, deliver))
+        place = None if adapter is None else list(self._views).index(adapter)
+        self._workers.submit(self._reply, call, place).add_done_callback(lambda done: self._hand_over(done, deliver))
+
+    @property
+    def base(self) -> Engine:
+        return self
+
+    def adapted(self, adapter: Adapter) -> Engine:
+        """Calls through different adapters share no pass. The adapter's GGUF file is read with the weights."""
+        if adapter not in self._views:
+            view = AdaptedStream(self, adapter, base_differs(adapter, self.model))
+            with self._lock:
+                self._views[adapter] = view
+                server: LlamaServer | None = self.__dict__.pop("_started", None)
+            if server is not None:
+                server.hang_up()
+                server.stop()
+        return self._views[adapter]
 
     def close(self) -> None:
         """Drops waiting calls and the connections of running ones, then stops the server."""
@@ -95,7 +121,7 @@ class LlamaCpp:
         error = done.exception()
         deliver(done.result() if error is None else of_one_call(error))
 
-    def _reply(self, call: ModelCall) -> ModelReply:
+    def _reply(self, call: ModelCall, adapter: int | None) -> ModelReply:
         server = self._server  # loading is no call's service time
         started = time.perf_counter()
         text = self.render(call)
@@ -105,25 +131,28 @@ class LlamaCpp:
         if not isinstance(call, Generate):
             spelling = self._spelling(call.options)
             self._check_length(prompt, spelling.longest)
-            return replace(self._choose(prompt, spelling, started), flags=self._template.flags(call))
+            return replace(self._choose(prompt, spelling, adapter, started), flags=self._template.flags(call))
         if not self._template.thinks(call):
             self._check_length(prompt, call.max_tokens)
-            return parted(self._generate(prompt, call))
+            return parted(self._generate(prompt, call, adapter))
         budget = self._thinking.budget
         self._check_length(server.tokenize(leading(text, "", call)), budget + call.max_tokens)
-        thought = self._generate(prompt, thinking_call(call, budget, text), shown=marks(text).end)
-        return joined(thought, self._generate(server.tokenize(leading(text, thought.text, call)), call))
+        thought = self._generate(prompt, thinking_call(call, budget, text), adapter, shown=marks(text).end)
+        return joined(thought, self._generate(server.tokenize(leading(text, thought.text, call)), call, adapter))
 
     def _check_length(self, prompt: Sequence[int], reply: int) -> None:
         if len(prompt) + reply > self._limit:
             raise PromptTooLong(len(prompt), self._limit - reply)
 
-    def _generate(self, prompt: Sequence[int], call: Generate, shown: str | None = None) -> Completion:
+    def _generate(
+        self, prompt: Sequence[int], call: Generate, adapter: int | None, shown: str | None = None
+    ) -> Completion:
         """`shown`: a special token that is to be seen in the text, where it is a stop string."""
         started = time.perf_counter()
         schema = None if call.schema is None else bounded(call.schema)  # one it cannot follow it would silently drop
         answer = self._server.complete(
             prompt,
+            adapter,
             **({} if schema is None else {"json_schema": schema}),
             **({} if shown is None else {"preserved_tokens": [shown]}),
             n_predict=call.max_tokens,
@@ -139,21 +168,24 @@ class LlamaCpp:
         free = ("unconstrained",) if call.schema is not None and schema is None else ()
         return Completion(answer["content"], finish, usage, self._template.flags(call) + free)
 
-    def _choose(self, prompt: Sequence[int], spelling: Spelling, started: float) -> Choice:
+    def _choose(self, prompt: Sequence[int], spelling: Spelling, adapter: int | None, started: float) -> Choice:
         """One place of the options' tree after the other; each costs one token, the prompt is known by then."""
         conditional = [0.0] * len(spelling.pairs)
         known = 0
         for place in range(ROOT, len(spelling.tokens)):
             path = [spelling.tokens[step] for step in reversed(spelling.ancestry(place))]
             pairs = [pair for pair, (start, _) in enumerate(spelling.pairs) if start == place]
-            following, cached = self._distribution([*prompt, *path], [spelling.pairs[pair][1] for pair in pairs])
+            wanted = [spelling.pairs[pair][1] for pair in pairs]
+            following, cached = self._distribution([*prompt, *path], wanted, adapter)
             known = cached if place == ROOT else known
             for pair, logprob in zip(pairs, following, strict=True):
                 conditional[pair] = logprob
         logprobs, mass = spelling.score(conditional)
         return Choice(logprobs, mass, Usage(len(prompt), known, 1, time.perf_counter() - started))
 
-    def _distribution(self, prompt: Sequence[int], tokens: Sequence[int]) -> tuple[list[float], int]:
+    def _distribution(
+        self, prompt: Sequence[int], tokens: Sequence[int], adapter: int | None
+    ) -> tuple[list[float], int]:
         """log p of each of the tokens coming next, and how much of the prompt was known.
 
         llama.cpp lists the likeliest tokens only. With their logits raised by the same amount, ours are the likeliest,
@@ -162,6 +194,7 @@ class LlamaCpp:
         raised = {"n_predict": 1, "logit_bias": [[token, BIAS] for token in tokens]}
         shares = self._server.complete(
             prompt,
+            adapter,
             **raised,
             temperature=1.0,
             samplers=["temperature"],
@@ -173,7 +206,8 @@ class LlamaCpp:
         missing = [token for token in tokens if token not in among]
         if missing:
             raise EngineError(f"llama.cpp gave no probability for the tokens {missing}; use engine=transformers")
-        best = self._server.complete(prompt, **raised, temperature=0.0, n_probs=1)["completion_probabilities"][0]
+        likeliest = self._server.complete(prompt, adapter, **raised, temperature=0.0, n_probs=1)
+        best = likeliest["completion_probabilities"][0]
         scale = best["logprob"] - math.log(among[best["id"]])
         logprobs = [math.log(max(among[token], 1e-45)) + scale for token in tokens]
         return logprobs, int(shares["timings"]["cache_n"])
@@ -197,7 +231,8 @@ class LlamaCpp:
     @cached_property
     def _started(self) -> LlamaServer:
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return LlamaServer(self._weights, self.slots, self.threads or usable or 1, self._limit)
+        adapters = [exported(adapter) for adapter in self._views]
+        return LlamaServer(self._weights, self.slots, self.threads or usable or 1, self._limit, adapters)
 
     @cached_property
     def _weights(self) -> Path:

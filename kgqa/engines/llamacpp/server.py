@@ -25,7 +25,8 @@ PROMPTS_KEPT_MIB = 1024  # of prompts that left their slot, so that two kinds of
 class LlamaServer:
     """A loaded model. Thread-safe: as many requests at once as there are slots; more wait their turn."""
 
-    def __init__(self, weights: Path, slots: int, threads: int, context: int) -> None:
+    def __init__(self, weights: Path, slots: int, threads: int, context: int, adapters: Sequence[Path] = ()) -> None:
+        """`adapters`: GGUF files, each told by its place."""
         let_waiting_threads_sleep()
         try:
             import xllamacpp
@@ -38,13 +39,19 @@ class LlamaServer:
         params.n_ctx = context * slots
         params.n_batch = params.n_ubatch = BATCH
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
-        params.cache_ram_mib = PROMPTS_KEPT_MIB
+        # a prompt that left its slot is found again by its tokens alone, whatever adapter it was computed with
+        params.cache_ram_mib = 0 if adapters else PROMPTS_KEPT_MIB
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(file), 1.0) for file in adapters]
         params.verbosity = -1  # the terminal belongs to the command line
         params.warmup = False
         try:
             self._server: Any = xllamacpp.Server(params)
         except RuntimeError as error:
-            raise DataError(f"{weights}: llama.cpp cannot load it with {slots} × {context} tokens ({error})") from error
+            with_them = "".join(f" and {file}" for file in adapters)
+            raise DataError(
+                f"{weights}{with_them}: llama.cpp cannot load it with {slots} × {context} tokens ({error})"
+            ) from error
+        self._adapters = len(adapters)
         self.address = urlsplit(self._server.listening_address).netloc
         self._lock = threading.Lock()
         self._connections: set[HTTPConnection] = set()
@@ -60,9 +67,14 @@ class LlamaServer:
         """The server's own rendering of a conversation, to compare with ours."""
         return str(self._post("/apply-template", {"messages": messages})["prompt"])
 
-    def complete(self, prompt: Sequence[int], **settings: Json) -> dict[str, Json]:
-        """llama.cpp's /completion; the settings are its own."""
-        return self._post("/completion", {"prompt": list(prompt), "cache_prompt": True, **settings})
+    def complete(self, prompt: Sequence[int], adapter: int | None = None, **settings: Json) -> dict[str, Json]:
+        """llama.cpp's /completion; the settings are its own. `adapter`: the place of the one to answer through.
+
+        Each request names all adapters: where it names none, llama.cpp lets all of them answer together.
+        """
+        scales = [{"id": place, "scale": float(place == adapter)} for place in range(self._adapters)]
+        lora = {"lora": scales} if scales else {}
+        return self._post("/completion", {"prompt": list(prompt), "cache_prompt": True, **lora, **settings})
 
     def hang_up(self) -> None:
         """Drop all requests, the running ones too; their callers get EngineDied."""

@@ -14,17 +14,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from kgqa import http
 from kgqa.engines.openai.answers import longest, texts
+from kgqa.engines.openai.connection import Connections, Received, encoded
 from kgqa.errors import ConfigError, EngineDied, EngineError, UsageError
 from kgqa.redaction import Key
 from kgqa.types import Json
-
-if TYPE_CHECKING:
-    import httpx2
 
 log = logging.getLogger(__name__)
 events = logging.getLogger("kgqa.events")  # see kgqa.runtime.work_log
@@ -84,12 +82,11 @@ class Endpoint:
     that holds it is an attempt that failed.
     """
 
-    def __init__(self, url: str, key: str | None, persistence: Persistence, connections: int) -> None:
+    def __init__(self, url: str, key: str | None, persistence: Persistence) -> None:
         self.url = url.rstrip("/")
-        self._header = {"Authorization": f"Bearer {key}"} if key else {}
         self._key = Key(key) if key else None
-        self._persistence, self._connections = persistence, connections
-        self._client: httpx2.AsyncClient | None = None
+        self._connections = Connections(self.url, {"Authorization": f"Bearer {key}"} if key else {})
+        self._persistence = persistence
         self._gone_since: float | None = None
         self._resume_at = 0.0  # what one call learns from Retry-After holds for all
 
@@ -110,8 +107,7 @@ class Endpoint:
         return await self._ask("POST", path, body, lacking)
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
+        await self._connections.close()
 
     async def _ask(
         self, method: str, path: str, body: Mapping[str, Json] | None, lacking: Lacking | None
@@ -134,12 +130,11 @@ class Endpoint:
             await asyncio.sleep(wait)
 
     async def _attempt(self, method: str, url: str, body: Mapping[str, Json] | None) -> ServerReply:
+        content = None if body is None else encoded(body)
+        asking = self._connections.ask(method, url, content, longest(body, len(content or b"")))
         started = time.perf_counter()
         try:
-            with http.in_words():
-                request = self._opened().build_request(method, http.address(url), json=body)
-                exchange = self._exchange(request, longest(body, len(request.content)))
-                response, content = await asyncio.wait_for(exchange, self._persistence.timeout)
+            received = await asyncio.wait_for(asking, self._persistence.timeout)
         except http.NoServer:
             raise
         except (asyncio.TimeoutError, http.Silent) as error:
@@ -147,17 +142,11 @@ class Endpoint:
         except http.Unanswered as error:
             raise _Trouble(self._shown(str(error))) from error
         self._gone_since = None
-        return ServerReply(self._read(response, content), time.perf_counter() - started)
+        return ServerReply(self._read(received), time.perf_counter() - started)
 
-    async def _exchange(self, request: httpx2.Request, most: int) -> tuple[httpx2.Response, bytes]:
-        response = await self._opened().send(request, stream=True)
-        try:
-            return response, await http.content(response, most)
-        finally:
-            await response.aclose()
-
-    def _read(self, response: httpx2.Response, content: bytes) -> dict[str, Json]:
-        status, answer = response.status_code, _json(content)
+    def _read(self, received: Received) -> dict[str, Json]:
+        status, headers, content = received
+        answer = _json(content)
         if 200 <= status < 300:
             if not isinstance(answer, dict):
                 raise _Trouble(f"{_unlike_json(content)}: {self._shown(content[:READ].decode(errors='replace'))!r}")
@@ -166,14 +155,14 @@ class Endpoint:
                     raise _Trouble("an answer that repeats the key it was asked with")
                 return answer
         if 300 <= status < 400:
-            raise ConfigError(f"the server sends on to {self._place(response.headers)}; set engine.base_url to that")
+            raise ConfigError(f"the server sends on to {self._place(headers)}; set engine.base_url to that")
         told = answer if isinstance(answer, dict) else {"error": content[:READ].decode(errors="replace")}
         inner = told.get("error") or told
         error = inner if isinstance(inner, dict) else {"message": inner}
         if status == 401 and not self._key:
             names = "the variable that engine.api_key_env names (OPENAI_API_KEY unless set otherwise)"
             raise ConfigError(f"the server wants a key, and {names} holds none: {Refused(status, error).message}")
-        raise _refusal(status, self._key.left_out_of_all(error) if self._key else error, response.headers)
+        raise _refusal(status, self._key.left_out_of_all(error) if self._key else error, headers)
 
     def _accept(self, answer: Mapping[str, Json], reason: str) -> None:
         """Raises _Trouble where there is a reason against it."""
@@ -190,11 +179,6 @@ class Endpoint:
         parts = urlsplit(headers.get("location", ""))
         host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else ""
         return self._shown(host + parts.path) or "another place"
-
-    def _opened(self) -> httpx2.AsyncClient:
-        if self._client is None:
-            self._client = http.async_client(self._header, self._connections)
-        return self._client
 
     def _until_next_look(self, gone: http.NoServer) -> float:
         """Seconds to wait for a server that is gone; waiting for it costs no call an attempt."""

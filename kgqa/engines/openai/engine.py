@@ -103,6 +103,10 @@ class OpenAI:
         """Whether `count_tokens` is right, not an estimate."""
         return self.server in TOKENS_SHOWN
 
+    @property
+    def counts_freely(self) -> bool:
+        return not self.counts_tokens
+
     def render(self, call: ModelCall) -> str:
         """The messages; only the server knows the text it makes of them."""
         return readable(call.prompt)
@@ -206,7 +210,7 @@ class OpenAI:
     def _client(self) -> Client:
         persistence = Persistence(self.timeout, self.retries, self.backoff, self.patience)
         return Client(
-            Endpoint(self._url, self._key(), persistence, self.concurrency),
+            Endpoint(self._url, self._key(), persistence),
             self.server,
             self._served,
             self.model.context,

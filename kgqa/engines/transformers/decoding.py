@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from kgqa.engines.labels import ROOT, Spelling
 from kgqa.engines.transformers.kv_cache import empty_cache
+from kgqa.engines.transformers.worn import Worn
 from kgqa.errors import EngineDied
 
 CHUNK = 256  # tokens; smaller pieces share more but feed the matrix units less
@@ -37,8 +38,8 @@ class Writer(Protocol):
 class Decoder:
     """A loaded model. Not thread-safe; `stop` may be set from another thread and ends the work in progress."""
 
-    def __init__(self, network: Any, stop: threading.Event) -> None:
-        self.network, self.device, self.stop = network, network.device, stop
+    def __init__(self, network: Any, worn: Worn, stop: threading.Event) -> None:
+        self.network, self.device, self.worn, self.stop = network, network.device, worn, stop
         self.chunks: OrderedDict[tuple[int, ...], Chunk] = OrderedDict()
 
     def generate(self, prompts: Sequence[Sequence[int]], writers: Sequence[Writer]) -> list[int]:
@@ -138,7 +139,7 @@ class Decoder:
         pieces: list[Chunk] = []
         reused, cache = 0, None
         for end in range(CHUNK, len(prompt), CHUNK):
-            key = tuple(prompt[:end])
+            key = (self.worn.on, *prompt[:end])  # an adapter makes other keys and values of the same tokens
             piece = self.chunks.get(key)
             if piece is not None:
                 reused, cache = reused + 1, None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.engines.labels import ROOT, Spelling
 from kgqa.engines.transformers.decoding import Writer, picked
+from kgqa.engines.transformers.worn import Worn
 from kgqa.errors import ConfigError, DataError, EngineDied
 from kgqa.json_values import read_value
 
@@ -54,8 +55,8 @@ class Seam:
 class EncoderDecoder:
     """A loaded model. Not thread-safe; `stop` may be set from another thread and ends the work in progress."""
 
-    def __init__(self, network: Any, stop: threading.Event) -> None:
-        self.network, self.stop = network, stop
+    def __init__(self, network: Any, worn: Worn, stop: threading.Event) -> None:
+        self.network, self.worn, self.stop = network, worn, stop
         self._start = network.config.decoder_start_token_id
 
     def generate(self, prompts: Sequence[Sequence[int]], writers: Sequence[Writer]) -> list[int]:

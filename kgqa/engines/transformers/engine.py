@@ -10,8 +10,10 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, ClassVar, Literal
 
+from kgqa.artefacts.adapter import Adapter
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
 from kgqa.constraints import Count
+from kgqa.engines.adapted import AdaptedBatch, base_differs
 from kgqa.engines.grammar import Grammars
 from kgqa.engines.thinking import Thinking, joined, leading, parted, thinking_call
 from kgqa.engines.tokens import Tokens
@@ -19,9 +21,11 @@ from kgqa.engines.transformers.decoding import Decoder
 from kgqa.engines.transformers.encoder_decoder import EncoderDecoder, Seam
 from kgqa.engines.transformers.loading import is_encoder_decoder, load
 from kgqa.engines.transformers.reply import DecodedReply
+from kgqa.engines.transformers.worn import Worn
 from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError, EngineDied, EngineError
 from kgqa.extras import missing_libraries
+from kgqa.protocols import Engine
 from kgqa.types import Choice, Completion, Json, Usage
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
@@ -44,8 +48,10 @@ class Transformers:
 
     _closing: Event = field(default_factory=Event, init=False, repr=False, compare=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
+    _views: dict[Adapter, AdaptedBatch] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = False
+    counts_freely: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _ = self._thinking
@@ -71,11 +77,26 @@ class Transformers:
     def count_tokens(self, text: str) -> int:
         return len(self._tokens.encode(text))
 
+    @property
+    def base(self) -> Engine:
+        return self
+
+    def adapted(self, adapter: Adapter) -> Engine:
+        """Each batch is answered through one adapter, which is loaded for its first one."""
+        if adapter not in self._views:
+            self._views[adapter] = AdaptedBatch(self, adapter, base_differs(adapter, self.model))
+        return self._views[adapter]
+
     def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
+        return self.answer_with(calls, None)
+
+    def answer_with(self, calls: Sequence[ModelCall], adapter: Adapter | None) -> Sequence[ModelReply | Exception]:
+        """As `answer`, through an adapter."""
         with self._lock:
             if self._closing.is_set():
                 raise EngineDied("the engine is closed")
-            _ = self._decoder, self._ends  # loading is no call's service time
+            _ = self._ends  # loading is no call's service time
+            self._decoder.worn.put_on(adapter)
             replies: dict[int, ModelReply | Exception] = {}
             prompts: dict[int, list[int]] = {}
             for index, call in enumerate(calls):
@@ -176,7 +197,7 @@ class Transformers:
     def _decoder(self) -> Decoder | EncoderDecoder:
         network = load(self._tokens.folder, self.dtype, self.device, self.quantization)
         kind = EncoderDecoder if self._seam else Decoder
-        return kind(network, self._closing)
+        return kind(network, Worn(network, self._tokens.folder), self._closing)
 
     @cached_property
     def _grammars(self) -> Grammars:

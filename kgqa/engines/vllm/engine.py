@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
-from pathlib import Path
 from threading import Event, Lock
 from typing import Annotated, ClassVar, Literal
 
+from kgqa.artefacts.adapter import Adapter
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
 from kgqa.constraints import Bound, Count
+from kgqa.engines.adapted import AdaptedStream, base_differs, check_layers
 from kgqa.engines.grammar import bounded
 from kgqa.engines.labels import ROOT
 from kgqa.engines.thinking import Thinking, joined, leading, parted, thinking_call
 from kgqa.engines.tokens import Tokens
-from kgqa.engines.vllm.loop import LoopSettings, Output, VllmLoop
-from kgqa.engines.weights import Model, digest
+from kgqa.engines.vllm.loop import LoopSettings, Lora, Output, VllmLoop
+from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, EngineDied, of_one_call
-from kgqa.json_values import decoded
-from kgqa.protocols import Deliver
+from kgqa.protocols import Deliver, Engine
 from kgqa.types import Choice, Completion, Json, Usage
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
@@ -52,12 +52,13 @@ class Vllm:
     prefix_caching: bool
     eager: bool | None
     batch_invariant: bool
-    lora: str | None
 
     _closing: Event = field(default_factory=Event, init=False, repr=False, compare=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
+    _views: dict[Adapter, AdaptedStream] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = True
+    counts_freely: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _ = self._thinking
@@ -72,7 +73,7 @@ class Vllm:
             "engine": "vllm",
             "adapter": ADAPTER,
             "weights": self.model.digest(),
-            "lora": digest(self._adapter) if self._adapter else None,
+            "lora": None,  # an adapted view says its adapter here
             "dtype": self.dtype,
             "quantization": self.quantization,
             "context": self._limit,
@@ -92,10 +93,32 @@ class Vllm:
         return len(self._tokens.encode(text))
 
     def submit(self, call: ModelCall, deliver: Deliver) -> None:
+        self.submit_with(call, deliver, None)
+
+    def submit_with(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None) -> None:
+        """As `submit`, through an adapter."""
+        lora = None if adapter is None else Lora(list(self._views).index(adapter) + 1, str(adapter.folder))
         with self._lock:
             if self._closing.is_set():
                 raise EngineDied("the engine is closed")
-            self._loop.run(self._reply(call), lambda done: self._hand_over(done, deliver))
+            self._loop.run(self._reply(call, lora), lambda done: self._hand_over(done, deliver))
+
+    @property
+    def base(self) -> Engine:
+        return self
+
+    def adapted(self, adapter: Adapter) -> Engine:
+        """Calls through any of the adapters and none share a step. Raises ConfigError: beyond the ranks vLLM knows."""
+        if adapter not in self._views:
+            view = AdaptedStream(self, adapter, base_differs(adapter, self.model))
+            if adapter.rank > RANKS[-1]:
+                raise ConfigError(f"adapter {adapter.name}: rank {adapter.rank}; engine=vllm has room for {RANKS[-1]}")
+            with self._lock:
+                self._views[adapter] = view
+                loop: VllmLoop | None = self.__dict__.pop("_loop", None)
+            if loop is not None:
+                loop.close()
+        return self._views[adapter]
 
     def close(self) -> None:
         """Drops waiting and running calls, then ends vLLM's processes."""
@@ -114,25 +137,26 @@ class Vllm:
             return
         deliver(done.result() if error is None else of_one_call(error))
 
-    async def _reply(self, call: ModelCall) -> ModelReply:
+    async def _reply(self, call: ModelCall, lora: Lora | None) -> ModelReply:
         await self._loop.ready()
         prompt = await self._loop.beside(self._tokens.prompt, call)
         if not isinstance(call, Generate):
-            return await self._choose(prompt, call)
+            return await self._choose(prompt, call, lora)
         if not self._tokens.thinks(call):
-            return parted(await self._generate(prompt, call))
+            return parted(await self._generate(prompt, call, lora))
         text = self.render(call)
         thinking = thinking_call(call, self._thinking.budget, text)
-        thought = await self._generate(prompt, thinking, skip_special_tokens=False)  # one of them may end it
+        thought = await self._generate(prompt, thinking, lora, skip_special_tokens=False)  # one of them may end it
         continued = await self._loop.beside(self._tokens.encode, leading(text, thought.text, call))
-        return joined(thought, await self._generate(continued, call))
+        return joined(thought, await self._generate(continued, call, lora))
 
-    async def _generate(self, prompt: list[int], call: Generate, **sampling: bool) -> Completion:
+    async def _generate(self, prompt: list[int], call: Generate, lora: Lora | None, **sampling: bool) -> Completion:
         from vllm.sampling_params import StructuredOutputsParams
 
         schema = bounded(call.schema) if call.schema is not None else None
         output = await self._loop.ask(
             prompt,
+            lora,
             max_tokens=call.max_tokens,
             stop=list(call.stop),
             stop_token_ids=list(self._tokens.ends),
@@ -147,7 +171,7 @@ class Vllm:
         usage = _usage([output], len(written.token_ids))
         return Completion(written.text, written.finish_reason, usage, self._tokens.flags(call) + free)
 
-    async def _choose(self, prompt: list[int], call: Choose) -> Choice:
+    async def _choose(self, prompt: list[int], call: Choose, lora: Lora | None) -> Choice:
         """All places of the options' tree side by side; the prompt is computed once, the rest comes from its cache."""
         spelling = self._tokens.spelling(call.options)
         requests: list[tuple[list[int], list[int]]] = []  # what to append to the prompt, and the pairs wanted there
@@ -159,7 +183,7 @@ class Vllm:
         # Never `logprobs=N` beside it: vLLM then mixes up the entries of requests that share a step
         outputs = await asyncio.gather(
             *(
-                self._loop.ask([*prompt, *path], max_tokens=1, temperature=0.0, logprob_token_ids=tokens)
+                self._loop.ask([*prompt, *path], lora, max_tokens=1, temperature=0.0, logprob_token_ids=tokens)
                 for (path, _), tokens in zip(requests, wanted, strict=True)
             )
         )
@@ -200,24 +224,22 @@ class Vllm:
         }
         # vLLM compiles parts of its sampler even then, which takes half a minute on a CPU
         environment = {"VLLM_BATCH_INVARIANT": str(int(self.batch_invariant)), "TORCHDYNAMO_DISABLE": str(int(eager))}
-        if self._adapter is None:
-            return LoopSettings(arguments, environment, lora=None)
-        return LoopSettings(
-            {**arguments, "enable_lora": True, "max_lora_rank": _rank(self._adapter)}, environment, str(self._adapter)
-        )
+        return LoopSettings({**arguments, **self._room()}, environment)
+
+    def _room(self) -> Mapping[str, Json]:
+        """What vLLM is told of the adapters that will come."""
+        adapters = list(self._views)
+        for adapter in adapters:
+            check_layers(adapter, self._tokens.folder)
+        if not adapters:
+            return {}
+        rank = max(adapter.rank for adapter in adapters)
+        room = next(room for room in RANKS if room >= rank)
+        return {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": room}
 
     @property
     def _limit(self) -> int:
         return min(self.context or self.model.context, self.model.context)
-
-    @cached_property
-    def _adapter(self) -> Path | None:
-        if self.lora is None:
-            return None
-        folder = Path(self.lora).expanduser().absolute()
-        if not (folder / "adapter_config.json").is_file():
-            raise ConfigError(f"engine.lora={self.lora}: no adapter_config.json there; name a PEFT adapter's folder")
-        return folder
 
     @cached_property
     def _tokens(self) -> Tokens:
@@ -230,15 +252,6 @@ class Vllm:
     @cached_property
     def _loop(self) -> VllmLoop:
         return VllmLoop(self._settings)
-
-
-def _rank(adapter: Path) -> int:
-    """The least room vLLM makes that holds the adapter's matrices."""
-    try:
-        rank = int(decoded((adapter / "adapter_config.json").read_bytes())["r"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"engine.lora={adapter}: adapter_config.json names no rank r ({error})") from error
-    return next((room for room in RANKS if room >= rank), rank)
 
 
 def _usage(outputs: Sequence[Output], written: int) -> Usage:

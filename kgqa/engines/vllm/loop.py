@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.engines.vllm.worker import LOG, RUN
@@ -35,13 +35,19 @@ QUIET = {  # unless the user wants to hear more
 _STARTING = threading.Lock()  # environment variables are the whole process's: one engine starts at a time
 
 
+class Lora(NamedTuple):
+    """An adapter as vLLM is told of it. `number`: from 1, its own among all that this engine is asked with."""
+
+    number: int
+    folder: str
+
+
 @dataclass(frozen=True)
 class LoopSettings:
     """How to start an engine."""
 
     arguments: Mapping[str, Any]  # of vLLM's AsyncEngineArgs
     environment: Mapping[str, str]  # what vLLM takes from environment variables only
-    lora: str | None  # folder of the adapter that every request uses
 
 
 class VllmLoop:
@@ -82,9 +88,10 @@ class VllmLoop:
             self._started = self._loop.create_task(self._start())
         await asyncio.shield(self._started)
 
-    async def ask(self, prompt: Sequence[int], **sampling: Any) -> Output:
+    async def ask(self, prompt: Sequence[int], lora: Lora | None, **sampling: Any) -> Output:
         """One request to its end; the settings are those of vLLM's SamplingParams."""
         from vllm import SamplingParams
+        from vllm.lora.request import LoRARequest
         from vllm.sampling_params import RequestOutputKind
         from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -92,7 +99,8 @@ class VllmLoop:
         parameters = SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY, **sampling)
         request = {"type": "token", "prompt_token_ids": list(prompt)}
         try:
-            replies = self._engine.generate(request, parameters, f"kgqa-{self._asked}", lora_request=self._lora)
+            adapter = LoRARequest(f"kgqa-{lora.number}", lora.number, lora.folder) if lora else None
+            replies = self._engine.generate(request, parameters, f"kgqa-{self._asked}", lora_request=adapter)
             output = [reply async for reply in replies][-1]
         except EngineDeadError as error:
             raise EngineDied(f"vLLM's engine died: {self._last_words()}") from error
@@ -136,10 +144,8 @@ class VllmLoop:
         made(self._log.parent)
         with _environment({**settings.environment, RUN: str(os.getpid()), LOG: str(self._log)}):
             from vllm.engine.arg_utils import AsyncEngineArgs
-            from vllm.lora.request import LoRARequest
             from vllm.v1.engine.async_llm import AsyncLLM
 
-            self._lora = LoRARequest("kgqa", 1, settings.lora) if settings.lora else None
             try:
                 config = AsyncEngineArgs(**settings.arguments).create_engine_config()
             except (ValueError, OSError, NotImplementedError) as error:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 Value = str | int | float | bool | None | Path | Sequence["Value"] | Mapping[str, "Value"]
 
@@ -27,14 +28,33 @@ def override_values(overrides: Iterable[str]) -> dict[str, str]:
     return {override_key(override): override.partition("=")[2] for override in overrides}
 
 
-def role_choice(choice: str) -> tuple[str, str, str]:
-    """Preset, weights and engine of `PRESET[:PATH][@ENGINE]`; "" for what is left out."""
+class RoleChoice(NamedTuple):
+    """`PRESET[:PATH][@ENGINE]` or `[PRESET]+ADAPTER[@ENGINE]`; "" for what is left out."""
+
+    preset: str
+    path: str
+    adapter: str
+    engine: str
+
+
+def role_choice(choice: str) -> RoleChoice:
+    """What a role's choice is made of; an adapter may be a path, as weights may."""
     preset, named, rest = choice.partition(":")
+    if "+" in preset:
+        preset, _, rest = choice.partition("+")
+        adapter, engine = _before_engine(rest)
+        return RoleChoice(preset, "", adapter, engine)
     if not named:
         preset, _, engine = choice.partition("@")
-        return preset, "", engine
-    path, at, engine = rest.rpartition("@")
-    return (preset, path, engine) if at and "/" not in engine else (preset, rest, "")
+        return RoleChoice(preset, "", "", engine)
+    path, engine = _before_engine(rest)
+    return RoleChoice(preset, path, "", engine)
+
+
+def _before_engine(text: str) -> tuple[str, str]:
+    """A path or name, which may hold an @ itself, and the engine behind it."""
+    before, at, engine = text.rpartition("@")
+    return (before, engine) if at and "/" not in engine else (text, "")
 
 
 def merged(*groups: Iterable[str]) -> tuple[str, ...]:

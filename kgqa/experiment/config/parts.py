@@ -41,7 +41,8 @@ def model(node: Node) -> Model:
 
 
 def engine(node: Node, model: Node) -> Engine:
-    """Nothing heavy is loaded."""
+    """Nothing heavy is loaded. A configuration that was kept may have `lora`, vLLM's key of earlier versions."""
+    node = {key: value for key, value in node.items() if (key, value) != ("lora", None)}
     return _part(node, "engine", Engine, model=_part(model, "model", Model))
 
 

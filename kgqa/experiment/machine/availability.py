@@ -12,6 +12,7 @@ from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import groups, node
 from kgqa.experiment.config.overrides import override_key, override_values, role_choice
+from kgqa.experiment.machine.adapters import adapter
 from kgqa.experiment.machine.presets import Preset, fitness, presets
 from kgqa.extras import missing_libraries
 
@@ -28,9 +29,9 @@ def with_engines(overrides: Sequence[str]) -> tuple[str, ...]:
         completed.append(f"engine={_engine(_at(preset, named.get('model.path', '')))}")
     for place, override in enumerate(overrides):
         key, choice = override_key(override), role_choice(override.partition("=")[2])
-        preset = None if choice[2] else _presets().get(choice[0])
+        preset = None if choice.engine else _presets().get(choice.preset)
         if preset and (key.startswith("roles.") or key == "judge.model"):
-            completed[place] = f"{override}@{engine or _engine(_at(preset, choice[1]))}"
+            completed[place] = f"{override}@{engine or _engine(_at(preset, choice.path))}"
     return tuple(completed)
 
 
@@ -64,8 +65,10 @@ def _models(named: Mapping[str, str]) -> Iterator[str]:
     if not _asks_models(named.get("method", "")):
         roles = {}
     for key, choice in roles.items():
-        name, path, own = role_choice(choice)
+        name, path, trained, own = role_choice(choice)
         engine = own or named.get("engine", "")
+        if trained and (reason := _no_adapter(trained)):
+            yield f"{key}={choice}: {reason}"
         preset = _presets().get(name)
         if preset is None or engine == "scripted":
             continue
@@ -86,6 +89,15 @@ def _asks_models(method: str) -> bool:
         return True
     uses = parts.method(compose([f"method={method}"])["method"]).uses
     return bool(uses & {"model", "triples"})
+
+
+def _no_adapter(name: str) -> str:
+    """Why it cannot be used; "" where it can."""
+    try:
+        _ = adapter(name).folder
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def _reason(preset: Preset, fit: str) -> str:

@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, metadata, version
 from typing import Literal
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import groups, node
 from kgqa.experiment.machine.hardware import GB, cores, free_space, gpus, memory, size_text
+from kgqa.experiment.machine.local_model import best_here, first_model
 from kgqa.extras import missing_libraries, present, requirements, version_of
 from kgqa.retrieval.faiss_search import checked
 from kgqa.storage import call_cache, home, outputs
@@ -26,13 +27,15 @@ ELASTICSEARCH = "http://127.0.0.1:9200"  # where it listens unless told otherwis
 
 @dataclass(frozen=True)
 class Finding:
-    """One line. A gap is something that is missing for what its name stands for; `remedy` says how to get it."""
+    """One line. A gap is something that is missing for what its name stands for; `remedy` says how to get it.
+    `optional`: only what is named after it needs it."""
 
     area: str
     name: str
     state: Literal["ok", "gap", "note"]
     text: str
     remedy: str = ""
+    optional: bool = False
 
 
 def examine(named: Sequence[str]) -> list[Finding]:
@@ -52,10 +55,11 @@ def examine(named: Sequence[str]) -> list[Finding]:
 
 def _findings() -> Iterator[Finding]:
     checks: tuple[Callable[[], Iterator[Finding]], ...] = (
-        _machine, _extras, _engines, _servers, _datasets, _folders,
+        _machine, _extras, _engines, _servers, _datasets, _folders, _beginnings,
     )  # fmt: skip
     for check in checks:
-        yield from check()
+        optional = check in (_extras, _engines, _servers, _datasets)
+        yield from (replace(finding, optional=optional and finding.name != "kgqa") for finding in check())
 
 
 def _machine() -> Iterator[Finding]:
@@ -169,3 +173,35 @@ def _folders() -> Iterator[Finding]:
         text = f"{folder.resolve()}: {size_text(folder)}, {free_space(folder) / GB:.1f} GB free"
         remedy = "" if writable else f"not writable: {hints[name]}"
         yield Finding("folders", name, "ok" if writable else "gap", text, remedy)
+
+
+def _beginnings() -> Iterator[Finding]:
+    """What the first commands of a new user need."""
+    yield Finding("to begin", "recorded-demo", "ok", "kgqa demo --recorded needs nothing more")
+    try:
+        preset = best_here(())
+    except ConfigError:
+        preset = None
+    if preset:
+        yield Finding("to begin", "model", "ok", f"{preset.name} ({(preset.size() or 0.0) / GB:.1f} GB): kgqa demo")
+    else:
+        yield _no_model()
+    lacking = [extra for extra, (package, _) in _READERS.items() if not present(package)]
+    if lacking:
+        text = "kgqa ask reads no documents" if _LEAST in lacking else "kgqa ask reads all documents but PDFs"
+        yield Finding("to begin", "own-documents", "gap", text, "pip install 'kgqa[pdf]'")
+    else:
+        kinds = ", ".join(kind for _, kind in _READERS.values())
+        yield Finding("to begin", "own-documents", "ok", f"{kinds}: kgqa ask QUESTION FOLDER")
+
+
+_LEAST = "documents"
+_READERS = {_LEAST: ("semantic-text-splitter", "text, Markdown, HTML, DOCX"), "pdf": ("pdfplumber", "PDF")}  # by extra
+
+
+def _no_model() -> Finding:
+    """A server may answer in its place."""
+    if server := next((name for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY") if os.environ.get(name)), ""):
+        return Finding("to begin", "model", "ok", f"none here; of the server of ${server}: engine=openai model=PRESET")
+    remedy = f"{first_model()}, or name a server: export OPENAI_BASE_URL=URL"
+    return Finding("to begin", "model", "gap", "neither weights with an engine for them nor a server", remedy)

@@ -10,6 +10,8 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+from kgqa.counting import counted
+
 GB = 1e9
 FILES = 20_000  # files and folders looked at in a folder, at most, to tell its size
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
@@ -69,7 +71,7 @@ def size_text(folder: Path) -> str:
     files = list(islice(folder.rglob("*"), FILES))
     sizes = [size for file in files if (size := _bytes(file)) is not None]
     more = " or more" if len(files) == FILES else ""
-    return f"{sum(sizes) / GB:.1f} GB in {len(sizes):,} files{more}" if sizes else "empty"
+    return f"{sum(sizes) / GB:.1f} GB in {counted(len(sizes), 'file')}{more}" if sizes else "empty"
 
 
 def _bytes(file: Path) -> int | None:

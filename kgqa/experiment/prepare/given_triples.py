@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kgqa.errors import DataError
-from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
+from kgqa.experiment.prepare.triples import Added, TripleBuilder, distinct_passages
 from kgqa.experiment.session.session import Session
 from kgqa.kg.imported import ImportedTriples
 from kgqa.kg.imported_file import ImportedFile
@@ -22,7 +22,12 @@ class GivenTriples:
         self.store = ImportedFile(chosen.path)
         self._session = session
 
-    def extract(self, questions: Sequence[Question], display: Display) -> Ledger:
+    def extract(
+        self,
+        questions: Sequence[Question],
+        display: Display,
+        added: Added = lambda _: None,  # noqa: ARG002 - as `TripleBuilder.extract`
+    ) -> Ledger:
         """Nothing; says how many passages the file has not. They have no triples then.
 
         Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kgqa.artefacts.metrics import Figures
 from kgqa.experiment.prepare.given_triples import GivenTriples, triples_of
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
-from kgqa.experiment.prepare.triples import TripleBuilder
+from kgqa.experiment.prepare.triples import Added, TripleBuilder
 from kgqa.experiment.session.runner import Prepared
 from kgqa.experiment.session.session import Session
 from kgqa.protocols import Index
@@ -35,8 +35,8 @@ class Preparation:
         return self.collections.statistics(questions) if self.collections else None
 
 
-def prepare(session: Session, index: Index | None, display: Display) -> Preparation:
-    """Extract and link what the method asks for and is not there yet.
+def prepare(session: Session, index: Index | None, display: Display, added: Added = lambda _: None) -> Preparation:
+    """Extract and link what the method asks for and is not there yet. added: told of each extraction that is made.
 
     Raises:
         DataError: triples are missing and `kg.offline` forbids to extract them, or an imported file has none of them.
@@ -44,7 +44,7 @@ def prepare(session: Session, index: Index | None, display: Display) -> Preparat
     """
     uses, questions = session.experiment.method.uses, session.experiment.questions
     triples = triples_of(session) if "triples" in uses else None
-    extraction = triples.extract(questions, display) if triples else Ledger()
+    extraction = triples.extract(questions, display, added) if triples else Ledger()
     collections = PassageGraphs(session) if "graph" in uses else None
     if collections:
         collections.build(questions, display)

@@ -19,6 +19,8 @@ from kgqa.runtime.display import Display
 from kgqa.storage import outputs, text_digest
 from kgqa.types import Json, Passage, Question
 
+Added = Callable[[Extraction], None]
+
 
 class TripleBuilder:
     """The triples of one dataset under one extractor: addressed by template, demonstrations, model and decoding."""
@@ -42,8 +44,10 @@ class TripleBuilder:
             "ranker": dict(self._session.ranker("demonstrations_ranker").identity()) if ranks else None,
         }
 
-    def extract(self, questions: Sequence[Question], display: Display) -> Ledger:
+    def extract(self, questions: Sequence[Question], display: Display, added: Added = lambda _: None) -> Ledger:
         """Extract what is missing for these questions' passages, and give what it cost.
+
+        added: told of each that came into the store.
 
         Raises:
             DataError: triples are missing and `kg.offline` forbids to extract them.
@@ -64,6 +68,7 @@ class TripleBuilder:
             for extraction in self.extractions(runner, missing, stage.recorded):
                 if extraction.error is None:
                     self.store.add(extraction)
+                    added(extraction)
                 else:
                     failed.append(extraction)
                 stage.finished(failed=extraction.error is not None)

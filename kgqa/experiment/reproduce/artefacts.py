@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from kgqa.artefacts.adapter import ADAPTER, CONFIG
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config.files import groups, load_yaml
 from kgqa.places import shipped_conf
@@ -79,16 +80,15 @@ def _value(key: str, name: str, given: str) -> str:
         raise ConfigError(
             f"{TRAINED}{name}={given}: no such file or folder{preset}; what makes it: kgqa reproduce --list"
         )
-    if (path / "adapter_config.json").is_file():
-        raise ConfigError(
-            f"{TRAINED}{name}={given}: an adapter alone; merge it into {base} and give the folder of that"
-        )
+    adapts = any((folder / CONFIG).is_file() for folder in (path, path / ADAPTER))
+    if adapts and not role:
+        raise ConfigError(f"{TRAINED}{name}={given}: an adapter of a language model; give the folder of an encoder")
     place = str(path.resolve())
     if not PLAIN.fullmatch(place):
         raise ConfigError(
             f"{TRAINED}{name}={given}: a path of letters, digits and . _ / + - is taken; a link to it will do"
         )
-    return f"{base}:{place}" if role else place
+    return f"{base}{'+' if adapts else ':'}{place}" if role else place
 
 
 @cache

@@ -12,7 +12,7 @@ from kgqa.experiment.reproduce.artefacts import TRAINED
 from kgqa.experiment.reproduce.protocol import Protocol, asked_protocol
 from kgqa.experiment.reproduce.published import PublishedTable
 from kgqa.experiment.reproduce.reading import load_table
-from kgqa.experiment.sweep.budget import SweepBudget
+from kgqa.experiment.session.budget import Budget
 from kgqa.experiment.sweep.launching import check_launcher
 
 OWN = ("only", "budget", "name", "dry_run", "protocol", "protocol.dev", "protocol.test")
@@ -25,7 +25,7 @@ class ReproduceRequest:
     hydra: tuple[str, ...]  # of a launcher
     only: str | None
     name: str | None
-    budget: SweepBudget | None
+    budget: Budget | None
     dry_run: bool
     protocol: Protocol | None  # None: short
     command: tuple[str, ...]
@@ -46,7 +46,7 @@ class ReproduceRequest:
             raise ConfigError(f"dry_run={own['dry_run']}: true or false")
         if "name" in own and (not own["name"] or Path(own["name"]).name != own["name"] or own["name"].startswith(".")):
             raise ConfigError(f"name={own['name']}: must be a plain folder name, without slashes or a leading dot")
-        budget = SweepBudget.of(own["budget"]) if "budget" in own else None
+        budget = Budget.of(own["budget"]) if "budget" in own else None
         for override in hydra:
             if not override.startswith(("hydra/launcher=", "hydra.launcher.")):
                 raise ConfigError(

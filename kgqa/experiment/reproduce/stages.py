@@ -13,8 +13,8 @@ from kgqa.errors import KgqaError
 from kgqa.experiment.config.axes import axes
 from kgqa.experiment.config.overrides import override_key
 from kgqa.experiment.reproduce.protocol import SETS, Among, Protocol
+from kgqa.experiment.session.budget import Budget
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, Status
 from kgqa.experiment.sweep.parts import Tuning, parts
 from kgqa.experiment.sweep.running import open_sweep, run_cells
@@ -86,20 +86,20 @@ class Stages:
         few = protocol.test is None or protocol.test >= sum(1 for _ in experiment.dataset.questions())
         return [self._with(0, [] if few else [f"sample={protocol.test}", f"seed={protocol.seed}"])]
 
-    def run(self, display: Display, budget: SweepBudget | None) -> Ran:
+    def run(self, display: Display, budget: Budget | None) -> Ran:
         """One that cannot be run stops no other: its result is a failed one."""
         try:
             return self._tuned(display, budget) if self.among else self._plain(display, budget)
         except KgqaError as error:
             return Ran([CellResult(self.cell, "failed", None, None, 0.0, " ".join(without_secrets(error).split()))])
 
-    def _tuned(self, display: Display, budget: SweepBudget | None) -> Ran:
+    def _tuned(self, display: Display, budget: Budget | None) -> Ran:
         record = run_tuning(self.candidates, replace(self.request, budget=budget), display).record
         tests = [_result(self.cell, outcome) for outcome in record.result.runs] if record.result else []
         tried = [_result(self.cell, outcome) for outcome in record.tried]
         return Ran(tests, tried, record.chosen.settings if record.chosen else "", self.request.command)
 
-    def _plain(self, display: Display, budget: SweepBudget | None) -> Ran:
+    def _plain(self, display: Display, budget: Budget | None) -> Ran:
         cells = self.tests()
         command = ("kgqa", "run", *cells[0].experiment.overrides) if len(cells) == 1 else ()
         with open_sweep(cells, command, {}, self.name) as folder, display.cells(folder.path):

@@ -40,15 +40,17 @@ class Imagined:
         look_up: Callable[[Request], object],
         made: set[str],
     ) -> None:
-        """`look_up`: gives replies of what is found, not asked; `made`: keys of calls that will have been made."""
+        """look_up: gives replies of what is found or computed, not asked, None to others. made: keys of calls that
+        will have been made."""
         self._done, self._cache, self._identify, self._look_up, self._made = done, cache, identify, look_up, made
         self.imagining: set[int] = set()  # programs that have had an imagined reply
         self._numbers = count(1)
 
     def submit(self, request: Request) -> None:
         call = request.call
-        if isinstance(call, Triples | Neighbours):
-            self._done.put(ServiceReply(request.ticket, self._look_up(request), cached=False))
+        found = self._look_up(request) if isinstance(call, Triples | Neighbours | CountTokens) else None
+        if found is not None:
+            self._done.put(ServiceReply(request.ticket, found, cached=False))
             return
         key, program = call_key(self._identify(call), call), request.order[0]
         kept = kept_reply(self._cache, key, call)

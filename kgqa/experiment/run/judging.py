@@ -10,7 +10,7 @@ from kgqa.artefacts.metrics import JudgeMetrics
 from kgqa.artefacts.verdicts import Fate, Judgement, KeptVote
 from kgqa.experiment.config.files import Config
 from kgqa.experiment.config.overrides import role_choice
-from kgqa.experiment.session.engines import Engines, chosen_nodes
+from kgqa.experiment.session.engines import Answering, Engines, chosen_nodes
 from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import ROLE, AnyJudge, JudgedAnswer, Verdict
 from kgqa.prompting import template_hash
@@ -30,14 +30,17 @@ def judge_engines(session: Session, judge: AnyJudge) -> Engines:
     """Each of the judge's roles with its own model, else that of roles.judge, else that of the configuration."""
     config = session.experiment.config
     general = config["roles"][ROLE]
-    default = chosen_nodes(f"roles.{ROLE}", general) if general else (config["model"], config["engine"])
+    runs_own = Answering(config["model"], config["engine"])
+    default = chosen_nodes(f"roles.{ROLE}", general, config) if general else runs_own
     key = f"{ROLE}.model" if ROLE in judge.roles else f"{ROLE}.members"
-    return session.engines_of({role: chosen_nodes(key, own) if own else default for role, own in judge.roles.items()})
+    nodes = {role: chosen_nodes(key, own, config) if own else default for role, own in judge.roles.items()}
+    return session.engines_of(nodes)
 
 
 def reader_preset(config: Config) -> str:
-    own = config["roles"]["reader"]
-    return str(role_choice(own)[0] if own else config["model"]["name"])
+    """With the adapter on it, as `Engines.label` writes both."""
+    choice = role_choice(config["roles"]["reader"] or "")
+    return f"{choice.preset or config['model']['name']}{choice.adapter and '+'}{choice.adapter}"
 
 
 def judge_answers(

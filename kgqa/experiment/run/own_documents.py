@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kgqa.artefacts.asked import KIND, Asked, asked_folder
 from kgqa.artefacts.trace import TracedQuestion
 from kgqa.calls import Search
 from kgqa.datasets.documents import KINDS, Documents
@@ -20,13 +21,16 @@ from kgqa.experiment.machine.local_model import best_here, said
 from kgqa.experiment.prepare.indexes import corpus_index
 from kgqa.experiment.run.asking import Heard, answer_given
 from kgqa.experiment.run.checking import check
+from kgqa.experiment.run.events import Answered, Found, Put, Ready, Shown, Tell
+from kgqa.experiment.run.way import Way, extracted
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
-from kgqa.report.asked import Asked, asked_page
-from kgqa.report.steps import steps_of
+from kgqa.kg.parsing import Extraction, parse_triples
+from kgqa.report.asked import asked_page
+from kgqa.report.steps import stands_in, steps_of
 from kgqa.runtime.display import Display
-from kgqa.storage import digest, outputs, replace_with_parts
+from kgqa.storage import digest, json_text, replace_file, replace_with_parts
 from kgqa.types import Passage, Question
 
 PASSAGE_SIZE = 500  # characters: a paragraph, as TRACE's passages are; conf/dataset/folder.yaml has KGP's 250
@@ -35,17 +39,6 @@ OF_RUNS = (
 )  # fmt: skip
 OF_DOCUMENTS = ("dataset.kinds", "dataset.passage_size", "dataset.family")
 SLUG = 40  # letters of a question in its page's name
-BEGINNING = 60  # letters of a passage where it is listed
-
-
-@dataclass(frozen=True)
-class Told:
-    """An answered question. `seconds`: from the question to the answer."""
-
-    asked: Asked
-    passages: tuple[Passage, ...]  # that the question came with; of a method that searches for itself none
-    page: Path
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -60,10 +53,11 @@ class Asker:
     documents: Documents
     most: int
     display: Display
+    tell: Tell
     pool: Pool = field(default_factory=Pool)
 
     @classmethod
-    def of(cls, places: Sequence[Path], overrides: Sequence[str], most: int, display: Display) -> Asker:
+    def of(cls, places: Sequence[Path], overrides: Sequence[str], most: int, display: Display, tell: Tell) -> Asker:
         """Compose, choose a model if none is named, and read the documents.
 
         Raises:
@@ -79,24 +73,29 @@ class Asker:
         dataset = experiment.config["dataset"]
         parts.dataset(dataset)  # its keys are checked by what they are made for
         documents = Documents(tuple(places), tuple(dataset["kinds"]), dataset["passage_size"])
-        asker = cls(experiment, documents, most, display)
+        asker = cls(experiment, documents, most, display, tell)
         asker._check()
         return asker
 
-    def ask(self, question: str, heard: Heard) -> Told:
-        """Answer it and write its page.
+    def ask(self, question: str) -> Answered:
+        """Answer it, tell how, keep it and write its page.
 
         Raises:
             UsageError: nothing was found, or the page cannot be written.
             EngineError: a model went away, or more than 5 % of the passages have no triples.
         """
         started = time.monotonic()
+        self.tell(Put(question))
         passages = self._passages(question)
         with self._session(question, passages) as session:
-            (traced,) = answer_given(session, self.display, heard)
+            (traced,) = answer_given(session, self.display, self._heard(passages))
         seconds = time.monotonic() - started
-        asked = Asked(traced, steps_of(traced, self.documents), self._about(traced, seconds))
-        return Told(asked, passages, self._written(question, asked), seconds)
+        steps = steps_of(traced, self.documents)
+        says_so = stands_in(traced.prediction.answer or "", steps)
+        asked = Asked(traced, steps, says_so, tuple(self._about(traced, seconds)))
+        answered = self._answered(asked, passages, seconds)
+        self.tell(answered)
+        return answered
 
     def close(self) -> None:
         self.pool.close()
@@ -114,20 +113,17 @@ class Asker:
             name = self.experiment.name("method")
             raise ConfigError(f"method={name}: answers nothing; choose another, e.g. method=trace")
         files, passages = self.documents.files, tuple(self.documents.passages())
-        for reason in self.documents.unreadable.values():
-            self.display.line(f"left out: {reason}", alarm=True)
         read = len(files) - len(self.documents.unreadable)
-        self.display.line(f"documents: {read} {'file' if read == 1 else 'files'}, {len(passages):,} passages to search")
+        self.tell(Ready(read, len(passages), self._left_out(), **self._named()))
         with self._session("", passages[:1]) as session:
             check(session)
 
     def _passages(self, question: str) -> tuple[Passage, ...]:
         """Those the question comes with; all where the method chooses among them, none where it searches."""
-        uses = self.experiment.method.uses
-        if "search" in uses:
+        if "search" in self.experiment.method.uses:
             with self._session(question, ()) as session, corpus_index(session, self.display):
                 return ()
-        if uses & {"pool", "graph"}:
+        if self._chooses:
             return self.documents.collection
         found = every = tuple(self.documents.passages())
         if len(every) > self.most:
@@ -135,10 +131,31 @@ class Asker:
                 (found,) = index.search([Search(question, self.most)])
         if not found:
             raise DataError(f"{question!r}: not a word of it stands in these documents; ask in their words")
-        self.display.line(f"passages: {len(found)} of {len(every):,}")
-        for passage in found:
-            self.display.line(f"  {self.documents.where(passage)}  {_beginning(passage.text)}")
+        self.tell(Found(tuple(map(self._shown, found)), len(every)))
         return found
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether the method is given all passages, among which it chooses."""
+        return bool(self.experiment.method.uses & {"pool", "graph"})
+
+    def _shown(self, passage: Passage) -> Shown:
+        return Shown.of(passage, self.documents.where(passage))
+
+    def _heard(self, passages: Sequence[Passage]) -> Heard:
+        by_id = {passage.id: passage for passage in passages}
+
+        def told(extraction: Extraction) -> None:
+            passage = by_id[extraction.passage_id]
+            self.tell(extracted(passage.id, parse_triples(extraction.completion, passage).triples))
+
+        return Heard(Way(self.experiment.method, self._shown, self.tell), told)
+
+    def _named(self) -> dict[str, str]:
+        return {group: self.experiment.choices.get(group, "") for group in ("method", "model", "engine")}
+
+    def _left_out(self) -> dict[str, str]:
+        return {str(file): reason for file, reason in self.documents.unreadable.items()}
 
     def _session(self, question: str, passages: tuple[Passage, ...]) -> Session:
         asked = Question("asked", question, (), passages)
@@ -146,7 +163,7 @@ class Asker:
 
     def _about(self, traced: TracedQuestion, seconds: float) -> list[tuple[str, str]]:
         experiment, documents = self.experiment, self.documents
-        named = [(group, experiment.choices.get(group, "")) for group in ("method", "model", "engine", "retriever")]
+        named = {**self._named(), "retriever": experiment.choices.get("retriever", "")}.items()
         read = [str(file) for file in documents.files.values() if file not in documents.unreadable]
         asked = [call for call in traced.calls if call.usage]
         return [
@@ -158,13 +175,36 @@ class Asker:
             ("calls of models", f"{len(asked):,}, {sum(call.cached for call in asked):,} answered before"),
         ]
 
-    def _written(self, question: str, asked: Asked) -> Path:
-        """The page: `out=`, else a place named after the question; asked again the same way it is replaced."""
-        if out := self.experiment.settings.out:
-            return replace_with_parts(Path(out), asked_page(asked))
+    def _answered(self, asked: Asked, passages: Sequence[Passage], seconds: float) -> Answered:
+        """A method that chooses among all passages comes with none: `Found` was not told either."""
+        prediction, out = asked.traced.prediction, self.experiment.settings.out
+        name = "" if out else self._name(asked.traced.question.text)
+        return Answered(
+            question=asked.traced.question.text,
+            answer=prediction.answer,
+            error=prediction.error,
+            said_by_a_sentence=asked.says_so,
+            steps=asked.steps,
+            passages=() if self._chooses else tuple(map(self._shown, passages)),
+            **self._named(),
+            left_out=self._left_out(),
+            seconds=round(seconds, 1),
+            page=str(_kept(asked, name) if name else replace_with_parts(Path(out or ""), asked_page(asked))),
+            name=name,
+            notes=prediction.notes,
+        )
+
+    def _name(self, question: str) -> str:
+        """After the question; asked again the same way it has the same one, and what is kept of it is replaced."""
         name = "-".join(re.findall(r"[a-z0-9]+", question.lower()))[:SLUG].strip("-") or "question"
-        asked_how = digest([question, list(self.experiment.overrides), self.documents.identity()], 8)
-        return replace_with_parts(outputs() / "asked" / f"{name}-{asked_how}.html", asked_page(asked))
+        return f"{name}-{digest([question, list(self.experiment.overrides), self.documents.identity()], 8)}"
+
+
+def _kept(asked: Asked, name: str) -> Path:
+    """Its page; beside it lies what the page says, for the viewer."""
+    page = replace_with_parts(asked_folder() / f"{name}.html", asked_page(asked))
+    replace_file(page.with_suffix(KIND), json_text(asked.json()))
+    return page
 
 
 def _defaults(overrides: Sequence[str]) -> list[str]:
@@ -180,8 +220,3 @@ def _refuse_of_runs(override: str) -> None:
     key = override_key(override)
     if override_group(override) in OF_RUNS or (override_group(override) == "dataset" and key not in OF_DOCUMENTS):
         raise ConfigError(f"{override}: is of runs over questions with known answers; kgqa ask takes no {key}=")
-
-
-def _beginning(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= BEGINNING else f"{line[: BEGINNING - 1]}…"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from kgqa.calls import Choose, Generate, ModelCall, Neighbours, Program, Triples
+from kgqa.calls import Choose, CountTokens, Generate, ModelCall, Neighbours, Program, Triples
 from kgqa.engines.weights import Prices
 from kgqa.errors import DataError
 from kgqa.experiment.prepare.given_triples import triples_of
@@ -17,7 +18,7 @@ from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
 from kgqa.experiment.run.imagined import Imagined, imagined_passages, imagined_triples, others
 from kgqa.experiment.run.judging import judge_engines
 from kgqa.experiment.session.engines import Engines
-from kgqa.experiment.session.identity import answerers
+from kgqa.experiment.session.identity import answerers, counted
 from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.parsing import Extraction
@@ -122,14 +123,16 @@ class _Planner:
             if isinstance(record.call, Generate | Choose):
                 self._count(record.call, record, engines)
 
-        service = Imagined(done, session.cache, identify, self._look_up, self._shared.calls)
+        service = Imagined(done, session.cache, identify, partial(self._look_up, engines), self._shared.calls)
         scheduler = Scheduler(lambda _: service, done, width=settings.width, seed=settings.seed)
         scheduler.on_record = counted
         service.imagining = self.imagining
         return {ended.key: ended.result for ended in scheduler.run(programs)}
 
-    def _look_up(self, request: Request) -> object:
+    def _look_up(self, engines: Engines, request: Request) -> object:
         call = request.call
+        if isinstance(call, CountTokens):
+            return counted(engines, call)
         if isinstance(call, Triples):
             return self._triples(call.passage)
         if isinstance(call, Neighbours):

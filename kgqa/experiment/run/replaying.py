@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -13,7 +14,7 @@ from kgqa.artefacts.metrics import Metrics
 from kgqa.artefacts.predictions import PREDICTIONS, Prediction
 from kgqa.artefacts.run import SETTINGS, Chosen
 from kgqa.artefacts.trace import TracedQuestion
-from kgqa.calls import Call, Neighbours, Program, Triples
+from kgqa.calls import Call, CountTokens, Neighbours, Program, Triples
 from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError, EngineError
 from kgqa.experiment.config.files import load_yaml
@@ -25,7 +26,7 @@ from kgqa.experiment.run.answering import with_evidence_titles
 from kgqa.experiment.run.judging import judge_engines
 from kgqa.experiment.session.engines import Engines
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.identity import answerers
+from kgqa.experiment.session.identity import answerers, counted
 from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.parsing import Extraction, parse_triples
@@ -129,17 +130,19 @@ class Replaying:
         session, settings, done = self._session, self._session.experiment.settings, SimpleQueue[ServiceReply]()
 
         identify = answerers(session, engines, self._index)
-        service = _Kept(done, session.cache, identify, self._found)
+        service = _Kept(done, session.cache, identify, partial(self._found, engines))
         scheduler = Scheduler(lambda _: service, done, width=settings.width, seed=settings.seed)
         ended = {each.key: each for each in scheduler.run(programs)}
         self.keys |= service.keys
         self.missing += service.missing
         return ended
 
-    def _found(self, call: Call[Any]) -> object:
-        """Replies of what is looked up, not asked."""
+    def _found(self, engines: Engines, call: Call[Any]) -> object:
+        """Replies of what is looked up or computed, not asked; None: no such call."""
         if isinstance(call, Triples):
             return self._triples.get(call.passage.id, ())
+        if isinstance(call, CountTokens):
+            return counted(engines, call)
         return PassageGraphs(self._session).store.neighbours(call)  # type: ignore[arg-type]
 
 
@@ -168,8 +171,9 @@ class _Kept:
 
     def submit(self, request: Request) -> None:
         call = request.call
-        if isinstance(call, Triples | Neighbours):
-            self._done.put(ServiceReply(request.ticket, self._found(call), cached=False))
+        found = self._found(call) if isinstance(call, Triples | Neighbours | CountTokens) else None
+        if found is not None:
+            self._done.put(ServiceReply(request.ticket, found, cached=False))
             return
         key = call_key(self._identify(call), call)
         reply: object = kept_reply(self._cache, key, call)

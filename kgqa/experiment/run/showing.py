@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import ClassVar
 
 from kgqa.artefacts.manifest import Identity
 from kgqa.artefacts.recording import CALLS, RENEW, Recording
@@ -110,12 +111,15 @@ class _Recorded:
 
     said: Identity
 
+    counts_freely: ClassVar[bool] = False
+
     def identity(self) -> Mapping[str, Json]:
         return self.said
 
 
 def _replayed(experiment: Experiment, recording: Recording, pool: Pool, calls: CallCache) -> Shown:
-    pool.shared(pool_key(role_nodes(experiment.config)[""]), lambda: _Recorded(recording.model))
+    model, engine, *_ = role_nodes(experiment.config)[""]
+    pool.shared(pool_key([model, engine]), lambda: _Recorded(recording.model))
     pool.shared(pool_key(experiment.config["ranker"]), lambda: _Recorded(recording.ranker))
     method = experiment.name("method")
     with Session(experiment, pool, calls) as session:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar, cast
+from importlib.util import find_spec
+from typing import NamedTuple, TypeVar, cast
 
+from kgqa.artefacts.adapter import Adapter
 from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Prices
 from kgqa.errors import ConfigError
@@ -13,14 +15,26 @@ from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import Config, Node
 from kgqa.experiment.config.overrides import role_choice, spelt
+from kgqa.experiment.machine.adapters import adapter as adapter_named
 from kgqa.extras import LIBRARIES, missing_libraries
-from kgqa.protocols import Engine
+from kgqa.protocols import Adaptable, Engine
 from kgqa.types import Json
 
 T = TypeVar("T")
 # roles that came after runs had names: where they have no model of their own, the reader's answers
 AS_READER = ("explorer", "completer", "verifier", "teacher")
-RoleNodes = Mapping[str, tuple[Node, Node]]  # model and engine as configured, by role; "" for all other roles
+
+
+class Answering(NamedTuple):
+    """What answers a role: model and engine as configured, and the adapter on them; `key`: where it was written."""
+
+    model: Node
+    engine: Node
+    adapter: Adapter | None = None
+    key: str = ""
+
+
+RoleNodes = Mapping[str, Answering]  # by role; "" for all other roles
 
 
 class Pool:
@@ -36,9 +50,10 @@ class Pool:
         return cast(T, self._built[key])
 
     def discard(self, engines: Iterable[Engine]) -> None:
-        """Close these and forget them, so that the next one asked for is a fresh one."""
+        """Close these and forget them, so that the next one asked for is a fresh one; adapters go with their base."""
         for engine in engines:
-            self._built = {key: built for key, built in self._built.items() if built is not engine}
+            base = engine.base if isinstance(engine, Adaptable) else engine
+            self._built = {key: built for key, built in self._built.items() if built is not base}
             engine.close()
 
     def close(self) -> None:
@@ -60,14 +75,22 @@ class Engines:
     def __init__(self, nodes: RoleNodes, pool: Pool) -> None:
         self._nodes, self._pool = nodes, pool
         self._keys: dict[str, str] = {}  # by role, as each call asks for its engine
+        self._ready: dict[str, Engine] = {}  # by key: it knows all adapters of these roles
         self._prices: dict[str, Prices | None] = {}  # by role, as far as they were asked for
 
     def __call__(self, role: str) -> Engine:
         """The engine that answers this role."""
-        model, engine = nodes = self._node(role)
+        answering = self._answering(role)
         if role not in self._keys:
-            self._keys[role] = pool_key(nodes)
-        return self._pool.shared(self._keys[role], lambda: parts.engine(engine, model))
+            self._keys[role] = pool_key([answering.model, answering.engine])
+        key = self._keys[role]
+        engine = self._pool.shared(key, lambda: parts.engine(answering.engine, answering.model))
+        if self._ready.get(key) is not engine:
+            for each in self._nodes.values():
+                if pool_key([each.model, each.engine]) == key:
+                    _adapted(engine, each)
+            self._ready[key] = engine
+        return _adapted(engine, answering)
 
     def estimates_tokens(self, role: str) -> bool:
         """Whether this role's engine cannot count a text's tokens: a hosted model whose tokenizer is not known."""
@@ -82,54 +105,77 @@ class Engines:
     def unready(self) -> list[str]:
         """What asking these models lacks here, in words; replies from the call cache can do without."""
         lacking = []
-        for model, engine in self._nodes.values():
+        for model, engine, adapter, _ in self._nodes.values():
             name = engine["_target_"].split(".")[-2]  # kgqa.engines.vllm.Vllm
             if missing := missing_libraries(name):
                 lacking.append(f"engine={name} lacks {', '.join(missing)}; pip install 'kgqa[{name}]'")
+            if adapter and name == "transformers" and find_spec("peft") is None:
+                lacking.append("an adapter under engine=transformers lacks peft; pip install 'kgqa[train]'")
             weights = parts.model(model)
             if name in LIBRARIES and weights.path is None and not weights.at_hand():
                 lacking.append(weights.remedies())
         return lacking
 
     def label(self, role: str) -> str:
-        """Which model answers this role and how, e.g. "smollm2_135m@llamacpp"."""
-        return f"{self._node(role)[0]['name']}@{self(role).identity()['engine']}"
+        """Which model answers this role and how, e.g. "smollm2_135m@llamacpp" or "qwen3_8b+safe_evaluator@vllm"."""
+        answering = self._answering(role)
+        adapter = f"+{answering.adapter.name}" if answering.adapter else ""
+        return f"{answering.model['name']}{adapter}@{self(role).identity()['engine']}"
 
     def thought_tokens(self, role: str) -> int:
         """The most a thought of the role's model may take, beside what its calls ask for."""
-        return Thinking.of(parts.model(self._node(role)[0]).thinking).budget
+        return Thinking.of(parts.model(self._answering(role).model).thinking).budget
 
     def prices(self, role: str) -> Prices | None:
         """What the role's model costs; None where that is not known. Free to ask: a display does so every second."""
         if role not in self._prices:
-            self._prices[role] = parts.model(self._node(role)[0]).prices
+            self._prices[role] = parts.model(self._answering(role).model).prices
         return self._prices[role]
 
     def discard(self, engines: Iterable[Engine]) -> None:
         """Close these; whoever asks next gets fresh ones."""
         self._pool.discard(engines)
 
-    def _node(self, role: str) -> tuple[Node, Node]:
+    def _answering(self, role: str) -> Answering:
         answering = "reader" if role in AS_READER and role not in self._nodes else role
-        nodes = self._nodes.get(answering, self._nodes.get(""))
-        if nodes is None:
+        found = self._nodes.get(answering, self._nodes.get(""))
+        if found is None:
             raise ConfigError('this method asks a model: its `uses` must say "model"')
-        return nodes
+        return found
 
 
 def role_nodes(config: Config) -> RoleNodes:
-    """Model and engine of the method's roles; the judge is no part of a method."""
+    """What answers the method's roles; the judge is no part of a method."""
     own = {role: choice for role, choice in config["roles"].items() if choice and role != "judge"}
-    default = {"": (config["model"], config["engine"])}
-    return default | {role: chosen_nodes(f"roles.{role}", str(choice)) for role, choice in own.items()}
+    default = {"": Answering(config["model"], config["engine"])}
+    return default | {role: chosen_nodes(f"roles.{role}", str(choice), config) for role, choice in own.items()}
 
 
-def chosen_nodes(key: str, choice: str) -> tuple[Node, Node]:
-    """Model and engine that `preset[:path][@engine]` stands for; `key` is where it was written."""
-    preset, path, engine = role_choice(choice)
+def chosen_nodes(key: str, choice: str, run: Config) -> Answering:
+    """What a role's choice stands for, see `role_choice`; `key` is where it was written, `run` has the run's own model.
+
+    Raises:
+        ConfigError: naming the key, and what of it is not there.
+    """
+    preset, path, adapter_name, engine = role_choice(choice)
     named = {"model": preset, "model.path": path, "engine": engine}
     try:
+        adapter = adapter_named(adapter_name) if "+" in choice.partition(":")[0] else None
         config = compose([spelt(each, value) for each, value in named.items() if value])
     except ConfigError as error:
         raise ConfigError(f"{key}={choice}: {error}") from error
-    return config["model"], config["engine"]
+    own = config if preset or adapter is None else run
+    return Answering(own["model"], config["engine"] if engine else own["engine"], adapter, f"{key}={choice}")
+
+
+def _adapted(engine: Engine, answering: Answering) -> Engine:
+    """Raises ConfigError naming the key: the engine takes no adapters, or not this one."""
+    if answering.adapter is None:
+        return engine
+    if not isinstance(engine, Adaptable):
+        name = answering.engine["_target_"]
+        raise ConfigError(f"{answering.key}: {name} takes no adapters; choose another engine, behind an @")
+    try:
+        return engine.adapted(answering.adapter)
+    except ConfigError as error:
+        raise ConfigError(f"{answering.key}: {error}") from error

@@ -11,8 +11,10 @@ from kgqa.artefacts.run import SCRIPTED, SCRIPTED_TARGET
 from kgqa.calls import Call, Choose, CountTokens, Generate, Rank
 from kgqa.engines.thinking import thinks_not
 from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.config.files import Config
+from kgqa.experiment.config.overrides import role_choice
 from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
-from kgqa.experiment.session.engines import AS_READER, Engines
+from kgqa.experiment.session.engines import AS_READER, Engines, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.kg.imported import ImportedTriples
@@ -21,6 +23,8 @@ from kgqa.protocols import Index
 from kgqa.runtime.folder import run_name
 from kgqa.storage import ids_digest, outputs
 from kgqa.types import Json
+
+VLLM_TARGET = "kgqa.engines.vllm.Vllm"
 
 
 def answerers(session: Session, engines: Engines, index: Index | None) -> Callable[[Call[Any]], Mapping[str, Json]]:
@@ -34,6 +38,12 @@ def answerers(session: Session, engines: Engines, index: Index | None) -> Callab
         return index.identity() if index is not None else {}
 
     return identify
+
+
+def counted(engines: Engines, call: CountTokens) -> int | None:
+    """A text's tokens where counting them is arithmetic, which no cache keeps."""
+    engine = engines(call.role)
+    return engine.count_tokens(call.text) if engine.counts_freely else None
 
 
 def run_identity(session: Session) -> dict[str, Json]:
@@ -51,6 +61,8 @@ def run_identity(session: Session) -> dict[str, Json]:
     reaching = (*REACHING, "base_url") if config["engine"].get("deployment") else REACHING
     unused = ("extra",) if not config["engine"].get("extra") else ()
     engine = {key: value for key, value in config["engine"].items() if key not in (*reaching, *unused)}
+    if engine["_target_"] == VLLM_TARGET:
+        engine["lora"] = None  # a key that it had, so that runs keep their names
     asks_models = experiment.asks_models
     return {
         **kept,
@@ -59,7 +71,7 @@ def run_identity(session: Session) -> dict[str, Json]:
         "dataset": {**dataset, "sha256": experiment.data_sha256},
         **({"collection": dict(experiment.collection.identity())} if experiment.collection else {}),
         "model": model if asks_models else None,
-        "roles": _roles(kept["roles"]) if asks_models else {},
+        "roles": _roles(experiment.config) if asks_models else {},
         "kg": _triples(experiment) if "triples" in uses else None,
         "ranker": kept["ranker"] if "ranker" in experiment.choices else None,
         **{key: config[key] for key in ("demonstrations_ranker",) if key in experiment.choices},
@@ -70,13 +82,18 @@ def run_identity(session: Session) -> dict[str, Json]:
     }
 
 
-def _roles(choices: Mapping[str, str | None]) -> dict[str, Json]:
-    """The choice of each role but the judge's; a role that runs had no key for counts where it has one."""
-    return {
-        role: choice
-        for role, choice in choices.items()
-        if role != "judge" and not (role in AS_READER and choice is None)
-    }
+def _roles(config: Config) -> dict[str, Json]:
+    """The choice of each role but the judge's, an adapter by its digest, as its name says nothing of what it holds.
+
+    A role that runs had no key for counts where it has a model of its own.
+    """
+    choices = {role: choice for role, choice in config["roles"].items() if role != "judge"}
+    roles = {role: choice for role, choice in choices.items() if choice is not None or role not in AS_READER}
+    for role, answering in role_nodes(config).items():
+        if answering.adapter is not None:
+            preset, _, _, engine = role_choice(str(roles[role]))
+            roles[role] = f"{preset}+{answering.adapter.digest()}@{engine}"
+    return roles
 
 
 def _triples(experiment: Experiment) -> dict[str, Json]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from kgqa.artefacts.sweep import CellState, SweepPlan
 from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
 from kgqa.experiment.config.overrides import override_values
+from kgqa.experiment.session.budget import Budget
 from kgqa.experiment.session.engines import Pool
-from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, read_cell
 from kgqa.experiment.sweep.running import Ended, result_of, run_cell, run_cells, skip_finished
 from kgqa.runtime.sweep_folder import SweepFolder
@@ -43,7 +43,7 @@ def launcher_of(overrides: Sequence[str]) -> str:
     return name
 
 
-def check_launcher(overrides: Sequence[str], budget: SweepBudget | None) -> None:
+def check_launcher(overrides: Sequence[str], budget: Budget | None) -> None:
     """Of the `hydra/…` and `hydra.…` overrides of a command those that choose and set a launcher.
 
     Raises:
@@ -67,7 +67,7 @@ def run_all(
     overrides: Sequence[str],
     *,
     ended: Ended | None = None,
-    budget: SweepBudget | None = None,
+    budget: Budget | None = None,
 ) -> list[CellResult]:
     """As `run_cells` does, or as the launcher of `overrides`; `ended` is then told from another thread."""
     if launcher_of(overrides) == "basic":

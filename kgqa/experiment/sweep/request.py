@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.overrides import override_values
-from kgqa.experiment.sweep.budget import SweepBudget
+from kgqa.experiment.session.budget import Budget
 from kgqa.experiment.sweep.launching import check_launcher
 
 OWN = ("sweep.name", "sweep.metric", "budget")
@@ -20,7 +20,7 @@ class SweepRequest:
     hydra: tuple[str, ...]  # of launcher and sweeper
     name: str | None
     metric: str | None  # that hydra/sweeper=optuna is to raise
-    budget: SweepBudget | None
+    budget: Budget | None
     command: tuple[str, ...]
 
     @classmethod
@@ -38,7 +38,7 @@ class SweepRequest:
                 hydra.append(argument)
             else:
                 overrides.append(argument)
-        budget = SweepBudget.of(own["budget"]) if "budget" in own else None
+        budget = Budget.of(own["budget"]) if "budget" in own else None
         names, command = (own.get("sweep.name"), own.get("sweep.metric")), ("kgqa", "run", "-m", *arguments)
         request = cls(tuple(overrides), tuple(hydra), *names, budget, command)
         if request.sweeper not in SWEEPERS:

@@ -18,10 +18,10 @@ from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.executing import execute
 from kgqa.experiment.run.finished import finished
+from kgqa.experiment.session.budget import Budget, limited
 from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
-from kgqa.experiment.sweep.budget import SweepBudget, limited
 from kgqa.experiment.sweep.cells import Cell, CellResult, Status, adjacent, listed_plan
 from kgqa.redaction import without_secrets
 from kgqa.report.sweep_writing import write_sweep_report
@@ -79,7 +79,7 @@ def write_reports(sweep: Path) -> None:
 
 
 def run_cells(
-    cells: Sequence[Cell], folder: SweepFolder, *, ended: Ended | None = None, budget: SweepBudget | None = None
+    cells: Sequence[Cell], folder: SweepFolder, *, ended: Ended | None = None, budget: Budget | None = None
 ) -> list[CellResult]:
     """Run them one after the other; results in the order given. `ended` is told of each, but of those not run.
 
@@ -106,7 +106,7 @@ def run_cells(
     return [results[cell.number] for cell in cells]
 
 
-def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: SweepBudget | None = None) -> CellResult:
+def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: Budget | None = None) -> CellResult:
     """Run one cell in this process, keep in the sweep's folder how it ended, and what it said in its log."""
     started = time.monotonic()
     status: Status = "done"
@@ -169,7 +169,7 @@ def result_of(cell: Cell, sweep: Path) -> CellResult:
     return CellResult(cell, state.status, run, metrics, state.seconds, state.error)
 
 
-def _not_run(cell: Cell, budget: SweepBudget) -> CellResult:
+def _not_run(cell: Cell, budget: Budget) -> CellResult:
     return CellResult(cell, "not run", None, None, 0.0, f"the budget is spent: {budget.so_far()}")
 
 

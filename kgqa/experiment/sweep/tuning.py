@@ -13,8 +13,8 @@ from kgqa.artefacts.tuning import TUNE, Choice, OnTest, Outcome, TuneRecord
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.axes import Axis, axes, grid
 from kgqa.experiment.config.overrides import override_values
+from kgqa.experiment.session.budget import Budget
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.sweep.budget import SweepBudget
 from kgqa.experiment.sweep.cells import Cell, CellResult, folder_of, frozen_cells
 from kgqa.experiment.sweep.metric import score_of
 from kgqa.experiment.sweep.parts import Part, Tuning, parts
@@ -34,7 +34,7 @@ class TuneRequest:
 
     tuning: Tuning
     axes: list[Axis]
-    budget: SweepBudget | None
+    budget: Budget | None
     command: tuple[str, ...]
 
     @classmethod
@@ -42,7 +42,7 @@ class TuneRequest:
         """Raises ConfigError: an unknown key under `tune.`, or nothing to choose from."""
         own = [argument.removeprefix("tune.") for argument in arguments if argument.startswith("tune.")]
         tuning = Tuning.of(override_values(own))
-        budget = next((SweepBudget.of(a.partition("=")[2]) for a in arguments if a.startswith("budget=")), None)
+        budget = next((Budget.of(a.partition("=")[2]) for a in arguments if a.startswith("budget=")), None)
         given = axes([argument for argument in arguments if not argument.startswith(("tune.", "budget="))])
         _refuse_no_hyperparameters(given)
         return cls(tuning, given, budget, ("kgqa", "tune", *arguments))

@@ -30,6 +30,7 @@ class Reading:
         passages: Sequence[Passage],
         max_tokens: int,
         stop: tuple[str, ...] = (),
+        role: str = "reader",
     ) -> Completion:
         """The reply to `prompt(passages)`, best passage first, of which the last are left out until it fits.
 
@@ -39,7 +40,7 @@ class Reading:
         shown = tuple(passages)
         while True:
             try:
-                reply = await Generate(prompt(shown), max_tokens, stop)
+                reply = await Generate(prompt(shown), max_tokens, stop, role=role)
             except PromptTooLong as refused:
                 if not shown:
                     raise

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 CORRECT = "Correct (No Error)"
 # Table 1, with what each means in our words, by the phases of the evaluation protocol (Figure 12) and in its order
@@ -26,7 +26,8 @@ PROTOCOL: Mapping[str, Mapping[str, str]] = {
     },
     "logical": {"Logical Fallacy": "a conclusion that does not follow from the earlier steps"},
 }
-ERRORS = tuple(name for phase in PROTOCOL.values() for name in phase)
+PREMATURE_CONCLUSION = {"Premature Conclusion": "a final answer before the earlier steps hold all that it needs"}
+Labels = Literal["paper", "released"]
 OBJECT = re.compile(r"\{.*\}", flags=re.DOTALL)
 
 
@@ -41,10 +42,23 @@ class StepVerdict(NamedTuple):
 
 
 @cache
-def verdict_schema(characters: int) -> str:
+def protocol(labels: Labels) -> Mapping[str, Mapping[str, str]]:
+    """Table 1; `released`: with the type that the released code has beside it."""
+    if labels == "paper":
+        return PROTOCOL
+    return {**PROTOCOL, "final answer": {**PROTOCOL["final answer"], **PREMATURE_CONCLUSION}}
+
+
+@cache
+def errors(labels: Labels) -> tuple[str, ...]:
+    return tuple(name for phase in protocol(labels).values() for name in phase)
+
+
+@cache
+def verdict_schema(characters: int, labels: Labels) -> str:
     """What a reply has to be, with at most so many characters of diagnosis and of guidance."""
     text = {"type": "string", "maxLength": characters}
-    named = {"error_type": {"type": "string", "enum": [*ERRORS, CORRECT]}, "diagnosis": text, "guidance": text}
+    named = {"error_type": {"type": "string", "enum": [*errors(labels), CORRECT]}, "diagnosis": text, "guidance": text}
     schema = {"type": "object", "properties": named, "required": [*named], "additionalProperties": False}
     return json.dumps(schema)
 
@@ -53,10 +67,12 @@ def _folded(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name.casefold())
 
 
-NAMES = {**{_folded(name): name for name in (*ERRORS, CORRECT)}, "correct": CORRECT}
+@cache
+def _names(labels: Labels) -> Mapping[str, str]:
+    return {**{_folded(name): name for name in (*errors(labels), CORRECT)}, "correct": CORRECT}
 
 
-def read_verdict(text: str) -> StepVerdict | None:
+def read_verdict(text: str, labels: Labels = "paper") -> StepVerdict | None:
     """The verdict in a reply; None where there is no JSON object with a known error type.
 
     Error types are compared whole, after folding case, blanks and hyphens; "Correct" is a synonym. Texts that are
@@ -70,8 +86,9 @@ def read_verdict(text: str) -> StepVerdict | None:
     except (ValueError, RecursionError):  # an integer of thousands of digits is a ValueError too
         return None
     name = written.get("error_type")
-    if not isinstance(name, str) or _folded(name) not in NAMES:
+    names = _names(labels)
+    if not isinstance(name, str) or _folded(name) not in names:
         return None
     texts = (written.get(key) for key in ("diagnosis", "guidance"))
     diagnosis, guidance = (text.strip() if isinstance(text, str) else "" for text in texts)
-    return StepVerdict(NAMES[_folded(name)], diagnosis, guidance)
+    return StepVerdict(names[_folded(name)], diagnosis, guidance)

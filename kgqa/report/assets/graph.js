@@ -10,39 +10,53 @@ function drawing(name, attributes, ...children) {
 const shortened = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
 /** Entities in columns by their distance from the first head; relations as labelled arrows. */
-function graphView(triples) {
-  graphs += 1;
+const graphView = (triples) => zoomable(triplesPicture(triples));
+
+/** kinds: of a triple's key, as `tripleKey` gives it, to the class of its arrow. */
+function triplesPicture(triples, kinds = new Map()) {
   const columns = new Map();
   for (const [head, , tail] of triples) {
     if (!columns.has(head)) columns.set(head, columns.has(tail) ? Math.max(0, columns.get(tail) - 1) : 0);
     if (!columns.has(tail)) columns.set(tail, columns.get(head) + 1);
   }
-  const [wide, high, boxWide, boxHigh] = [250, 58, 140, 28];
+  const boxes = new Map([...columns].map(([entity, column]) => [entity, { column, lines: [entity], title: entity }]));
+  const arrows = new Map(); // relations between the same two share an arrow
+  for (const triple of triples) {
+    const [head, relation, tail] = triple;
+    const key = JSON.stringify([head, tail]);
+    const { relations, kind } = arrows.get(key) ?? { relations: [], kind: "" };
+    arrows.set(key, { relations: [...new Set([...relations, relation])], kind: kinds.get(tripleKey(triple)) ?? kind });
+  }
+  const drawn = [...arrows].map(([key, { relations, kind }]) => [...JSON.parse(key), relations.join(", "), kind]);
+  return picture(boxes, drawn, { wide: 250, high: 58, boxWide: 140, boxHigh: 28, said: `graph of ${triples.length} triples, listed below` });
+}
+
+const tripleKey = ([head, relation, tail]) => `<${head}; ${relation}; ${tail}>`;
+
+/**
+ * Boxes in columns, and arrows between them. boxes: id -> {column, lines, title, kind}, of each column from above;
+ * arrows: [from, to, label, kind].
+ */
+function picture(boxes, arrows, { wide, high, boxWide, boxHigh, said }) {
+  graphs += 1;
   const counts = [];
   const at = new Map();
-  for (const [entity, column] of columns) {
+  for (const [id, { column }] of boxes) {
     counts[column] = (counts[column] ?? 0) + 1;
-    at.set(entity, [column * wide + 4, (counts[column] - 1) * high + 22]);
+    at.set(id, [column * wide + 4, (counts[column] - 1) * high + 22]);
   }
   const [width, height] = [(counts.length - 1) * wide + boxWide + 60, Math.max(...counts.map((count) => count ?? 0)) * high + 14];
-  const arrow = drawing("marker", { id: `arrow${graphs}`, viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, drawing("path", { d: "M0 0L8 4L0 8z" }));
-  const arrows = new Map(); // relations between the same two share an arrow
-  for (const [head, relation, tail] of triples) {
-    const key = JSON.stringify([head, tail]);
-    arrows.set(key, [...new Set([...(arrows.get(key) ?? []), relation])]);
-  }
-  const edges = [...arrows].map(([key, relations], index) => {
-    const [head, tail] = JSON.parse(key);
-    return edgeView(at.get(head), at.get(tail), relations.join(", "), index);
+  const arrow = drawing("marker", { id: `arrow${graphs}`, viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" }, drawing("path", { d: "M0 0L8 4L0 8z" }));
+  const edges = arrows.map(([from, to, label, kind], index) => edgeView(at.get(from), at.get(to), label, [kind, index]));
+  const shown = [...boxes].map(([id, { lines, title, kind }]) => {
+    const [x, y] = at.get(id);
+    const middle = y + boxHigh / 2 + 4 - (lines.length - 1) * 7;
+    const texts = lines.map((line, place) => drawing("text", { x: x + boxWide / 2, y: middle + place * 14, class: place ? "under" : "" }, shortened(line, Math.floor(boxWide / 6.8))));
+    return drawing("g", { class: `box ${kind ?? ""}` }, drawing("title", null, title), drawing("rect", { x, y, width: boxWide, height: boxHigh, rx: 5 }), texts);
   });
-  const boxes = [...at].map(([entity, [x, y]]) => [
-    drawing("rect", { x, y, width: boxWide, height: boxHigh, rx: 5 }),
-    drawing("text", { x: x + boxWide / 2, y: y + boxHigh / 2 + 4 }, drawing("title", null, entity), shortened(entity, 20)),
-  ]);
-  const picture = drawing("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `graph of ${triples.length} triples, listed below` }, drawing("defs", null, arrow), edges, boxes);
-  return zoomable(picture, width, height);
+  return drawing("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": said }, drawing("defs", null, arrow), edges, shown);
 
-  function edgeView([fromX, fromY], [toX, toY], relation, index) {
+  function edgeView([fromX, fromY], [toX, toY], relation, [kind, index]) {
     const middle = boxHigh / 2;
     const forward = toX > fromX;
     const start = [fromX + boxWide, fromY + middle];
@@ -51,22 +65,64 @@ function graphView(triples) {
     const bend = forward ? [start[0] + 50, start[1], end[0] - 50, end[1]] : [start[0] + 50, start[1], end[0] + 50, end[1]];
     const label = { x: (start[0] + end[0]) / 2 + (forward ? 0 : 30), y: (start[1] + end[1]) / 2 - 5 - (forward ? 0 : 6 + (index % 3) * 10) };
     return [
-      drawing("path", { d: `M${start} C${bend.slice(0, 2)} ${bend.slice(2)} ${end}`, "marker-end": `url(#arrow${graphs})` }),
-      drawing("text", { class: "relation", ...label }, drawing("title", null, relation), shortened(relation, 17)),
+      drawing("path", { d: `M${start} C${bend.slice(0, 2)} ${bend.slice(2)} ${end}`, "marker-end": `url(#arrow${graphs})`, class: kind ?? "" }),
+      relation && drawing("text", { class: "relation", ...label }, drawing("title", null, relation), shortened(relation, 17)),
     ];
   }
 }
 
-/** The picture in a frame that scrolls, with buttons and the keys + - 0 for its size; it is dragged with the mouse. */
-function zoomable(picture, width, height) {
-  let scale = 1;
-  const frame = element("div", { class: "graph", tabindex: "0", role: "group", "aria-label": "graph; + and - change its size, arrows move it" }, picture);
+// ---- a walk over passages (KGP)
+
+const ASIDE = 20; // neighbours drawn that were passed over
+
+/**
+ * The passages that a walk saw: seeds, then what each hop visited, then neighbours that were passed over, each once.
+ * walk: {seeds: [id], steps: [{start, chosen: [id], aside: [id]}]}; shown: id -> {where, text}; kindOf: id -> more classes.
+ */
+function walkPicture({ seeds, steps }, shown, kindOf = () => "") {
+  const boxes = new Map();
+  const put = (id, column, kind) => {
+    if (boxes.has(id)) return;
+    const { where, text } = shown.get(id) ?? { where: id, text: "" };
+    boxes.set(id, { column, lines: [where, text.replace(/\s+/g, " ").trim()].filter(Boolean), title: `${where}\n${text}`, kind: `${kind} ${kindOf(id)}` });
+  };
+  for (const id of seeds) put(id, 0, "seed");
+  const arrows = [];
+  for (const { start, chosen } of steps) {
+    put(start, 0, "seed");
+    for (const id of chosen) put(id, boxes.get(start).column + 1, "visited");
+    for (const id of chosen) arrows.push([start, id, "", "walked"]);
+  }
+  const last = Math.max(0, ...[...boxes.values()].map(({ column }) => column)) + 1;
+  const aside = [...new Set(steps.flatMap((step) => step.aside))].filter((id) => !boxes.has(id)).slice(0, ASIDE);
+  for (const id of aside) put(id, last, "aside");
+  for (const { start, aside: passed } of steps) for (const id of passed) if (aside.includes(id)) arrows.unshift([start, id, "", "passed"]);
+  const distinct = new Map(arrows.map((arrow) => [JSON.stringify(arrow), arrow]));
+  const visited = [...boxes.values()].filter(({ kind }) => kind.startsWith("visited")).length;
+  const said = `walk from ${seeds.length} passages to ${visited} more, told step by step beside it`;
+  return picture(boxes, [...distinct.values()], { wide: 300, high: 50, boxWide: 200, boxHigh: 38, said });
+}
+
+/** What the colours of a walk mean. */
+function walkLegend() {
+  const sample = (kind, text) => element("span", { class: "mark" }, element("span", { class: `sample ${kind}` }), ` ${text}`);
+  return element("p", { class: "legend" }, sample("seed", "found first"), sample("visited", "visited"), sample("aside", "passed over"));
+}
+
+/**
+ * A picture in a frame that scrolls, with buttons and the keys + - 0 for its size; it is dragged with the mouse.
+ * `show` of what is given puts another picture into the frame, which stays where it is and as large.
+ */
+function zoomable(first) {
+  let [shown, scale] = [first, 1];
+  const frame = element("div", { class: "graph", tabindex: "0", role: "group", "aria-label": "graph; + and - change its size, arrows move it" }, shown);
   const resize = (wanted) => {
     scale = Math.min(4, Math.max(0.25, wanted));
-    picture.setAttribute("width", width * scale);
-    picture.setAttribute("height", height * scale);
+    const { width, height } = shown.viewBox.baseVal;
+    shown.setAttribute("width", width * scale);
+    shown.setAttribute("height", height * scale);
   };
-  const fit = () => resize(Math.min(1, (frame.clientWidth - 4) / width));
+  const fit = () => resize(Math.min(1, (frame.clientWidth - 4) / shown.viewBox.baseVal.width));
   const button = (name, said, action) => {
     const made = element("button", { type: "button", class: "small", "aria-label": said, title: said }, name);
     made.addEventListener("click", action);
@@ -85,7 +141,12 @@ function zoomable(picture, width, height) {
   }, { passive: false });
   draggable(frame);
   const sizes = [button("−", "smaller", () => resize(scale / 1.25)), button("+", "larger", () => resize(scale * 1.25)), button("fit", "fit: as wide as the page", fit)];
-  return element("div", { class: "pictured" }, element("p", { class: "take" }, sizes), frame);
+  const show = (next) => {
+    shown.replaceWith(next);
+    shown = next;
+    resize(scale);
+  };
+  return Object.assign(element("div", { class: "pictured" }, element("p", { class: "take" }, sizes), frame), { show, fit });
 }
 
 function draggable(frame) {

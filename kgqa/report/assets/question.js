@@ -235,7 +235,17 @@ function traversalView({ agent, seeds, steps, paths }, traced) {
   };
   const walked = new Set(steps.map((each) => each.path[0]));
   const unwalked = seeds.filter((id) => !walked.has(id)).map((id) => element("li", null, passage(id), " ", mark("the budget was spent")));
-  return element("div", { class: "traversal" }, element("p", null, `agent ${agent} · ${seeds.length} seeds · ${paths.length} paths`), element("ol", { class: "plain" }, steps.map(stepView), unwalked));
+  return element("div", { class: "traversal" }, element("p", null, `agent ${agent} · ${seeds.length} seeds · ${paths.length} paths`), walkLegend(), zoomable(walkedPicture(seeds, steps, traced)), element("ol", { class: "plain" }, steps.map(stepView), unwalked));
+}
+
+/** The same as a picture, with the neighbours that the trace tells and the walk passed over. */
+function walkedPicture(seeds, steps, traced) {
+  const around = new Map(traced.calls.filter((call) => call.call === "neighbours" && Array.isArray(call.reply)).map((call) => [call.passage_id, call.reply]));
+  const shown = new Map(traced.evidence.map((id, index) => [id, { where: (traced.evidence_titles ?? [])[index] || id, text: "" }]));
+  for (const { id, title, text } of passagesOf(traced)) shown.set(id, { where: title, text });
+  const gold = new Set(traced.question.support);
+  const walked = steps.map(({ path, chosen }) => ({ start: path[path.length - 1], chosen, aside: around.get(path[path.length - 1]) ?? [] }));
+  return walkPicture({ seeds, steps: walked }, shown, (id) => (gold.has(id) ? "gold" : ""));
 }
 
 const isChain = (value) => value !== null && typeof value === "object" && Array.isArray(value.triples) && "score" in value;

@@ -1,12 +1,13 @@
 // The viewer's first page: which view is shown, what is chosen, keys.
 
+import { showAsk } from "./ask.js";
 import { showCompare } from "./compare.js";
 import { watch } from "./live.js";
 import { showPlots } from "./plots.js";
 import { asked, pages, trouble } from "./server.js";
 import { Table } from "./table.js";
 
-const VIEWS = ["runs", "compare", "plots"];
+const VIEWS = ["runs", "compare", "plots", "ask"];
 const byId = (id) => document.getElementById(id);
 const table = new Table(noteChoice);
 
@@ -47,6 +48,7 @@ function navigate() {
   if (view === "runs") table.draw();
   if (view === "compare") void showCompare(byId("compare"), table, keys).catch(trouble);
   if (view === "plots") showPlots(byId("plots"), table, keys);
+  if (view === "ask") void showAsk().catch(trouble);
 }
 
 function pressed(event) {
@@ -56,6 +58,10 @@ function pressed(event) {
     else if (byId("choose").open) byId("choose").open = false;
     else location.hash = "#runs";
     return;
+  }
+  if (!typing && event.key === "/" && !byId("ask").hidden) {
+    event.preventDefault();
+    byId("ask-question").focus();
   }
   if (typing || event.ctrlKey || event.metaKey || event.altKey || byId("runs").hidden) return;
   const actions = {

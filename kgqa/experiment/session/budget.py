@@ -1,4 +1,4 @@
-"""`budget=`: what a sweep may pay for models, in US dollars or in tokens."""
+"""`budget=`: what a command may pay for models, in US dollars or in tokens."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kgqa.types import Json
 
 
 @dataclass
-class SweepBudget:
+class Budget:
     """Paid for by this command's calls; cached replies are free, and so is what runs on your own machine in dollars."""
 
     tokens: int | None  # of prompts and replies
     dollars: float | None
     paid: Spent = NOTHING
-    exhausted: bool = False  # an engine stopped within a cell
+    exhausted: bool = False  # an engine stopped in between
 
     @classmethod
-    def of(cls, value: str) -> SweepBudget:
+    def of(cls, value: str) -> Budget:
         """`2.50usd` or `500000tokens`. Raises ConfigError for anything else."""
         amount = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?) ?(usd|tokens)", value.strip().lower())
         if not amount or (amount[2] == "tokens" and "." in amount[1]) or not float(amount[1]):
@@ -42,7 +42,7 @@ class SweepBudget:
         """Count what a cell's calls, extractions and judge were paid for in this command."""
         self.paid += paid
 
-    def left(self) -> SweepBudget:
+    def left(self) -> Budget:
         return replace(
             self,
             tokens=None if self.tokens is None else max(1, self.tokens - self.paid.tokens),
@@ -50,7 +50,7 @@ class SweepBudget:
         )
 
 
-def limited(config: Config, allowance: SweepBudget | None) -> dict[str, Json]:
+def limited(config: Config, allowance: Budget | None) -> dict[str, Json]:
     """The configuration with an engine that stops when the allowance is spent, if it is one that counts.
 
     An engine on this machine has no budget of its own: there the sweep stops between cells.

@@ -1,0 +1,117 @@
+"""KnowTrace learns from its own right answers (Li et al., §3.3, Algorithm 2): lessons of finished runs.
+
+Nothing is asked again. Any method whose answers have lessons can be learnt from so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from kgqa.artefacts.metrics import Metrics
+from kgqa.artefacts.predictions import Prediction, run_predictions
+from kgqa.artefacts.trace import TracedCall, TracedQuestion, read_trace
+from kgqa.constraints import Share
+from kgqa.errors import DataError
+from kgqa.examples import Dropped, Example, Made, Origin
+from kgqa.protocols import Source
+from kgqa.scoring.metrics import score
+from kgqa.types import Json, Lesson, Message, Prompt, Question
+
+
+@dataclass(frozen=True)
+class RunLessons:
+    """Fields as in conf/collect/knowtrace.yaml, which cites the source of each value."""
+
+    sources: Mapping[str, str]
+    filter: Literal["backtracing", "none"]
+    right: Literal["em", "f1"]
+    least: Share
+    held_out: Share
+    seed: int
+
+    def collect(self, sources: Sequence[Source], advance: Callable[[], None]) -> Iterator[Made]:
+        """By run, its questions in the data file's order.
+
+        Raises:
+            DataError: a run's answers have no lessons, or its files do not fit together.
+        """
+        for source in sources:
+            run = _run(source)
+            profile = Metrics.read(run).profile
+            by_question: dict[str, list[Made]] = {}
+            taught = False
+            for traced in read_trace(run):
+                taught = taught or bool(traced.prediction.lessons)
+                by_question[traced.question.id] = list(self._made(traced, source, profile))
+                advance()
+            if not taught:
+                raise DataError(f"{run}: no answer of it says what is worth learning; give a run of method=knowtrace")
+            for question in source.questions:
+                yield from by_question[question.id]
+
+    def figures(self, sources: Sequence[Source]) -> Mapping[str, int | float]:
+        """Right answers; FA (Figure 4): tokens that backtracing filters, percent of all written for right answers."""
+        right: list[Prediction] = []
+        for source in sources:
+            run = _run(source)
+            profile, questions = Metrics.read(run).profile, {question.id: question for question in source.questions}
+            right += [p for p in run_predictions(run) if self._is_right(questions[p.question_id], p, profile)]
+        written, useless = (sum(p.figures.get(f"{key}_tokens", 0) for p in right) for key in ("written", "filtered"))
+        figures: dict[str, int | float] = {"right answers": len(right)}
+        return figures | ({"FA, percent of tokens filtered": 100 * useless / written} if written else {})
+
+    def _is_right(self, question: Question, prediction: Prediction, profile: str) -> bool:
+        reached = score(prediction.scored_answer, question.answers, profile)
+        return reached["em"] == 1 if self.right == "em" else reached["f1"] >= self.least
+
+    def _made(self, traced: TracedQuestion, source: Source, profile: str) -> Iterator[Made]:
+        prediction, question = traced.prediction, traced.question
+        name = _run(source).name
+        why = "the question failed" if prediction.error else ""
+        if not why and not self._is_right(question, prediction, profile):
+            why = "the answer is wrong"
+        if not why and not prediction.lessons:
+            why = "no reply came to anything by itself"
+        if why:
+            yield Dropped(question.id, "question", why, Origin(source.dataset, 0, name))
+            return
+        replies = [call for call in traced.calls if call.kind == "generate" and call.error is None]
+        iteration = 0
+        for lesson in prediction.lessons:
+            if lesson.call >= len(replies):
+                raise DataError(
+                    f"{source.run}: question {question.id} has no reply {lesson.call}; run its command again"
+                )
+            iteration += lesson.role == prediction.lessons[0].role
+            origin = Origin(source.dataset, iteration, name)
+            yield self._learnt(lesson, replies[lesson.call], question, origin)
+
+    def _learnt(self, lesson: Lesson, call: TracedCall, question: Question, origin: Origin) -> Made:
+        whole = (call.text or "").strip()
+        target = whole if self.filter == "none" else lesson.kept
+        if not target:
+            why = "backtracing keeps nothing of it" if whole else "nothing was written"
+            return Dropped(question.id, f"{lesson.role}, reply {lesson.call}", why, origin)
+        return Example(
+            id=f"{origin.dataset}/{origin.made_by}/{question.id}/{lesson.call}",
+            question=question.id,
+            role=lesson.role,
+            prompt=_prompt(call.request["prompt"]),
+            target=target,
+            label=lesson.role if target == whole else f"{lesson.role}, in part",
+            origin=origin,
+        )
+
+
+def _run(source: Source) -> Path:
+    assert source.run is not None
+    return source.run
+
+
+def _prompt(traced: Mapping[str, Json]) -> Prompt:
+    """As it was asked; traces of 0.1 do not say its form, and all that asked then were chats."""
+    messages = tuple(Message(role, content) for role, content in traced["messages"])
+    return Prompt(traced["template"], messages, traced["prefill"], traced.get("form", "chat"))

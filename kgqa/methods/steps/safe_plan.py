@@ -1,0 +1,200 @@
+"""The ideal solution of a question in SAFE's steps, from its gold decomposition (Figures 15 to 18, without a model).
+
+A fact is an attribution step; a logical step draws the conclusion; the last step is the answer. Whatever cannot be
+shown to stand in a gold passage gives no solution.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kgqa.scoring.normalisation import normalise
+from kgqa.types import Hop, Passage, Question
+
+WORDINGS = (  # ours; the released code varies its phrase, too
+    "According to Passage {n}, {claim}",
+    "Passage {n} states that {claim}",
+    "As Passage {n} says, {claim}",
+    "Passage {n} tells that {claim}",
+    "From Passage {n} it is known that {claim}",
+    "It is stated in Passage {n} that {claim}",
+)
+REFERENCE = re.compile(r"#(\d+)")
+CLOSED = {"yes": True, "no": False}
+_NO_NOUN = re.compile(r"\b(by|at|in|of|from|to|on|with|for)$")
+
+
+class NoPlan(Exception):
+    """Why a question has no ideal solution here."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoldFact:
+    """What one attribution step has to find: it stands in passage number `passage`, from 1."""
+
+    subject: str
+    wanted: str  # "the director of Reed Lake"
+    value: str
+    passage: int
+    needs: tuple[int, ...]  # places, from 0, of the facts that tell its subject
+
+    @property
+    def claim(self) -> str:
+        return f"{self.wanted} is {self.value}"
+
+    def attribution(self, chance: random.Random, *, claim: str = "", passage: int = 0) -> str:
+        """The step, or one that says something else or cites another passage."""
+        said = chance.choice(WORDINGS).format(n=passage or self.passage, claim=claim or self.claim)
+        return f"{sentence(said)} (Attribution)"
+
+    @property
+    def instruction(self) -> str:
+        return f"Take {self.wanted} from Passage {self.passage}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`facts` in the order of their steps. `conclusion`: what the logical step says, without its tag."""
+
+    facts: tuple[GoldFact, ...]
+    conclusion: str
+    wrong_conclusion: str
+    answer: str
+    wrong_answer: str
+
+    @property
+    def last(self) -> int:
+        """Number of the step that answers; the logical step is the one before."""
+        return len(self.facts) + 2
+
+
+def plan(question: Question, shown: Sequence[Passage], chance: random.Random) -> Plan:
+    """
+    `shown`: the passages, in the order in which they are numbered.
+
+    Raises:
+        NoPlan: no decomposition, one that its passages do not bear out, or an answer that does not follow from it.
+    """
+    if len(question.decomposition) < 2:
+        raise NoPlan("no decomposition into two facts or more")
+    gold = [(place, passage) for place, passage in enumerate(shown, start=1) if passage.id in question.support]
+    facts = _in_order(list(_facts(question.decomposition, gold)))
+    leaves = [place for place in range(len(facts)) if not any(place in fact.needs for fact in facts)]
+    if len(leaves) > 1 and "comparison" in question.type:
+        return _comparing(question, facts, leaves, chance)
+    if len(leaves) > 1:  # one chain, whose names are not written alike
+        chained = enumerate(facts)
+        facts = tuple(replace(fact, needs=fact.needs or ((place - 1,) if place else ())) for place, fact in chained)
+    return _following(question, facts, shown, chance)
+
+
+def _facts(hops: Sequence[Hop], gold: Sequence[tuple[int, Passage]]) -> Iterator[GoldFact]:
+    known: list[tuple[str, str]] = []  # subject and value of the facts so far
+    for hop in hops:
+        needs = tuple(int(number) - 1 for number in REFERENCE.findall(hop.question) if int(number) <= len(known))
+        text = REFERENCE.sub(lambda found: _value(known, int(found[1])), hop.question)
+        subject, wanted = _worded(text)
+        if not needs:
+            same = [place for place, (_, value) in enumerate(known) if _bare(value) == _bare(subject)]
+            needs = tuple(same[:1])
+        known.append((subject, hop.answer))
+        yield GoldFact(subject, wanted, hop.answer, _passage(hop, subject, gold), needs)
+
+
+def _value(known: Sequence[tuple[str, str]], number: int) -> str:
+    if number > len(known):
+        raise NoPlan("a step of the decomposition needs a later one")
+    return known[number - 1][1]
+
+
+def _worded(text: str) -> tuple[str, str]:
+    """Subject, and what is asked of it: of "Petra, director", "Petra >> director" or a question."""
+    subject, arrow, relation = text.partition(" >> ")
+    if not arrow and not text.rstrip().endswith("?"):
+        subject, arrow, relation = text.rpartition(", ")
+    if not arrow:
+        return "", f'the answer to "{text.strip()}"'
+    shown = f'"{relation}"' if _NO_NOUN.search(relation) else relation
+    return subject.strip(), f"the {shown} of {subject.strip()}"
+
+
+def _passage(hop: Hop, subject: str, gold: Sequence[tuple[int, Passage]]) -> int:
+    """Of the gold passages that say the value the hop's own, else the one whose title has most of the subject."""
+    value = normalise(hop.answer)
+    saying = [(n, p) for n, p in gold if f" {value} " in f" {normalise(f'{p.title} {p.text}')} "]
+    if not value or not saying:
+        raise NoPlan("no gold passage says what a step finds")
+    words = set(normalise(subject).split())
+    return max(saying, key=lambda at: (at[1].id == hop.passage_id, len(words & set(normalise(at[1].title).split()))))[0]
+
+
+def _bare(name: str) -> str:
+    return normalise(re.sub(r"\s*\([^()]*\)\s*$", "", name))
+
+
+def _in_order(facts: list[GoldFact]) -> tuple[GoldFact, ...]:
+    """Each fact right before those that need it, as far as the order of the file lets: A's film, A's director, then
+    B's (Figure 15, plan 4)."""
+    order: list[int] = []
+
+    def visit(place: int) -> None:
+        if place not in order and all(need in order for need in facts[place].needs):
+            order.append(place)
+            for other, fact in enumerate(facts):
+                if place in fact.needs:
+                    visit(other)
+
+    for place, fact in enumerate(facts):
+        if not fact.needs:
+            visit(place)
+    if len(order) != len(facts):
+        raise NoPlan("a step of the decomposition needs itself")
+    at = {place: new for new, place in enumerate(order)}
+    kept = (facts[place] for place in order)
+    return tuple(replace(fact, needs=tuple(sorted(at[need] for need in fact.needs))) for fact in kept)
+
+
+def _following(
+    question: Question, facts: tuple[GoldFact, ...], shown: Sequence[Passage], chance: random.Random
+) -> Plan:
+    """The last fact is the answer."""
+    if normalise(facts[-1].value) not in map(normalise, question.answers):
+        raise NoPlan("the last fact is not the answer")
+    steps = f"From Steps 1 to {len(facts)}" if len(facts) > 2 else "From Steps 1 and 2"
+    answer = facts[-1].value
+    wrong = [fact.value for fact in facts[:-1]] + [passage.title for passage in shown]
+    others = [other for other in wrong if normalise(other) and normalise(other) != normalise(answer)]
+    if not others:
+        raise NoPlan("nothing else to conclude")
+    other = chance.choice(others)
+    said = f"{steps} it follows that what the question asks for is"
+    return Plan(facts, sentence(f"{said} {answer}"), sentence(f"{said} {other}"), answer, other)
+
+
+def _comparing(question: Question, facts: tuple[GoldFact, ...], leaves: Sequence[int], chance: random.Random) -> Plan:
+    """The last facts of several chains are compared."""
+    values = [facts[place].value for place in leaves]
+    found = " and ".join(f"{facts[place].value} (Step {place + 1})" for place in leaves)
+    answer = question.answers[0]
+    if (closed := CLOSED.get(answer.lower())) is not None:
+        same = len({normalise(value) for value in values}) == 1
+        if same is not closed:
+            raise NoPlan("the answer does not follow from the facts")
+        said = [f"{found} are the same.", f"{found} are not the same."]
+        right, wrong = said if same else said[::-1]
+        return Plan(facts, right, wrong, answer, "no" if same else "yes")
+    roots = [fact.subject for fact in facts if not fact.needs]
+    others = [root for root in roots if root and _bare(root) not in map(_bare, question.answers)]
+    if len(others) == len(roots) or not others:
+        raise NoPlan("the answer is none of what is compared")
+    other = chance.choice(others)
+    compared = f"Comparing {found}, what the question asks for is"
+    return Plan(facts, sentence(f"{compared} {answer}"), sentence(f"{compared} {other}"), answer, other)
+
+
+def sentence(text: str) -> str:
+    """With one full stop at its end."""
+    return text if text.endswith(".") else f"{text}."

@@ -1,0 +1,109 @@
+"""`kgqa collect knowtrace`: what a finished run's own replies are worth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kgqa.artefacts.collected import Collected
+from kgqa.artefacts.stage import StageManifest
+from kgqa.artefacts.trace import read_trace
+from kgqa.examples import Example, read_dropped, read_examples
+from kgqa.runtime.codec import _prompt_json
+from tests.e2e.conftest import QUICK, Kgqa, Ran
+
+BRIDGE = "Question: In which town was the architect of the Candle Bridge born\\?\nKnowledge:\n"
+RULES = [
+    (f"{BRIDGE}none\nSufficient:$", " No\nExplore:\n- Candle Bridge | architect\n- Candle Bridge | colour"),
+    (f"{BRIDGE}<[^\n]*Ilse Ravenholt>\n<[^\n]*>\nSufficient:$", " No\n- Ilse Ravenholt | birthplace"),
+    (f"{BRIDGE}.*Pellery>.*\nSufficient:$", " Yes\nThought: Ilse Ravenholt was born in Pellery.\nAnswer: Pellery"),
+    ("Relation: architect\nTriples:$", " <Candle Bridge; designed by; Ilse Ravenholt>"),
+    ("Relation: colour\nTriples:$", " <Lantern Bridge; colour; red>"),
+    ("Relation: birthplace\nTriples:$", " <Ilse Ravenholt; born in; Pellery>\n<Ilse Ravenholt; was; tall>"),
+    ("Sufficient:$", " Yes\nThought: I guess.\nAnswer: nowhere"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def ran(kgqa: Kgqa) -> Ran:
+    """Of three questions the first is answered right."""
+    rules = [json.dumps({"match": match, "reply": reply}) for match, reply in RULES]
+    Path("rules.jsonl").write_text("\n".join(rules), encoding="utf-8")
+    ran = kgqa("run", "method=knowtrace", "dataset=demo", "limit=3", "engine.rules=rules.jsonl", *QUICK)
+    assert ran.code == 0, ran.err
+    assert ran.json("metrics.json")["scores"]["em"]["mean"] == pytest.approx(33.33, abs=0.01)
+    return ran
+
+
+def collected(kgqa: Kgqa, *given: str) -> tuple[list[Example], Path]:
+    made = kgqa("collect", "knowtrace", *given)
+    assert made.code == 0, made.err
+    examples = [each for each in read_examples(made.folder / "examples.jsonl") if isinstance(each, Example)]
+    return examples, made.folder
+
+
+def test_what_backtracing_keeps_of_right_answers_is_learnt(kgqa: Kgqa, ran: Ran) -> None:
+    examples, folder = collected(kgqa, "--from", str(ran.folder))
+    assert [(example.role, example.target) for example in examples] == [
+        ("explorer", "No\nExplore:\n- Candle Bridge | architect"),
+        ("completer", "<Candle Bridge; designed by; Ilse Ravenholt>"),
+        ("explorer", "No\n- Ilse Ravenholt | birthplace"),
+        ("completer", "<Ilse Ravenholt; born in; Pellery>"),
+        ("explorer", "Yes\nThought: Ilse Ravenholt was born in Pellery.\nAnswer: Pellery"),
+    ]
+    assert [example.origin.place for example in examples] == [1, 1, 2, 2, 3]
+    dropped = [(one.what, one.why) for one in read_dropped(folder / "dropped.jsonl")]
+    assert dropped == [
+        ("completer, reply 2", "backtracing keeps nothing of it"),
+        ("question", "the answer is wrong"),
+        ("question", "the answer is wrong"),
+    ]
+
+
+def test_prompts_are_those_of_the_run(kgqa: Kgqa, ran: Ran) -> None:
+    examples, _ = collected(kgqa, "--from", "last")
+    asked = [c.request["prompt"] for t in read_trace(ran.folder) for c in t.calls if c.kind == "generate"]
+    assert all(_prompt_json(example.prompt) in asked for example in examples)
+
+
+def test_without_backtracing_all_replies_of_right_answers_are_learnt(kgqa: Kgqa, ran: Ran) -> None:
+    examples, folder = collected(kgqa, "--from", "last", "collect.filter=none")
+    assert [example.target for example in examples] == [RULES[at][1].strip() for at in (0, 3, 4, 1, 5, 2)]
+    assert folder != collected(kgqa, "--from", "last")[1]
+
+
+def test_the_share_that_is_filtered_is_of_right_answers_alone(kgqa: Kgqa, ran: Ran) -> None:
+    _, folder = collected(kgqa, "--from", "last")
+    came = StageManifest.read(folder, "collect knowtrace").came_to(Collected, folder)
+    (first,) = [t.prediction.figures for t in read_trace(ran.folder) if t.prediction.answer == "Pellery"]
+    share = 100 * first["filtered_tokens"] / first["written_tokens"]
+    assert came.figures == {"right answers": 1, "FA, percent of tokens filtered": pytest.approx(share)}
+    assert came.dropped["the answer is wrong"] == 2
+
+
+def test_a_run_of_another_method_has_no_lessons(kgqa: Kgqa) -> None:
+    kgqa("run", "method=no_context", "dataset=demo", "limit=1", *QUICK)
+    refused = kgqa("collect", "knowtrace", "--from", "last")
+    assert refused.code == 2
+    assert "no answer of it says what is worth learning; give a run of method=knowtrace" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("collect knowtrace", "takes finished runs; give --from RUN"),
+        ("collect knowtrace --from nowhere", "nowhere: not the folder of a run"),
+        ("collect knowtrace collect.filter=some", "collect.filter=some: input should be"),
+    ],
+)
+def test_a_mistake_is_one_line(kgqa: Kgqa, command: str, message: str) -> None:
+    refused = kgqa(*command.split())
+    assert refused.code == 2
+    assert message in refused.err
+
+
+def test_runs_are_no_material_for_what_takes_questions(kgqa: Kgqa, ran: Ran) -> None:
+    refused = kgqa("collect", "kgp", "--from", str(ran.folder))
+    assert "collect kgp takes questions, not runs" in refused.err

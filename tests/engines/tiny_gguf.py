@@ -1,0 +1,72 @@
+"""A tiny transformers folder as a GGUF file in float32, with the tokenizer of SmolLM2's own GGUF file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+LAYERS = {
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}  # fmt: skip
+WHOLE = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
+
+
+def as_gguf(folder: Path, smollm2: Path, target: Path) -> Path:
+    """The base as llama.cpp's own converter would write it: rows of a LLaMA's q and k are rotated pairs."""
+    import gguf
+    from transformers import AutoModelForCausalLM
+
+    network = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+    config, kind = network.config, network.config.model_type
+    writer = gguf.GGUFWriter(target, kind)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_vocab_size(config.vocab_size)
+    _copy_tokenizer(writer, gguf.GGUFReader(smollm2))
+    for name, tensor in network.state_dict().items():
+        if name != "lm_head.weight":  # tied
+            writer.add_tensor(_name(name), _rows(name, tensor.detach(), config).contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return target
+
+
+def _name(name: str) -> str:
+    if name in WHOLE:
+        return WHOLE[name]
+    number, _, rest = name.removeprefix("model.layers.").partition(".")
+    layer, _, part = rest.rpartition(".")
+    return f"blk.{number}.{LAYERS[layer]}.{part}"
+
+
+def _rows(name: str, tensor: Any, config: Any) -> Any:
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
+    if config.model_type != "llama" or heads is None:
+        return tensor
+    return tensor.view(heads, 2, -1, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape)
+
+
+def _copy_tokenizer(writer: Any, source: Any) -> None:
+    import gguf
+
+    for name, field in source.fields.items():
+        if name.startswith("tokenizer."):
+            kind = field.types[0]
+            if kind == gguf.GGUFValueType.ARRAY:
+                writer.add_array(name, field.contents())
+            else:
+                writer.add_key_value(name, field.contents(), kind)

@@ -1,0 +1,168 @@
+"""Adapters by name and by role: what a role's choice finds, what tells it apart, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgqa.calls import Generate
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.config.composing import compose
+from kgqa.experiment.machine.adapters import adapter, adapters
+from kgqa.experiment.session.engines import Engines, Pool, role_nodes
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.identity import run_identity
+from kgqa.experiment.session.session import Session
+from kgqa.runtime.folder import run_name
+from kgqa.types import Message, Prompt
+from tests.adapters_for_tests import write_artefact, write_lora
+
+SMOLLM2 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+CALL = Generate(Prompt("test/adapters", (Message("user", "Who is it?"),)), 8)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KGQA_TRAINED", raising=False)
+
+
+def engines(*overrides: str) -> Engines:
+    return Engines(role_nodes(compose(["engine=scripted", *overrides])), Pool())
+
+
+def answer(engine: Any) -> str:
+    [reply] = engine.answer([CALL])
+    return str(reply.text)
+
+
+def name_of_run(*overrides: str) -> str:
+    with Session(Experiment.of(["method=no_context", "dataset=demo", "engine=scripted", *overrides])) as session:
+        return run_name(run_identity(session))
+
+
+def test_the_newest_finished_training_of_a_name_is_taken() -> None:
+    older, newer = (
+        write_artefact(Path(f"outputs/trained/safe/{name}"), "x", "0", seed=n) for n, name in enumerate("ba")
+    )
+    os.utime(older / "manifest.json", (1, 1))
+    (Path("outputs/trained/safe/c") / "checkpoints").mkdir(parents=True)
+    assert adapter("safe").folder == newer.absolute() / "adapter"
+    assert adapter("safe/b").folder == older.absolute() / "adapter"
+    assert adapter("safe").trained_on() == ("x", ("0",))
+    assert adapter("safe").gguf == newer.absolute() / "adapter.gguf"
+
+
+def test_a_name_may_have_parts_and_trained_lies_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    write_artefact(Path("elsewhere/knowtrace/round1/explorer/ab12"), "x", "0")
+    monkeypatch.setenv("KGQA_TRAINED", "elsewhere")
+    assert adapter("knowtrace/round1/explorer").rank == 4
+    assert [each.name for each in adapters()] == ["knowtrace/round1/explorer"]
+
+
+def test_a_folder_of_peft_is_an_adapter_and_nothing_is_known_of_its_base() -> None:
+    folder = write_lora(Path("mine"), rank=2, lora_alpha=6)
+    assert adapter("mine") == adapter("mine")
+    assert adapter(str(folder.absolute())).digest() == adapter("mine").digest()
+    assert adapter("mine").trained_on() == (None, ())
+    assert (adapter("mine").rank, adapter("mine").alpha, adapter("mine").gguf.name) == (2, 6.0, "adapter.gguf")
+    assert adapter("mine").matrices()["model.layers.1.self_attn.q_proj.lora_A"].shape == (2, 64)
+
+
+def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
+    write_lora(Path("mine"))
+    Path("conf/adapter").mkdir(parents=True)
+    preset = Path("conf/adapter/ours.yaml")
+    preset.write_text("path: mine\nbase: qwen3_8b\nserved_name: lora-1\n")
+    ours = adapter("ours")
+    assert (ours.digest(), ours.trained_on(), ours.served_name) == (
+        adapter("mine").digest(),
+        ("qwen3_8b", ()),
+        "lora-1",
+    )
+    preset.write_text(f"path: mine\nsha256: {'b' * 64}\n")
+    with pytest.raises(DataError, match=r"adapter ours: sha256 of .* is"):
+        adapter("ours").digest()
+    preset.write_text("path: mine\nrank: 4\n")
+    with pytest.raises(ConfigError, match=r"adapter.rank=4: unknown key"):
+        adapter("ours")
+    preset.write_text(f"path: null\nsha256: {'a' * 64}\n")
+    assert adapter("ours").digest() == "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("smollm2_135m+saef", r"^roles.reader=smollm2_135m\+saef: no adapter saef: .*did you mean safe\?$"),
+        ("smollm2_135m+", r"no adapter behind the \+"),
+        ("+unfinished", "its training has not ended; run its command again"),
+        ("+t5", "whole weights, no adapter; give them as PRESET:"),
+        ("+half", r"no adapter half: neither a file of conf/adapter"),
+    ],
+)
+def test_what_is_no_adapter_is_refused_naming_the_key(choice: str, said: str) -> None:
+    write_artefact(Path("outputs/trained/safe/ab"), "x", "0")
+    Path("outputs/trained/unfinished/ab/checkpoints").mkdir(parents=True)
+    Path("outputs/trained/t5/ab/model").mkdir(parents=True)
+    Path("outputs/trained/t5/ab/manifest.json").write_text("{}")
+    Path("half").mkdir()
+    with pytest.raises(ConfigError, match=said):
+        engines(f"roles.reader={choice}")
+
+
+def test_a_manifest_that_is_damaged_is_said_so() -> None:
+    write_artefact(Path("outputs/trained/safe/ab"), "x", "0")
+    Path("outputs/trained/safe/ab/manifest.json").write_text('{"base": ')
+    with pytest.raises(DataError, match=r"manifest.json: not readable .*; train it again"):
+        adapter("safe").trained_on()
+
+
+def test_an_adapter_that_is_more_than_lora_is_refused() -> None:
+    write_lora(Path("dora"), use_dora=True)
+    write_lora(Path("ia3"), peft_type="IA3")
+    for name, said in (("dora", "use_dora"), ("ia3", "peft_type IA3")):
+        with pytest.raises(ConfigError, match=f"adapter {name}: {said} in .* is beyond plain LoRA"):
+            adapter(name).check_plain()
+
+
+def test_roles_on_one_model_share_its_weights_and_are_told_apart() -> None:
+    write_lora(Path("one"), seed=1)
+    write_lora(Path("two"), seed=2)
+    asked = engines("roles.selector=+one", "roles.feedback=+two", "roles.agent=smollm2_135m+one@scripted")
+    reader, one, two, again = (asked(role) for role in ("reader", "selector", "feedback", "agent"))
+    assert one.base is two.base is reader  # type: ignore[attr-defined]
+    assert again is one
+    assert [
+        one.identity() == {**reader.identity(), "lora": adapter(n).digest()} for n, one in (("one", one), ("two", two))
+    ]
+    assert [asked.label(role) for role in ("reader", "selector", "agent")] == [
+        "smollm2_135m@scripted", "smollm2_135m+one@scripted", "smollm2_135m+one@scripted"
+    ]  # fmt: skip
+    assert len({answer(engine) for engine in (reader, one, two)}) == 3
+    assert answer(one) == answer(engines("roles.reader=+one")("reader"))
+    asked.discard([one])
+    assert asked("reader") is not reader
+    assert asked("feedback") is not two
+
+
+def test_a_rule_may_be_for_one_adapter() -> None:
+    write_lora(Path("one"))
+    rules = [{"match": "Who", "reply": "Ann", "adapter": "one"}, {"match": "Who", "reply": "Bob"}]
+    Path("rules.jsonl").write_text("\n".join(map(json.dumps, rules)))
+    asked = engines("roles.selector=+one", "engine.rules=rules.jsonl")
+    assert (answer(asked("selector")), answer(asked("reader"))) == ("Ann", "Bob")
+
+
+def test_a_run_is_named_after_what_its_adapters_hold_not_after_their_names() -> None:
+    write_lora(Path("one"), seed=1)
+    write_lora(Path("same"), seed=1)
+    write_lora(Path("other"), seed=2)
+    plain, one, same, other = (
+        name_of_run(*([f"roles.reader={choice}"] if choice else [])) for choice in ("", "+one", "+same", "+other")
+    )
+    assert one == same
+    assert len({plain, one, other}) == 3
