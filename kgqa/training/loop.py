@@ -5,40 +5,25 @@ The arguments are made before any network: they are what joins a process to the 
 
 from __future__ import annotations
 
-import math
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from kgqa.errors import DataError
-from kgqa.storage import text_digest
-from kgqa.training.checkpoints import KEPT, checkpoints, mark, newest, step_of
+from kgqa.training.checkpoints import KEPT, checkpoints, newest, step_of
 from kgqa.training.job import CHECKPOINTS, Job
-from kgqa.training.progress import Progress, Said, told
+from kgqa.training.order import Item, Order
+from kgqa.training.progress import Progress, Said
 from kgqa.training.schedule import Schedule
 from kgqa.training.stopping import Stop
+from kgqa.training.watching import Watcher, wait_for_all
 
 Tensor = Any  # torch is imported late and not checked
 Network = Any
 DECAYS = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}
 WAIT = 7200  # seconds that processes wait for the first one, which alone measures
-GO_ON, SAVE, HOURS, INTERRUPTED = range(4)  # the largest that any process says is what all do
-
-
-class Item(Protocol):
-    """An example as its library has it."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def length(self) -> int:
-        """Tokens."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -143,53 +128,10 @@ def _agreed_checkpoint(folder: Path, args: Any, tell: Callable[[str], None]) -> 
     """The first process looks and clears away; the others take the newest that is left."""
     if args.process_index == 0:
         found = newest(folder, tell)
-        _wait(args)
+        wait_for_all(args)
         return found
-    _wait(args)
+    wait_for_all(args)
     return next(iter(checkpoints(folder)), None)
-
-
-def _wait(args: Any) -> None:
-    """For all processes to come here."""
-    if args.world_size > 1:
-        import torch
-
-        torch.distributed.barrier()
-
-
-class Order:
-    """The examples of an epoch: drawn from the seed, the epoch and their ids, whatever file they stood in.
-
-    alike: examples of like length stand together within stretches of 50 batches, so that little is padded.
-    """
-
-    def __init__(self, ids: Sequence[str], lengths: Sequence[int], schedule: Schedule, alike: bool) -> None:
-        self._ids, self._lengths, self._seed = ids, lengths, schedule.seed
-        self._stretch = 50 * schedule.batch if alike else 0
-        self._batch = schedule.batch
-        self.epoch = 0
-
-    def __len__(self) -> int:
-        return len(self._ids)
-
-    def __iter__(self) -> Iterator[int]:
-        drawn = self._drawn(range(len(self._ids)), "")
-        if not self._stretch:
-            return iter(drawn)
-        batches = []
-        for first in range(0, len(drawn), self._stretch):
-            stretch = sorted(drawn[first : first + self._stretch], key=lambda place: -self._lengths[place])
-            batches += [stretch[at : at + self._batch] for at in range(0, len(stretch), self._batch)]
-        whole, rest = [each for each in batches if len(each) == self._batch], batches[-1]
-        named = self._drawn(range(len(whole)), "batch ")
-        ordered = [place for batch in named for place in whole[batch]]
-        return iter(ordered + (rest if len(rest) < self._batch else []))
-
-    def _drawn(self, places: range, what: str) -> list[int]:
-        def key(place: int) -> str:
-            return text_digest(f"{self._seed} {self.epoch} {what}{place if what else self._ids[place]}")
-
-        return sorted(places, key=key)
 
 
 @cache
@@ -224,109 +166,7 @@ def _classes() -> tuple[Any, Any]:
             del train_dataset
             return self.order
 
-    class Watcher(_Watcher, TrainerCallback):  # type: ignore[misc]
+    class Callback(Watcher, TrainerCallback):  # type: ignore[misc]
         pass
 
-    return OwnLoss, Watcher
-
-
-class _Watcher:
-    """Says each step, saves by the clock, stops where it is to be stopped."""
-
-    lesson: Lesson
-    trainer: Any
-
-    def __init__(self, schedule: Schedule, progress: Progress, stop: Stop, order: Order) -> None:
-        self._schedule, self._progress, self._stop, self._order = schedule, progress, stop, order
-        self._saved = self._began = time.monotonic()
-        self._before = (0, 0.0)  # tokens and seconds of earlier sittings
-        self.why: str | None = None
-
-    def resume(self, folder: Path, checkpoint: Path | None) -> None:
-        """Take up the sums where the checkpoint has them."""
-        step = step_of(checkpoint) if checkpoint else 0
-        for said in told(folder):
-            if said.event == "step" and said.step == step:
-                self._before = (said.tokens or 0, float(said.seconds or 0))
-
-    @property
-    def tokens(self) -> int:
-        """Of padding nothing; of other processes as many as of this one."""
-        return self._before[0] + int(self.trainer.tokens) * int(self.trainer.args.world_size)
-
-    @property
-    def seconds(self) -> float:
-        return self._before[1] + time.monotonic() - self._began
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        del args, control
-        self._saved = self._began = time.monotonic()
-        self._progress.say(Said(event="begin", step=state.global_step, steps=state.max_steps))
-
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        del args, control
-        self._order.epoch = math.floor((state.epoch or 0) + 1e-6)
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
-        del args, control
-        if "loss" not in logs:
-            return
-        loss = float(logs["loss"])
-        if not math.isfinite(loss):
-            raise DataError(
-                f"the loss at step {state.global_step:,} is no number any more; lower train.learning_rate, or take "
-                "train.precision=float32"
-            )
-        self._progress.say(
-            Said(
-                event="step",
-                step=state.global_step,
-                epoch=round(state.epoch, 4),
-                loss=loss,
-                learning_rate=logs["learning_rate"],
-                tokens=self.tokens,
-                seconds=round(self.seconds, 2),
-            )
-        )
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
-        due = time.monotonic() - self._saved >= 60 * self._schedule.save_minutes
-        wanted = {None: SAVE if due else GO_ON, "hours": HOURS, "interrupted": INTERRUPTED}[self._stop.why()]
-        decided = _largest(wanted, args)
-        last = state.global_step >= state.max_steps
-        control.should_save = last or decided >= SAVE
-        if decided > SAVE and not last:
-            self.why = {HOURS: "hours", INTERRUPTED: "interrupted"}[decided]
-            control.should_training_stop = True
-        return control
-
-    def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        del control
-        if self.why is None:
-            self.measure(args, state.global_step, model)
-
-    def measure(self, args: Any, step: int, model: Any) -> None:
-        """The first process alone: the others go on to the next gradient and wait there."""
-        if args.process_index == 0:
-            loss = self.lesson.held_out(getattr(model, "module", model))
-            if loss is not None:
-                self._progress.say(Said(event="held_out", step=step, loss=loss))
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        del control
-        _wait(args)
-        self._saved = time.monotonic()
-        if args.process_index == 0:
-            mark(Path(args.output_dir) / f"checkpoint-{state.global_step}")
-            self._progress.say(Said(event="saved", step=state.global_step))
-
-
-def _largest(wanted: int, args: Any) -> int:
-    """What the most urgent of all processes wants."""
-    if args.world_size == 1:
-        return wanted
-    import torch
-
-    said = torch.tensor([wanted], device=args.device)
-    torch.distributed.all_reduce(said, op=torch.distributed.ReduceOp.MAX)
-    return int(said)
+    return OwnLoss, Callback

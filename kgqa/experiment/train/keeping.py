@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kgqa.artefacts.trained import Trained, kept_trainings
+from kgqa.counting import counted
 from kgqa.experiment.machine.hardware import GB
 from kgqa.storage import in_use, sha256, storing, text_digest
 from kgqa.training.job import CHECKPOINTS, EXAMPLES, HELD_OUT, LOCK, TRAIN
@@ -28,7 +29,7 @@ def prune() -> str:
         count += 1
         with storing(checkpoints):
             shutil.rmtree(checkpoints)
-    return f"checkpoints of {count} trainings removed: {freed / GB:.2f} GB"
+    return f"checkpoints of {counted(count, 'training')} removed: {freed / GB:.2f} GB"
 
 
 def _flaws(folder: Path, trained: Trained) -> Iterator[str]:

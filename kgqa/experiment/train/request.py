@@ -41,9 +41,10 @@ class TrainRequest:
         check_choice(f"train={recipe}")
         config = compose([f"train={recipe}", *overrides])
         training = parts.training(config["train"])
-        training.accumulated(training.processes)
         base = Base.of(training.base, encodes=isinstance(training, BiEncoderTraining))
-        return cls(recipe, tuple(overrides), config, training, base)
+        request = cls(recipe, tuple(overrides), config, training, base)
+        request._check()
+        return request
 
     @property
     def kind(self) -> str:
@@ -57,32 +58,31 @@ class TrainRequest:
     @property
     def name(self) -> str:
         """Of what is trained."""
-        name = self.training.name or self.recipe
-        if any(part in ("", ".", "..") for part in name.split("/")):
-            raise ConfigError(f"train.name={name}: must be a folder's name, or several with a slash between them")
-        return name
+        return self.training.name or self.recipe
 
     @property
     def given(self) -> Path | None:
         """The file or folder of examples that was named."""
         named = self.training.examples
-        if not isinstance(named, str):
-            return None
-        given = Path(named).expanduser()
-        if not given.exists():
-            raise ConfigError(
-                f"train.examples={named}: no such file or folder; give a number, a folder of kgqa collect, or a file "
-                "of rendered texts"
-            )
-        return given
+        return Path(named).expanduser() if isinstance(named, str) else None
 
     @property
     def count(self) -> int | None:
         """How many examples are wanted, of all that there are."""
         count = self.training.examples
-        if isinstance(count, int) and count < 1:
-            raise ConfigError(f"train.examples={count}: must be at least 1")
         return count if isinstance(count, int) else None
+
+    def _check(self) -> None:
+        self.training.accumulated(self.training.processes)
+        if any(part in ("", ".", "..") for part in self.name.split("/")):
+            raise ConfigError(f"train.name={self.name}: must be a folder's name, or several with a slash between them")
+        if self.count is not None and self.count < 1:
+            raise ConfigError(f"train.examples={self.count}: must be at least 1")
+        if self.given is not None and not self.given.exists():
+            raise ConfigError(
+                f"train.examples={self.training.examples}: no such file or folder; give a number, a folder of kgqa "
+                "collect, or a file of rendered texts"
+            )
 
     def identity(self, examples: Parted) -> Mapping[str, Json]:
         """All that can change the weights."""

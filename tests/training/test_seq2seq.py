@@ -1,0 +1,55 @@
+"""Full fine-tuning of an encoder-decoder model, and the engine that answers with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kgqa.calls import Generate
+from kgqa.engines.transformers import Transformers
+from kgqa.engines.weights import Model
+from kgqa.training.seq2seq import parted
+from kgqa.types import Completion, Message, Prompt
+from tests.training import tiny
+from tests.training.tiny import EXAMPLES, HELD_OUT, TRAIN, job, jsonl, steps, train
+
+pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
+RECIPE = tiny.SCHEDULE | {
+    "max_input": 64, "max_output": 64, "too_long": "cut", "activation_checkpointing": False, "group_by_length": True,
+    "replies": 8, "reply_tokens": 24, "epochs": 60, "batch": 4, "batch_per_device": 4, "learning_rate": 5e-3,
+}  # fmt: skip
+
+
+def test_eight_pairs_are_learnt_and_the_engine_says_them(t5: Path, tmp_path: Path) -> None:
+    """Prompts are rendered by the engine that answers in the end."""
+    settings = job(tmp_path, "Seq2SeqTraining", t5, RECIPE)
+    model = Model("tiny", str(t5), None, (), None, 128, "off", None, None)
+    engine = Transformers(model, "float32", None, batch_size=8, device="cpu", context=None)
+    calls = [call(line["prompt"]) for line in tiny.lines(8)]
+    pairs = [{**line, "prompt": engine.render(asked)} for line, asked in zip(tiny.lines(8), calls, strict=True)]
+    for name in (TRAIN, HELD_OUT):  # the same, as memory is what is looked at
+        (tmp_path / EXAMPLES / name).write_text(jsonl(pairs))
+    assert train(settings) == 0
+    assert steps(tmp_path)[-1]["loss"] < 0.3 < steps(tmp_path)[0]["loss"]
+    replies = [json.loads(line) for line in (tmp_path / "replies.jsonl").read_text().splitlines()]
+    written = {reply["id"]: reply["after"] for reply in replies}
+    assert sum(written[line["id"]] == line["completion"] for line in pairs) >= 7
+    own = Model("own", str(tmp_path / "model"), None, (), None, 128, "off", None, None)
+    answering = Transformers(own, "float32", None, batch_size=8, device="cpu", context=None)
+    answers = answering.answer(calls)
+    assert [reply.text for reply in answers if isinstance(reply, Completion)] == [written[line["id"]] for line in pairs]
+    answering.close()
+
+
+def call(text: str) -> Generate:
+    return Generate(Prompt("test/completion", (Message("user", text.strip()),), form="completion"), 24)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "read", "begun"),
+    [([5, 6, 1, 0], [5, 6, 1], []), ([5, 1, 0, 7, 8], [5, 1], [7, 8]), ([5, 6], [5, 6, 1], []), ([5, 1], [5, 1], [])],
+)
+def test_a_prompt_is_parted_where_writing_begins(prompt: list[int], read: list[int], begun: list[int]) -> None:
+    assert parted(prompt, end=1, start=0) == (read, begun)

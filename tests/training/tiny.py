@@ -1,0 +1,144 @@
+"""Random models with a vocabulary of some hundred pieces: they train in no time, and are computed by hand."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kgqa.training import worker
+from kgqa.training.job import EXAMPLES, HELD_OUT, SETTINGS, TRAIN
+from kgqa.types import Json
+
+TOWNS = ("Rome", "Paris", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Seoul", "Tunis", "Accra", "Dakar", "Hanoi")
+SCHEDULE: dict[str, Json] = {
+    "name": None, "base": "tiny", "collect": None, "examples": None, "held_out": 0.1, "epochs": 3, "max_steps": None,
+    "batch": 2, "batch_per_device": 1, "learning_rate": 5e-3, "decay": "cosine", "warmup": 0.1, "weight_decay": 0.0,
+    "clip": 1.0, "precision": "float32", "seed": 7, "processes": 1, "device": "cpu", "save_minutes": 10,
+    "max_hours": None,
+}  # fmt: skip
+LORA: dict[str, Json] = SCHEDULE | {
+    "rank": 4, "alpha": 8, "dropout": 0.05, "targets": ["all-linear"], "quantization": "none",
+    "double_quantization": False, "max_length": 64, "too_long": "leave_out", "loss_on": "target",
+    "activation_checkpointing": False, "group_by_length": False, "replies": 2, "reply_tokens": 4,
+}  # fmt: skip
+
+
+def lines(count: int = 12) -> list[dict[str, Json]]:
+    return [
+        {"id": f"q{n}", "prompt": f"With which letter does {town} begin?\n", "completion": f"{town}: {town[0]}."}
+        for n, town in enumerate(TOWNS[:count])
+    ]
+
+
+def jsonl(listed: list[dict[str, Json]]) -> str:
+    return "".join(f"{json.dumps(line)}\n" for line in listed)
+
+
+def tokenizer(folder: Path) -> int:
+    """Written into `folder`; gives how many pieces it has. Its end token is </s>."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320, special_tokens=["<pad>", "</s>", "<unk>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )  # fmt: skip
+    made.train_from_iterator([f"{line['prompt']}{line['completion']}" for line in lines()], trainer)
+    made.save(str(folder / "tokenizer.json"))
+    config = {"eos_token": "</s>", "pad_token": "<pad>", "tokenizer_class": "PreTrainedTokenizerFast"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    return int(made.get_vocab_size())
+
+
+def llama(folder: Path) -> Path:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=tokenizer(folder), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=16, max_position_embeddings=256, eos_token_id=1, bos_token_id=1,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def t5(folder: Path) -> Path:
+    import torch
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    torch.manual_seed(4)
+    config = T5Config(
+        vocab_size=tokenizer(folder), d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, pad_token_id=0,
+        decoder_start_token_id=0, eos_token_id=1, tie_word_embeddings=False, dropout_rate=0.0,
+    )  # fmt: skip
+    T5ForConditionalGeneration(config).save_pretrained(folder)
+    return folder
+
+
+def bert(folder: Path) -> Path:
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    torch.manual_seed(2)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, "?", ".", *(f"##{letter}" for letter in letters)]
+    (folder / "vocab.txt").write_text("\n".join(pieces))
+    BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    config = BertConfig(
+        vocab_size=len(pieces), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        max_position_embeddings=128,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+    return folder
+
+
+def job(folder: Path, kind: str, base: Path, recipe: dict[str, Json], held_out: int = 2) -> Path:
+    """The settings of a trainer; its last examples are held out."""
+    given = lines() if kind != "BiEncoderTraining" else pairs()
+    (folder / EXAMPLES).mkdir(parents=True, exist_ok=True)
+    (folder / EXAMPLES / TRAIN).write_text(jsonl(given[:-held_out]))
+    (folder / EXAMPLES / HELD_OUT).write_text(jsonl(given[-held_out:]))
+    settings = {"kind": kind, "recipe": recipe, "base": str(base), "named": "tiny", "folder": str(folder)}
+    (folder / SETTINGS).write_text(json.dumps(settings))
+    return folder / SETTINGS
+
+
+def pairs() -> list[dict[str, Json]]:
+    """Two hops a question, next to each other."""
+    listed: list[dict[str, Json]] = []
+    for n, town in enumerate(TOWNS):
+        question, fact, other = f"mayor of {town}?", f"{town} lies in the north.", TOWNS[n - 1]
+        shared = {"question": f"q{n}", "negatives": [f"{other} lies in the south.", f"{other} has no mayor."]}
+        listed.append({"id": f"q{n}/1", "anchor": question, "positive": fact, "hop": 1, **shared})
+        passage = f"the mayor of {town} is {town[::-1].lower()}."
+        listed.append({"id": f"q{n}/2", "anchor": f"{question} {fact}", "positive": passage, "hop": 2, **shared})
+    return listed
+
+
+@contextmanager
+def signals_kept() -> Iterator[None]:
+    """A trainer in this process takes Ctrl-C for itself."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def train(settings: Path) -> int:
+    """In this process; gives the exit code."""
+    with signals_kept():
+        return worker.main([str(settings)])
+
+
+def steps(folder: Path) -> list[dict[str, Any]]:
+    said = [json.loads(line) for line in (folder / "progress.jsonl").read_text().splitlines()]
+    return [line for line in said if line["event"] == "step"]

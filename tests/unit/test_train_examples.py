@@ -1,0 +1,135 @@
+"""What a training is given: lines that are read or refused, questions held out, prompts as inference has them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kgqa.calls import Generate
+from kgqa.engines.chat import ChatTemplate
+from kgqa.errors import ConfigError, DataError
+from kgqa.examples import Example, Origin
+from kgqa.experiment.train.examples import Parted, Written, part, texts_of
+from kgqa.experiment.train.preparing import prepared, written
+from kgqa.experiment.train.request import TrainRequest
+from kgqa.runtime.display import QUIET
+from kgqa.types import Json, Message, Prompt
+
+TEMPLATE = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<bot>\n{% endif %}"
+)
+
+
+def lines(count: int, of_each: int = 1) -> list[dict[str, Json]]:
+    return [
+        {"id": f"q{n}/{m}", "question": f"q{n}", "prompt": f"p{n}.{m}", "completion": "c"}
+        for n in range(count)
+        for m in range(of_each)
+    ]
+
+
+def file(folder: Path, listed: Sequence[Json]) -> Path:
+    (folder / "lines.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in listed))
+    return folder / "lines.jsonl"
+
+
+def parted(folder: Path, listed: Sequence[Json], held_out: float = 0.25, count: int | None = None) -> Parted:
+    return part(texts_of(file(folder, listed), pairs=False), held_out, count, seed=0)
+
+
+def test_no_question_is_on_both_sides_and_the_order_of_the_file_is_nothing(tmp_path: Path) -> None:
+    made = parted(tmp_path, lines(8, of_each=3))
+    assert len(made.train) == 18
+    assert len(made.held_out) == 6
+    assert not {*made.questions} & {*made.held_out_questions}
+    assert parted(tmp_path, lines(8, of_each=3)[::-1]) == made
+    fewer = parted(tmp_path, lines(8, of_each=3), count=5)
+    assert fewer.held_out == made.held_out
+    assert fewer.train == made.train[:5]
+    assert fewer.sha256 != made.sha256
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('{"prompt": "p"}', r"lines\.jsonl:2: completion is missing"),
+        ('{"prompt": "p", "completion": 7}', r"lines\.jsonl:2: completion=7 is not a valid string"),
+        ('{"prompt": "p", "completion": " "}', r"lines\.jsonl:2: completion is empty"),
+        ("[1]", r"lines\.jsonl:2: not an object with prompt, completion"),
+        ('{"prompt": "p", "comp', r"lines\.jsonl:2.* not JSON"),
+        ('{"id": "q0/0", "prompt": "p", "completion": "c"}', r"lines\.jsonl:2: id='q0/0' stands there twice"),
+    ],
+)
+def test_an_example_that_cannot_be_read_names_its_line(tmp_path: Path, line: str, told: str) -> None:
+    given = file(tmp_path, lines(1))
+    given.write_text(f"{given.read_text()}{line}\n")
+    with pytest.raises(DataError, match=told):
+        list(texts_of(given, pairs=False))
+
+
+def test_more_than_there_is_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"train\.examples=9: there are only 6 that are not held out"):
+        parted(tmp_path, lines(8), count=9)
+    with pytest.raises(ConfigError, match=r"train\.held_out=8: there are only 8 questions"):
+        parted(tmp_path, lines(8), held_out=8)
+    with pytest.raises(DataError, match="the examples are of 1 question"):
+        parted(tmp_path, lines(1, of_each=4))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "begins"),
+    [
+        (Prompt("t/chat", (Message("user", "Why?"),)), "it"),
+        (Prompt("t/prefill", (Message("user", "Why?"),), "Because"), " it"),
+        (Prompt("t/completion", (Message("user", "Q: why? A:"),), form="completion"), " it"),
+        (Prompt("t/lines", (Message("user", "Q: why?\n"),), form="completion"), "it"),
+    ],
+)
+def test_a_training_prompt_is_the_inference_prompt_byte_for_byte(prompt: Prompt, begins: str) -> None:
+    engine = ChatTemplate(TEMPLATE, bos="<s>", eos="</s>", completion_bos=True)
+    example = Example("1", "q", "agent", prompt, "it is so", "fact", Origin("demo", 1, "gold"))
+
+    def render(each: Example) -> str:
+        return engine.render(Generate(each.prompt, 1, role=each.role))
+
+    made = written(example, render)
+    assert made.prompt == engine.render(Generate(prompt, 64, ("\n",), role="agent"))
+    assert made.completion == f"{begins} is so"
+    assert made.question == "demo/q"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["train.examples=nowhere.jsonl"], r"train\.examples=nowhere\.jsonl: no such file or folder"),
+        (["train.examples=0"], r"train\.examples=0: must be at least 1"),
+        (["train.base=llama"], r"train\.base=llama: no such model; did you mean"),
+        (["train.rank=0"], r"train\.rank=0: must be at least 1"),
+        (["train.ranks=8"], r"train\.ranks=8: unknown key 'train\.ranks'; did you mean train\.rank"),
+        (["train.batch=6", "train.batch_per_device=4"], r"train\.batch=6: is no multiple of 4"),
+        (["train.name=../up"], r"train\.name=\.\./up: must be a folder's name"),
+    ],
+)
+def test_a_wrong_word_is_one_line(tmp_path: Path, words: list[str], told: str) -> None:
+    given = file(tmp_path, lines(8))
+    with pytest.raises(ConfigError, match=told):
+        TrainRequest.of("kgp_llama", [f"train.examples={given}", *words])
+
+
+def test_examples_of_another_kind_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"lines\.jsonl:1: anchor is missing"):
+        prepared(TrainRequest.of("mdr", [f"train.examples={file(tmp_path, lines(4))}"]), QUIET)
+
+
+def test_what_names_the_weights_changes_with_what_can_change_them(tmp_path: Path) -> None:
+    given = file(tmp_path, lines(8))
+    words = [f"train.examples={given}", "train.base=smollm2_135m"]
+    plain = TrainRequest.of("kgp_llama", words)
+    examples = prepared(plain, QUIET)
+    for word, same in (("train.save_minutes=1", True), ("train.max_hours=2", True), ("train.rank=4", False)):
+        other = TrainRequest.of("kgp_llama", [*words, word])
+        assert (other.folder(examples) == plain.folder(examples)) is same
+    assert isinstance(examples.train[0], Written)
