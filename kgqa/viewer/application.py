@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST = 1000  # rows of a page
 RUNS = 6  # side by side
 SHARED = ("report.css", *EXPLORER)  # the report's own
-MODULES = ("viewer", "server", "table", "columns", "compare", "plots", "live", "served", "ask", "told")
+MODULES = ("viewer", "server", "table", "columns", "compare", "plots", "live", "served", "ask", "told", "sight")
 OWN = ("viewer.css", *(f"{module}.js" for module in MODULES))
 KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 

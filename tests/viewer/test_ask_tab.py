@@ -99,7 +99,8 @@ def test_the_walk_of_kgp_grows_while_it_is_walked(tab: Browser) -> None:
     assert len(grown) >= 3  # nothing, the first step's, the second's
     assert tab.value("document.querySelectorAll('.drawn .box.seed').length") == 2
     assert tab.value("document.querySelectorAll('.drawn .box.visited').length") > 0
-    assert tab.value("document.querySelectorAll('.drawn .box.quoted').length") == 5
+    quoted = tab.value("document.querySelectorAll('.steps > li').length")
+    assert tab.value("document.querySelectorAll('.drawn .box.quoted').length") == quoted > 0
     assert tab.value("document.querySelector('.said').textContent") == "Northern Star"
 
 

@@ -61,8 +61,9 @@ function picture(boxes, arrows, { wide, high, boxWide, boxHigh, said }) {
     const forward = toX > fromX;
     const start = [fromX + boxWide, fromY + middle];
     const end = forward ? [toX - 2, toY + middle] : [toX + boxWide + 2, toY + middle];
-    // backwards or within a column: a bow beside the boxes
-    const bend = forward ? [start[0] + 50, start[1], end[0] - 50, end[1]] : [start[0] + 50, start[1], end[0] + 50, end[1]];
+    // backwards or within a column: a bow beside the boxes, the wider the farther it goes
+    const bow = 25 + Math.min(60, Math.abs(toY - fromY) / 4);
+    const bend = forward ? [start[0] + 50, start[1], end[0] - 50, end[1]] : [start[0] + bow, start[1], end[0] + bow, end[1]];
     const label = { x: (start[0] + end[0]) / 2 + (forward ? 0 : 30), y: (start[1] + end[1]) / 2 - 5 - (forward ? 0 : 6 + (index % 3) * 10) };
     return [
       drawing("path", { d: `M${start} C${bend.slice(0, 2)} ${bend.slice(2)} ${end}`, "marker-end": `url(#arrow${graphs})`, class: kind ?? "" }),
@@ -90,6 +91,7 @@ function walkPicture({ seeds, steps }, shown, kindOf = () => "") {
   const arrows = [];
   for (const { start, chosen } of steps) {
     put(start, 0, "seed");
+    boxes.get(start).kind += " stood";
     for (const id of chosen) put(id, boxes.get(start).column + 1, "visited");
     for (const id of chosen) arrows.push([start, id, "", "walked"]);
   }

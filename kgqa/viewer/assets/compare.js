@@ -2,6 +2,7 @@
 
 import { figureText } from "./columns.js";
 import { asked, pages, runAddress, trouble } from "./server.js";
+import { InSight } from "./sight.js";
 
 const LETTERS = "ABCDEF";
 let showing = 0; // which call of showCompare is the last
@@ -16,7 +17,7 @@ export async function showCompare(main, table, keys) {
   const list = new Answers(keys);
   const figures = element("div", { class: "tested" }, element("p", { class: "hint" }, "Testing …"));
   main.replaceChildren(element("section", { class: "sides" }, keys.map((key, place) => sideView(table.rows.get(key), key, place))), folded("Paired tests and intervals", () => figures), list.node);
-  list.draw();
+  list.draw(true);
   void asked(`/api/figures?${query}`).then(({ sections }) => figures.replaceChildren(...sections.map(sectionView)), (error) => figures.replaceChildren(element("p", { class: "wrong" }, error.message)));
   for await (const rows of pages(`/api/answers?${query}`, 60, 500)) {
     if (mine !== showing) return;
@@ -48,8 +49,9 @@ class Answers {
     const form = element("form", { role: "search", class: "bar-of-tools" }, this.search, this.filter, this.count);
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("input", () => this.arrange(true));
+    this.sight = new InSight(this.list, this.items);
     this.list.addEventListener("scroll", () => this.draw());
-    new ResizeObserver(() => this.draw()).observe(this.list);
+    new ResizeObserver(() => this.draw(true)).observe(this.list);
     this.node = element("div", { class: "answers-view" }, form, this.list);
   }
 
@@ -65,16 +67,18 @@ class Answers {
     this.#visible = this.#rows.filter((row) => fits(row, wanted) && words.every((word) => row.searched.includes(word)));
     this.count.textContent = `${this.#visible.length} of ${this.#rows.length} questions`;
     if (above) this.list.scrollTop = 0;
-    this.draw();
+    this.draw(true);
   }
 
-  draw() {
-    const narrow = this.list.clientWidth < 700;
-    const high = narrow ? 38 + 22.5 * this.keys.length : 58;
-    const top = Math.max(0, Math.floor(this.list.scrollTop / high) - 5);
-    const end = Math.min(this.#visible.length, Math.ceil((this.list.scrollTop + this.list.clientHeight) / high) + 5);
-    this.items.style.height = `${this.#visible.length * high}px`;
-    this.items.replaceChildren(...this.#visible.slice(top, end).map((row, place) => this.#rowView(row, top + place, high, narrow)));
+  /** anew: the rows, or the room for them, are others than before. */
+  draw(anew = false) {
+    if (anew) {
+      this.narrow = this.list.clientWidth < 700;
+      this.high = this.narrow ? 38 + 22.5 * this.keys.length : 58;
+      this.items.style.height = `${this.#visible.length * this.high}px`;
+      this.sight.clear();
+    }
+    this.sight.draw(this.#visible.length, this.high, (place) => this.#rowView(this.#visible[place], place, this.high, this.narrow));
   }
 
   #rowView(row, place, high, narrow) {

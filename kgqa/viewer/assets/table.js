@@ -2,8 +2,10 @@
 
 import { columnsOf, differing, matcher, order, SHOWN } from "./columns.js";
 import { runAddress } from "./server.js";
+import { InSight } from "./sight.js";
 
 const ROW = 34; // pixels, as in the style sheet
+const FITS = 1.6; // letters that a column has room for in each rem
 const KEPT = "kgqa.view.columns";
 const byId = (id) => document.getElementById(id);
 
@@ -15,17 +17,21 @@ export class Table {
   #sort = { id: "written", down: true };
   #lines = []; // rows and heads of groups, in their order
   #current = null; // key of the row that keys act on
-  #drawn = "";
+  #wanted = []; // columns that are shown
 
   constructor(changed) {
     this.changed = changed; // told when the choice changes
     this.frame = byId("table");
-    this.body = element("tbody", null);
+    [this.above, this.below] = [gap(), gap()];
+    this.body = element("tbody", null, this.above, this.below);
+    this.sight = new InSight(this.frame, this.body, this.below);
     this.head = element("thead", null);
     this.widths = element("colgroup", null);
     this.table = element("table", { class: "runs" }, element("caption", { class: "unseen" }, "Runs and sweeps"), this.widths, this.head, this.body);
     this.frame.replaceChildren(this.table);
     this.frame.addEventListener("scroll", () => this.draw());
+    this.body.addEventListener("change", ({ target }) => this.choose(target.closest("tr").dataset.key, target.checked));
+    this.body.addEventListener("focusin", ({ target }) => this.#goTo(target.closest("tr").dataset.key, false));
     new ResizeObserver(() => this.draw()).observe(this.frame);
     byId("filter").addEventListener("input", () => this.arrange(true));
     byId("group").addEventListener("change", () => this.arrange(true));
@@ -63,9 +69,14 @@ export class Table {
     byId("shown").textContent = `${rows.length} of ${this.rows.size}`;
     byId("count").textContent = this.rows.size;
     if (above) this.frame.scrollTop = 0;
-    this.#drawn = "";
+    this.#wanted = this.#columnsWanted();
+    this.empty = this.#emptyRow();
     this.#drawHead();
+    const focused = this.body.contains(document.activeElement) ? document.activeElement.type : null;
+    this.sight.clear();
+    this.table.setAttribute("aria-rowcount", this.#lines.length + 1);
     this.draw();
+    if (focused !== null) this.#focus(focused === "checkbox" ? "input" : "a, span");
   }
 
   #grouped(rows, id) {
@@ -80,13 +91,13 @@ export class Table {
     return named.flatMap(([value, members]) => [{ group: `${id}: ${value || "none"}`, count: members.length }, ...members.map((row) => ({ row }))]);
   }
 
-  #wanted() {
+  #columnsWanted() {
     return [...this.#columns.values()].filter(({ id }) => this.#shown.includes(id)).sort((a, b) => this.#shown.indexOf(a.id) - this.#shown.indexOf(b.id))
       .filter(({ kind, value }) => kind !== "figure" || [...this.rows.values()].some((row) => value(row) !== null));
   }
 
   #drawHead() {
-    const columns = this.#wanted();
+    const columns = this.#wanted;
     this.widths.replaceChildren(element("col", { class: "pick" }), ...columns.map(({ width }) => {
       const col = element("col", null);
       col.style.width = `${width}rem`;
@@ -113,30 +124,39 @@ export class Table {
 
   /** The rows in sight, and an empty one above and below as high as all the others. */
   draw() {
-    const top = Math.max(0, Math.floor(this.frame.scrollTop / ROW) - 8);
-    const end = Math.min(this.#lines.length, Math.ceil((this.frame.scrollTop + this.frame.clientHeight) / ROW) + 8);
-    if (this.#drawn === `${top} ${end}`) return;
-    this.#drawn = `${top} ${end}`;
-    const columns = this.#wanted();
-    const focused = this.body.contains(document.activeElement) ? document.activeElement.type : null;
-    const rows = this.#lines.slice(top, end).map((line) => (line.row ? this.#rowView(line.row, columns) : groupView(line, columns.length + 1)));
-    this.body.replaceChildren(gap(top), ...rows, gap(this.#lines.length - end));
-    this.table.setAttribute("aria-rowcount", this.#lines.length + 1);
-    if (focused !== null) this.#focus(focused === "checkbox" ? "input" : "a, span");
+    const row = (line) => (line.row ? this.#rowView(line.row) : groupView(line, this.#wanted.length + 1));
+    if (!this.sight.draw(this.#lines.length, ROW, (place) => row(this.#lines[place]))) return;
+    this.above.style.height = `${this.sight.top * ROW}px`;
+    this.below.style.height = `${(this.#lines.length - this.sight.bottom) * ROW}px`;
   }
 
-  #rowView(row, columns) {
-    const pick = element("input", { type: "checkbox", "aria-label": `choose ${row.key}` });
-    pick.checked = this.chosen.has(row.key);
-    pick.addEventListener("change", () => this.choose(row.key, pick.checked));
-    const cells = columns.map((column) => {
-      const text = column.text(row);
-      return element(column.id === "name" ? "th" : "td", { class: `${column.kind} ${column.id === "questions" ? "questions" : ""} ${column.id === "status" ? row.status.replace(" ", "-") : ""}`, ...(column.id === "name" ? { scope: "row" } : {}), title: text }, column.id === "name" ? nameView(row) : column.id === "tags" ? row.tags.map((tag) => mark(tag)) : text);
-    });
-    const line = element("tr", { class: `${row.kind} ${this.chosen.has(row.key) ? "picked" : ""}` }, element("td", { class: "pick" }, pick), cells);
+  /** A line without its row's texts: copying one is cheaper than making its cells. */
+  #emptyRow() {
+    const pick = element("td", { class: "pick" }, element("input", { type: "checkbox" }));
+    const cells = this.#wanted.map(({ id, kind }) => (id === "name" ? element("th", { class: kind, scope: "row" }) : element("td", { class: id === "questions" ? `${kind} questions` : kind })));
+    return element("tr", null, pick, cells);
+  }
+
+  #rowView(row) {
+    const line = this.empty.cloneNode(true);
+    const [pick, ...cells] = line.cells;
+    const box = pick.firstChild;
+    box.setAttribute("aria-label", `choose ${row.key}`);
+    box.checked = this.chosen.has(row.key);
+    for (const [place, { id, text, width }] of this.#wanted.entries()) {
+      const [cell, said] = [cells[place], text(row)];
+      if (id === "name") cell.append(...[nameView(row)].flat().filter(Boolean));
+      else if (id === "tags") cell.append(...row.tags.map((tag) => mark(tag)));
+      else if (said) cell.textContent = said;
+      if (said.length > FITS * width || (id === "tags" && said)) {
+        cell.title = said;
+        cell.classList.add("long"); // only these are cut: a clip for each cell costs as much as its layout
+      }
+      if (id === "status") cell.classList.add(row.status.replace(" ", "-"));
+    }
+    line.className = `${row.kind} ${this.chosen.has(row.key) ? "picked" : ""}`;
     line.dataset.key = row.key;
     if (row.key === this.#current) line.setAttribute("aria-current", "true");
-    line.addEventListener("focusin", () => this.#goTo(row.key, false));
     return line;
   }
 
@@ -219,11 +239,7 @@ function groupView({ group, count }, columns) {
   return element("tr", { class: "group" }, element("th", { colspan: columns, scope: "rowgroup" }, `${group} · ${count}`));
 }
 
-function gap(rows) {
-  const line = element("tr", { class: "gap", "aria-hidden": "true" }, element("td", null));
-  line.style.height = `${rows * ROW}px`;
-  return line;
-}
+const gap = () => element("tr", { class: "gap", "aria-hidden": "true" }, element("td", null));
 
 function remembered() {
   try {
