@@ -168,7 +168,9 @@ def _rows(file: Path, lines: io.TextIOWrapper) -> Iterator[_Row]:
     try:
         for number, text in enumerate(iter(lambda: lines.readline(_LONGEST), ""), start=1):
             if len(text) == _LONGEST:
-                raise DataError(f"{file}:{number}: a line of {_LONGEST:,} characters and more, no call; export it again")
+                raise DataError(
+                    f"{file}:{number}: a line of {_LONGEST:,} characters and more, no call; export it again"
+                )
             where, value = f"{file}:{number}", decoded(text)
             if number == 1:
                 form = checked(_Header, value, where).format
