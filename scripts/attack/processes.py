@@ -57,7 +57,7 @@ class Command:
     argv: tuple[str, ...]
     folder: Path
     environment: Mapping[str, str]
-    limit: float  # seconds
+    limit: float  # seconds, where a core is free
     signalled: tuple[signal.Signals, float] | None = None
     file_limit: int | None = None
     output: str = "file"
@@ -155,7 +155,7 @@ class Running:
             if signalled is not None and spent >= signalled[1]:
                 os.kill(self._pid, signalled[0])
                 signalled = None
-            if spent >= self.command.limit:
+            if spent >= self.command.limit * _crowd():
                 self._end_group()
                 os.waitpid(self._pid, 0)
                 return None
@@ -164,6 +164,11 @@ class Running:
     def _end_group(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
+
+
+def _crowd() -> float:
+    """How many programs want each core, at least 1: so much longer everything takes."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def environment(command: Command) -> dict[str, str]:
