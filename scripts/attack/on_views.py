@@ -18,13 +18,12 @@ import urllib.request
 from scripts.attack import bending
 from scripts.attack.judging import FINE, SPELLINGS, TOLD, TRACEBACK, Harm
 from scripts.attack.on_folders import harmed
-from scripts.attack.processes import Running
+from scripts.attack.processes import Running, crowd
 from scripts.attack.starting import SWEEP_FOLDER
 from scripts.attack.trial import Trial
 
 ADDRESS = re.compile(r"(http://127\.0\.0\.1:\d+)/\?(token=\S+)")
-START = 20.0  # seconds until it can be asked, on a machine that has other things to do
-ANSWER = 30.0  # seconds
+START, ANSWER = 20.0, 30.0  # seconds until it can be asked, and until it answers, where a core is free
 FORESEEN = (200, 204, 400, 403, 404, 405)
 QUESTION = "2hop__demo_01"
 ODD = ("", "x", "../../etc/passwd", "run/..", "%00", "%ff", "a\u202eb", "x" * 3000, "nan", "-1", "1e9", "[[")
@@ -90,7 +89,7 @@ def _claim(trial: Trial) -> dict[str, object]:
 
 def _address(running: Running) -> tuple[str, str] | None:
     """Where it can be asked, and with which token; None where it ended before."""
-    until = time.monotonic() + START
+    until = time.monotonic() + START * crowd()
     while time.monotonic() < until and not running.ended():
         if found := ADDRESS.search(running.printed()):
             return found[1], found[2]
@@ -125,7 +124,7 @@ def _ask(trial: Trial, address: str, token: str) -> None:
         asked.data = trial.dice.choice((b'{"runs":["run"],"add":["x"],"remove":[]}', b"{", b"[1]", b'{"runs":7}', b""))
         asked.add_header("Origin", f"{place.scheme}://{place.netloc}")
     try:
-        with urllib.request.urlopen(asked, timeout=ANSWER) as answer:
+        with urllib.request.urlopen(asked, timeout=ANSWER * crowd()) as answer:
             code, kind, body = answer.status, answer.headers.get_content_type(), answer.read()
     except urllib.error.HTTPError as refused:
         code, kind, body = refused.code, refused.headers.get_content_type(), refused.read()

@@ -155,7 +155,7 @@ class Running:
             if signalled is not None and spent >= signalled[1]:
                 os.kill(self._pid, signalled[0])
                 signalled = None
-            if spent >= self.command.limit * _crowd():
+            if spent >= self.command.limit * crowd():
                 self._end_group()
                 os.waitpid(self._pid, 0)
                 return None
@@ -166,7 +166,7 @@ class Running:
             os.killpg(self._pid, signal.SIGKILL)
 
 
-def _crowd() -> float:
+def crowd() -> float:
     """How many programs want each core, at least 1: so much longer everything takes."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
