@@ -19,7 +19,9 @@ def main() -> int:
     parser.add_argument("--seed", default="1", help="of everything that is drawn by lot")
     parser.add_argument("--only", default="", help="attacks whose names have this in them; several with commas")
     parser.add_argument("--try", dest="number", type=int, help="this try alone, by a real process")
-    parser.add_argument("--resume", action="store_true", help="what --out has of this seed already is not tried again")
+    parser.add_argument(
+        "--resume", action="store_true", help="what --out has of this seed, and found nothing, is not tried again"
+    )
     parser.add_argument("--out", type=Path, default=Path("outputs/attack"), help="failures are kept here")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()

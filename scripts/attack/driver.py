@@ -32,7 +32,7 @@ COLUMNS = ("tried", *(harm.value for harm in Harm), "skipped")
 @dataclass(frozen=True)
 class Plan:
     """`size` scales how often each attack is tried; `number`: this try alone of each; `resumed`: what `out` has of
-    the same seed already is not tried again."""
+    the same seed already, and found nothing, is not tried again."""
 
     attacks: Sequence[Attack]
     out: Path
@@ -59,7 +59,7 @@ def attack(plan: Plan) -> Counter[tuple[str, str]]:
     if not plan.resumed:
         shutil.rmtree(plan.out, ignore_errors=True)
     plan.out.mkdir(parents=True, exist_ok=True)
-    (plan.out / "failures.jsonl").touch()
+    _forget_failures(plan.out)
     for part in ("warm", "sound"):
         _remove(plan.out / part)
     starting.warm(plan.out / "warm")
@@ -84,6 +84,14 @@ def attack(plan: Plan) -> Counter[tuple[str, str]]:
     for line in _results(plan):
         counts.update((line["attack"], column) for column in line["columns"])
     return counts
+
+
+def _forget_failures(out: Path) -> None:
+    """They are tried again: what they found may be mended."""
+    (out / "failures.jsonl").write_text("", encoding="utf-8")
+    for file in out.glob("worker-*.jsonl"):
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        file.write_text("".join(line for line in lines if len(json.loads(line)["columns"]) == 1), encoding="utf-8")
 
 
 def lost(plan: Plan, counts: Counter[tuple[str, str]]) -> int:

@@ -19,10 +19,11 @@ SWEEP_FOLDER = "outputs/sweeps/s"
 JUDGED = ("evaluate", "run", "judge=three_way", "engine=scripted")
 CALLS = "calls.jsonl.zst"  # those of the sound runs that ask no server
 CONCURRENCY = 4
+TIMEOUT = round(min(2 * processes.crowd(), 10.0), 1)  # seconds: a sound server on a busy machine is no fault
 SERVED = (
     "method=trace", "dataset=demo", "limit=2", "experiment=quick", "ranker=lexical", "demonstrations_ranker=lexical",
-    "engine=openai", "engine.served_model=faulty", "engine.deployment=attacked", "engine.timeout=2", "engine.retries=3",
-    "engine.backoff=0.05", "engine.patience=4", f"engine.concurrency={CONCURRENCY}",
+    "engine=openai", "engine.served_model=faulty", "engine.deployment=attacked", f"engine.timeout={TIMEOUT}",
+    "engine.retries=3", "engine.backoff=0.05", "engine.patience=4", f"engine.concurrency={CONCURRENCY}",
 )  # fmt: skip
 
 

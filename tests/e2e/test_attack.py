@@ -68,6 +68,8 @@ def test_an_attack_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     first = ("--only", "predictions", "--seed", "7", "--out", str(tmp_path))
     assert _attack(*first, "--size", "0.02").returncode == 0
     before = _tried(tmp_path)
+    with (tmp_path / "worker-0.jsonl").open("a", encoding="utf-8") as lines:  # since then mended
+        lines.write('{"seed": "7", "attack": "predictions", "number": 2, "columns": ["tried", "hangs"]}\n')
     ended = _attack(*first, "--size", "0.03", "--resume")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "| predictions | 4 | 0 |" in ended.stdout
