@@ -23,9 +23,9 @@ def handed_on(folder: Path) -> None:
 
     folder.mkdir(parents=True)
     for name in ("compose", "_known_keys"):
-        made = getattr(composing, name)
+        made: Callable[[Sequence[str]], Any] = getattr(composing, name)
         for module in tuple(sys.modules.values()):
-            if getattr(module, name, None) is made:
+            if name in vars(module) and vars(module)[name] is made:
                 setattr(module, name, kept(made, folder))
 
 
