@@ -53,9 +53,9 @@ def chosen_help(words: Iterable[str]) -> str:
     Raises:
         ConfigError: a name that its group does not have.
     """
-    parts = []
+    parts, choices_of = [], groups()
     for group, name in _chosen(words):
-        check_choice(f"{group}={name}")
+        check_choice(f"{group}={name}", choices_of)
         lines = [(_written(f"{group}.{key.name}", key), key.source) for key in keys(group, name)]
         along = ", ".join(f"{choice.group}={choice.name}" for choice in choices(group, name) if not choice.place)
         opening = [("", text) for text in (about(group, name), along and f"Comes with {along}.") if text]

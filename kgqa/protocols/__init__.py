@@ -7,18 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
-<<<<<<< HEAD:kgqa/protocols/__init__.py
 from kgqa.calls import Neighbours, Program, Rank, Search
-from kgqa.examples import Made
 from kgqa.protocols.engines import Adaptable as Adaptable
 from kgqa.protocols.engines import BatchEngine as BatchEngine
 from kgqa.protocols.engines import Deliver as Deliver
 from kgqa.protocols.engines import Engine as Engine
 from kgqa.protocols.engines import StreamingEngine as StreamingEngine
-=======
-from kgqa.artefacts.adapter import Adapter
-from kgqa.calls import ModelCall, ModelReply, Neighbours, Program, Rank, Search
->>>>>>> wt-collect:kgqa/protocols.py
 from kgqa.types import Answer, Json, Passage, Question, Triple
 
 

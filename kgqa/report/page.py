@@ -6,7 +6,12 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 # what shows a question, in the order they need each other; and with it the list of them
 QUESTION_SCRIPTS = ("tables.js", "unpacking.js", "graph.js", "question.js", "prompt.js", "comparison.js", "taking.js")
@@ -24,8 +29,26 @@ def page_parts(template: str, styles: Sequence[str], scripts: Sequence[str] = ()
     It sees `style` and `script`, and `style_hash` and `script_hash` for a content security policy: nothing else runs,
     whatever a passage holds. The filter `marked` sets Markdown's code and bold; every other text is escaped.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
+
+    style, script = _joined(styles), _joined(scripts)
+    yield from (
+        _environment()
+        .get_template(template)
+        .generate(
+            **values,
+            style=Markup(style),  # noqa: S704 - ours
+            script=Markup(script),  # noqa: S704 - ours
+            style_hash=_source_hash(style),
+            script_hash=_source_hash(script),
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    """Templates are compiled once a process; a report renders its page twice."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("kgqa.report", "assets"),
@@ -35,14 +58,7 @@ def page_parts(template: str, styles: Sequence[str], scripts: Sequence[str] = ()
         autoescape=True,
     )
     environment.filters["marked"] = marked
-    style, script = _joined(styles), _joined(scripts)
-    yield from environment.get_template(template).generate(
-        **values,
-        style=Markup(style),  # noqa: S704 - ours
-        script=Markup(script),  # noqa: S704 - ours
-        style_hash=_source_hash(style),
-        script_hash=_source_hash(script),
-    )
+    return environment
 
 
 def marked(text: str) -> str:

@@ -33,6 +33,7 @@ from kgqa.types import Json
 FORMAT = "kgqa calls 1"
 _SECRET = ("_KEY", "_TOKEN", "_PASSWORD", "_SECRET")  # how the names of variables that hold one end
 _SHORTEST = 8  # characters of what may be a secret
+_LONGEST = 16 << 20  # characters of a line, many times a reply: a few kilobytes of zstd may hold gigabytes
 _ELSEWHERE = "name a file on a disk with room"
 _Row = tuple[str, str, int, str, str, int | None]  # key, value, checksum, engine, model, made
 
@@ -164,7 +165,11 @@ def _reading(file: Path) -> Iterator[Iterator[_Row]]:
 def _rows(file: Path, lines: io.TextIOWrapper) -> Iterator[_Row]:
     number, calls, ended = 0, 0, None
     try:
-        for number, text in enumerate(lines, start=1):
+        for number, text in enumerate(iter(lambda: lines.readline(_LONGEST), ""), start=1):
+            if len(text) == _LONGEST:
+                raise DataError(
+                    f"{file}:{number}: a line of {_LONGEST:,} characters and more, no call; export it again"
+                )
             where, value = f"{file}:{number}", decoded(text)
             if number == 1:
                 form = checked(_Header, value, where).format

@@ -19,6 +19,9 @@ def main() -> int:
     parser.add_argument("--seed", default="1", help="of everything that is drawn by lot")
     parser.add_argument("--only", default="", help="attacks whose names have this in them; several with commas")
     parser.add_argument("--try", dest="number", type=int, help="this try alone, by a real process")
+    parser.add_argument(
+        "--resume", action="store_true", help="what --out has of this seed, and found nothing, is not tried again"
+    )
     parser.add_argument("--out", type=Path, default=Path("outputs/attack"), help="failures are kept here")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
@@ -26,15 +29,16 @@ def main() -> int:
     chosen = [each for each in ATTACKS if any(part in each.name for part in wanted)]
     if not chosen:
         parser.error(f"--only {given.only}: choose from: {', '.join(each.name for each in ATTACKS)}")
-    plan = driver.Plan(chosen, given.out.resolve(), given.seed, given.size, given.workers, given.number)
+    plan = driver.Plan(chosen, given.out.resolve(), given.seed, given.size, given.workers, given.number, given.resume)
     began = time.monotonic()
     counts = driver.attack(plan)
     print("\n".join(driver.table(plan, counts)))
+    print(f"\nseconds of a processor for a try: {driver.costs(plan)}")
     found = (plan.out / "failures.jsonl").read_text(encoding="utf-8").count("\n")
     print(f"\nseed {plan.seed}, size {plan.size:g}, {time.monotonic() - began:.0f} s on {plan.workers} cores; ", end="")
     print(f"{found} tries found something: {plan.out}/failures.jsonl" if found else "nothing was found")
     if lost := driver.lost(plan, counts):
-        print(f"{lost} tries were not made: the attack itself failed, see above", file=sys.stderr)
+        print(f"{lost} tries were not made: stopped, or the attack itself failed, see above", file=sys.stderr)
     return 1 if found or lost else 0
 
 

@@ -48,12 +48,18 @@ def single_bits(trial: Trial) -> None:
 
 def anything(trial: Trial) -> None:
     trial.take("run", "outputs")
+    harmed(trial)
+    _run_again(trial)
+
+
+def harmed(trial: Trial) -> bool:
+    """The cache at its place, harmed in one of the ways; whether it has a log now."""
     file = trial.work / CACHE / "calls.sqlite"
     _one_file(file)
     name = trial.dice.choice(tuple(_WAYS))
     trial.done.append(name)
     _WAYS[name](file, trial)
-    _run_again(trial)
+    return file.with_name(f"{file.name}-wal").exists()
 
 
 def _run_again(trial: Trial) -> None:

@@ -34,7 +34,8 @@ COMMANDS = (
     "run", "run -m", "tune", "show", "report", "export", "evaluate", "compare", "judge calibrate", "kg build",
     "kg stats", "graph build", "graph stats", "graph quality", "collect kgp", "reproduce", "index build",
     "index check", "data list", "data check", "data prepare dataset=demo", "models", "doctor", "runs", "new",
-    "completion", "open", "help",
+    "completion", "open", "help", "status", "cache check", "cache stats", "cache export", "cache import", "cache prune",
+    "kg import", "kg export", "kg show", "ask", "demo --recorded",
 )  # fmt: skip
 TAKING_KEYS = ("run", "tune", "kg", "graph", "index", "collect")
 WORDS = (

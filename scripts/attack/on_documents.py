@@ -1,4 +1,4 @@
-"""A person's own documents and questions: text, Markdown, HTML and PDF that are odd, huge, encrypted or broken.
+"""A person's own documents and questions: text, Markdown, HTML, Word files and PDFs, odd, huge, encrypted or broken.
 
 Each folder is read or refused in one line, in a time that grows with its size and not with its square.
 """
@@ -6,14 +6,17 @@ Each folder is read or refused in one line, in a time that grows with its size a
 from __future__ import annotations
 
 import io
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scripts.attack import bending
 from scripts.attack.bending import Bytes
+from scripts.attack.judging import Harm
 from scripts.attack.on_inputs import whole_run
 from scripts.attack.trial import QUICK, Trial
+from scripts.attack.word_files import WORD_FILES
 
 PDFS = Path(__file__).resolve().parents[2] / "kgqa/demos/pdf"
 QUESTIONS = (
@@ -73,6 +76,31 @@ PDF_DAMAGES: Mapping[str, Bytes] = {
 
 
 def folders(trial: Trial) -> None:
+    """As a data set."""
+    _harmed(trial)
+    words = ("dataset=folder", "dataset.path=documents")
+    if trial.dice.random() < 0.3:
+        trial.kgqa("data", "check", *words)
+        return
+    method = trial.dice.choice(("retrieve_read", "golden", "trace"))
+    ended = trial.kgqa("run", f"method={method}", *words, *QUICK, "limit=1", "out=run")
+    if ended.code == 0:
+        whole_run(trial, trial.work / "run")
+
+
+def asked(trial: Trial) -> None:
+    """By `kgqa ask`, which leaves out what cannot be read, and says so."""
+    _harmed(trial)
+    places = trial.dice.choice((("documents",), ("documents/a.txt", "documents"), ("documents/b.html",)))
+    in_json = trial.dice.random() < 0.5
+    ended = trial.kgqa("ask", "Where was Anna born?", *places, *QUICK, *(["--json"] if in_json else []))
+    if ended.code == 0:
+        said = [json.loads(ended.out)["page"]] if in_json else ended.out.split("\n")
+        if not any(line.startswith("outputs/asked/") and (trial.work / line).is_file() for line in said):
+            trial.found(Harm.SILENT, f"it ended well and names no page that is there: {said}")
+
+
+def _harmed(trial: Trial) -> None:
     folder = trial.work / "documents"
     folder.mkdir()
     (folder / "a.txt").write_text("Anna was born in Rome.\n\nBob lives in Paris.", encoding="utf-8")
@@ -82,14 +110,6 @@ def folders(trial: Trial) -> None:
     name = trial.dice.choice(tuple(_WAYS))
     trial.done.append(name)
     _WAYS[name](folder, trial)
-    words = ("dataset=folder", "dataset.path=documents")
-    if trial.dice.random() < 0.3:
-        trial.kgqa("data", "check", *words)
-        return
-    method = trial.dice.choice(("retrieve_read", "golden", "trace"))
-    ended = trial.kgqa("run", f"method={method}", *words, *QUICK, "limit=1", "out=run")
-    if ended.code == 0:
-        whole_run(trial, trial.work / "run")
 
 
 def _questions(folder: Path, trial: Trial) -> None:
@@ -171,6 +191,12 @@ def _made_pdf(folder: Path, trial: Trial) -> None:
     (folder / "x.pdf").write_bytes(written.getvalue())
 
 
+def _word_file(folder: Path, trial: Trial) -> None:
+    name = trial.dice.choice(tuple(WORD_FILES))
+    trial.done.append(name)
+    (folder / "x.docx").write_bytes(WORD_FILES[name](trial.dice))
+
+
 _WAYS: Mapping[str, Callable[[Path, Trial], None]] = {
     "questions": _questions,
     "text": _text,
@@ -180,4 +206,5 @@ _WAYS: Mapping[str, Callable[[Path, Trial], None]] = {
     "no file": _special,
     "PDF": _pdf,
     "a PDF made": _made_pdf,
+    "a Word file": _word_file,
 }

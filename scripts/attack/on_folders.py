@@ -40,7 +40,7 @@ OF_SWEEPS: tuple[tuple[str, ...], ...] = (
 
 def runs(trial: Trial) -> None:
     trial.take("run", "run2", "outputs")
-    target, _ = _harmed(trial, trial.work / "run")
+    target, _ = harmed(trial, trial.work / "run")
     argv = trial.dice.choice((*READING, *WRITING))
     if argv == ("runs",):
         shutil.move(trial.work / "run", trial.work / "outputs/run")
@@ -55,14 +55,14 @@ def runs(trial: Trial) -> None:
 
 def sweeps(trial: Trial) -> None:
     trial.take("outputs")
-    _harmed(trial, trial.work / SWEEP_FOLDER)
+    harmed(trial, trial.work / SWEEP_FOLDER)
     trial.kgqa(*trial.dice.choice(OF_SWEEPS))
 
 
 def triples(trial: Trial) -> None:
     trial.take("outputs")
     shutil.rmtree(trial.work / "outputs/.cache")
-    _, only_bytes = _harmed(trial, trial.work / "outputs/kg")
+    _, only_bytes = harmed(trial, trial.work / "outputs/kg")
     choice = trial.dice.choice(("run", "run", "offline", "stats", "build"))
     if choice in ("stats", "build"):
         trial.kgqa("kg", choice, "dataset=demo", "limit=2", *QUICK)
@@ -84,7 +84,7 @@ def indexes(trial: Trial) -> None:
         other.write_bytes(kept)
         trial.done.append(f"{one.name} and {other.name} swapped")
     else:
-        _harmed(trial, index, ways=("bits", "bits", "bits", "bytes", "gone", "folder", "bent"))
+        harmed(trial, index, ways=("bits", "bits", "bits", "bytes", "gone", "folder", "bent"))
     choice = trial.dice.choice(("run", "run", "run", "check", "build"))
     if choice != "run":
         trial.kgqa("index", choice, "dataset=demo", *QUICK)
@@ -101,7 +101,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.is_file() and not file.name.endswith(".lock"))
 
 
-def _harmed(trial: Trial, folder: Path, ways: Sequence[str] = WAYS) -> tuple[str, bool]:
+def harmed(trial: Trial, folder: Path, ways: Sequence[str] = WAYS) -> tuple[str, bool]:
     """One file below `folder`; gives its name, and whether its bytes were damaged as disks do it."""
     file, way = trial.dice.choice(_files(folder)), trial.dice.choice(ways)
     raw, lines = file.read_bytes(), file.suffix == ".jsonl"

@@ -32,7 +32,7 @@ def data_files(trial: Trial) -> None:
     name = trial.dice.choice(tuple(FORMS))
     form, dataset = FORMS[name], name.split()[0]
     trial.done.append(f"questions of {name}")
-    raw, harmless = _changed(form.raw(), trial, lines=form.lines)
+    raw, harmless = changed(form.raw(), trial, lines=form.lines)
     if trial.dice.random() < 0.2 and not raw.startswith(GZIP):
         raw = gzip.compress(raw)
         trial.done.append("gzipped")
@@ -56,7 +56,7 @@ def data_files(trial: Trial) -> None:
 
 def corpora(trial: Trial) -> None:
     """What is searched, and aliases: files beside the questions."""
-    raw, _ = _changed(CORPUS.raw(), trial, lines=True)
+    raw, _ = changed(CORPUS.raw(), trial, lines=True)
     file = trial.work / "corpus.jsonl"
     file.write_bytes(raw)
     words = ["method=retrieve_read", "dataset=demo", "limit=1", f"dataset.corpus={file}", *QUICK]
@@ -69,7 +69,7 @@ def predictions(trial: Trial) -> None:
     rows = [json.loads(line) for line in trial.sound_bytes("run/predictions.jsonl").decode().split("\n") if line]
     name = trial.dice.choice(tuple(PREDICTIONS))
     trial.done.append(name)
-    raw, _ = _changed(PREDICTIONS[name](rows), trial, lines=name != "HotpotQA's form")
+    raw, _ = changed(PREDICTIONS[name](rows), trial, lines=name != "HotpotQA's form")
     (trial.work / "predictions").write_bytes(raw)
     ended = trial.kgqa("evaluate", "--predictions", "predictions", "dataset=demo", "limit=2", "out=scored")
     if ended.code == 0 and " nan" in ended.out.lower():
@@ -93,7 +93,7 @@ def demonstrations(trial: Trial) -> None:
     name = trial.dice.choice(tuple(DEMONSTRATIONS))
     key, method = DEMONSTRATIONS[name]
     shipped = trial.dice.choice(sorted(SHIPPED.glob(f"{name}_*.jsonl")))
-    raw, _ = _changed(shipped.read_bytes(), trial, lines=True)
+    raw, _ = changed(shipped.read_bytes(), trial, lines=True)
     file = trial.work / "demonstrations.jsonl"
     file.write_bytes(raw)
     part = trial.dice.choice(("", "", "", "#MUSIQUE", "#x"))
@@ -165,7 +165,7 @@ def _refused(constant: str) -> Mapping[str, Json]:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-def _changed(raw: bytes, trial: Trial, *, lines: bool) -> tuple[bytes, bool]:
+def changed(raw: bytes, trial: Trial, *, lines: bool) -> tuple[bytes, bool]:
     """Values bent, bytes damaged, or neither: the same content in another dress; and whether it is the last."""
     draw = trial.dice.random()
     if draw < 0.1:

@@ -34,7 +34,7 @@ def full_disks(trial: Trial) -> None:
     within = "small" if where == "all" else ""
     cache = {"KGQA_CACHE": str(small / "cache")} if where == "cache" else {}
     trial.done.append(f"{size} KiB for {where} of {name}")
-    with _disk(small, size):
+    with small_disk(small, size):
         ended = trial.kgqa(*argv, within=within, environment=cache)
         below = "small" if where == "all" or (where == "out" and run) else ""
         if ended.code == FINE and run:
@@ -71,7 +71,7 @@ def read_only(trial: Trial) -> None:
     argv = trial.dice.choice((*READING, TRACE, IRCOT, SWEEP, JUDGED, ("index", "build", "dataset=demo", *QUICK)))
     small = trial.work / "small"
     small.mkdir()
-    with _disk(small, 32 << 10):
+    with small_disk(small, 32 << 10):
         for name in ("run", "run2", "outputs"):
             shutil.copytree(trial.sound / name, small / name)
         if trial.dice.random() < 0.5:
@@ -131,7 +131,7 @@ def environments(trial: Trial) -> None:
 
 
 @contextmanager
-def _disk(folder: Path, size: int) -> Iterator[None]:
+def small_disk(folder: Path, size: int) -> Iterator[None]:
     """A disk of `size` KiB at `folder`.
 
     Raises:

@@ -8,7 +8,7 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from scripts.attack import processes
+from scripts.attack import composed, processes
 from scripts.attack.server_process import ServerProcess
 from scripts.attack.trial import QUICK, Trial
 
@@ -17,11 +17,13 @@ IRCOT = ("run", "method=ircot", "dataset=demo", "limit=2", *QUICK, "out=run2")
 SWEEP = ("run", "-m", "method=golden,all_documents", "dataset=demo", "limit=2", *QUICK, "sweep.name=s")
 SWEEP_FOLDER = "outputs/sweeps/s"
 JUDGED = ("evaluate", "run", "judge=three_way", "engine=scripted")
+CALLS = "calls.jsonl.zst"  # those of the sound runs that ask no server
 CONCURRENCY = 4
+TIMEOUT = round(min(2 * processes.crowd(), 10.0), 1)  # seconds: a sound server on a busy machine is no fault
 SERVED = (
     "method=trace", "dataset=demo", "limit=2", "experiment=quick", "ranker=lexical", "demonstrations_ranker=lexical",
-    "engine=openai", "engine.served_model=faulty", "engine.deployment=attacked", "engine.timeout=2", "engine.retries=3",
-    "engine.backoff=0.05", "engine.patience=4", f"engine.concurrency={CONCURRENCY}",
+    "engine=openai", "engine.served_model=faulty", "engine.deployment=attacked", f"engine.timeout={TIMEOUT}",
+    "engine.retries=3", "engine.backoff=0.05", "engine.patience=4", f"engine.concurrency={CONCURRENCY}",
 )  # fmt: skip
 
 
@@ -44,6 +46,7 @@ def sound_runs(folder: Path) -> Path:
     for argv in (TRACE, IRCOT, SWEEP, JUDGED):
         ended = start.kgqa(*argv)
         assert ended.code == 0, ended
+    assert start.kgqa("cache", "export", CALLS).code == 0
     kept = start.work / "outputs"
     shutil.move(kept, folder / "kept")
     with ServerProcess() as server:
@@ -67,3 +70,4 @@ def sweep_predictions(sound: Path) -> list[str]:
 def warm(folder: Path) -> None:
     folder.mkdir(parents=True)
     processes.warm_up(folder)
+    composed.handed_on(folder / "composed")

@@ -14,6 +14,9 @@ from scripts.attack import (
     on_servers,
     on_several,
     on_terminals,
+    on_triples,
+    on_upkeep,
+    on_views,
 )
 from scripts.attack.trial import Attack
 
@@ -31,6 +34,15 @@ ATTACKS = (
     Attack("indexes", on_folders.indexes, 150),
     Attack("caches", on_caches.anything, 150),
     Attack("single bits of caches", on_caches.single_bits, 250),
+    Attack("cache commands", on_upkeep.commands, 150),
+    Attack("files of calls", on_upkeep.calls, 100),
+    Attack("cache commands at once", on_upkeep.together, 20, slow=1.5),
+    Attack("cache commands, stopped", on_upkeep.stopped, 40),
+    Attack("cache commands, full disks", on_upkeep.full_disk, 20),
+    Attack("triples of others", on_triples.imports, 100),
+    Attack("documents, asked", on_documents.asked, 80, slow=0.8),
+    Attack("views", on_views.view, 60, slow=0.8),
+    Attack("status", on_views.status, 30),
     Attack("server faults", on_servers.faults, 110, slow=3),
     Attack("kills, scripted engine", on_kills.stages, 60, slow=1.5),
     Attack("kills, counting server", on_kills.served, 40, slow=2.5),

@@ -95,9 +95,10 @@ class Trial:
         self.findings.append(Finding(harm, what))
 
     def take(self, *names: str) -> None:
-        """Copy sound runs, by their paths, to where the commands work."""
+        """Copy sound runs and files, by their paths, to where the commands work."""
         for name in names:
-            shutil.copytree(self.sound / name, self.work / name)
+            copy = shutil.copytree if (self.sound / name).is_dir() else shutil.copy2
+            copy(self.sound / name, self.work / name)
 
     def sound_bytes(self, name: str) -> bytes:
         return (self.sound / name).read_bytes()

@@ -64,6 +64,25 @@ def test_a_try_that_finds_something_is_kept_with_what_repeats_it(tmp_path: Path)
     assert kept["repeat"] == "make attack TRY=3"
 
 
+def test_an_attack_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    first = ("--only", "predictions", "--seed", "7", "--out", str(tmp_path))
+    assert _attack(*first, "--size", "0.02").returncode == 0
+    before = _tried(tmp_path)
+    with (tmp_path / "worker-0.jsonl").open("a", encoding="utf-8") as lines:  # since then mended
+        lines.write('{"seed": "7", "attack": "predictions", "number": 2, "columns": ["tried", "hangs"]}\n')
+    ended = _attack(*first, "--size", "0.03", "--resume")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "| predictions | 4 | 0 |" in ended.stdout
+    assert sorted(_tried(tmp_path)) == sorted({*before, 2, 3})
+    another = _attack("--only", "predictions", "--seed", "8", "--size", "0.01", "--resume", "--out", str(tmp_path))
+    assert "| predictions | 1 | 0 |" in another.stdout
+
+
+def _tried(out: Path) -> list[int]:
+    lines = [line for file in out.glob("worker-*.jsonl") for line in file.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line)["number"] for line in lines]
+
+
 def test_an_attack_that_is_not_there_is_refused_by_name() -> None:
     ended = _attack("--only", "nothing like it")
     assert ended.returncode == 2

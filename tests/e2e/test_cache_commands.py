@@ -125,6 +125,7 @@ def test_importing_keeps_what_is_here_and_counts_what_differs(kgqa: Kgqa, monkey
         (lambda packed, text: _packed(text.replace("stop", "step", 1)), "calls.jsonl.zst:2: damaged"),
         (lambda packed, text: _packed(text.replace('"value"', '"words"', 1)), "calls.jsonl.zst:2"),
         (lambda packed, text: b"", "cut short after 0 calls"),
+        (lambda packed, text: _packed("0" * (17 << 20)), "calls.jsonl.zst:1: a line of 16,777,216 characters and more"),
     ],
 )
 def test_a_file_that_is_not_whole_is_refused_and_nothing_of_it_kept(

@@ -172,3 +172,17 @@ def test_a_cell_whose_log_the_disk_does_not_take_fails_in_a_line_and_stops_no_ot
     assert again.code == 2
     assert "001.log: No space left on device; make room" in result(folder, 1)["error"]
     assert result(folder, 0)["status"] == "done"
+
+
+@pytest.mark.parametrize("content", [None, "", "{}"])
+def test_a_cell_that_a_full_disk_left_without_its_settings_is_made_whole(kgqa: Kgqa, content: str | None) -> None:
+    assert kgqa(*TWO).code == 0
+    settings = sorted(Path("outputs/demo").rglob("settings.json"))
+    before = [file.read_bytes() for file in settings]
+    spoilt = settings[0]
+    spoilt.unlink()
+    if content is not None:
+        spoilt.write_text(content, encoding="utf-8")
+    again = kgqa(*TWO)
+    assert again.code == 0, again.err
+    assert [file.read_bytes() for file in settings] == before

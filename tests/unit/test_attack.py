@@ -8,19 +8,21 @@ import html
 import json
 import random
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from kgqa.records import records
-from scripts.attack import bending, judging
+from kgqa.types import Json
+from scripts.attack import bending, composed, judging
+from scripts.attack.driver import Plan
 from scripts.attack.forms import FORMS
 from scripts.attack.judging import HEART, KEY, Harm
 from scripts.attack.on_inputs import formulas
 from scripts.attack.processes import Ended
-from scripts.attack.trial import Trial
+from scripts.attack.trial import Attack, Trial
 
 SEEN = {
     "Traceback (most recent call last):\n  File": (1, Harm.TRACEBACK),
@@ -103,6 +105,33 @@ def test_bending_leaves_the_value_it_was_given_alone() -> None:
     bent = {json.dumps(bending.bent(value, random.Random(seed))[0], default=repr) for seed in range(30)}
     assert json.dumps(value) == before
     assert len(bent) > 20
+
+
+def test_what_was_composed_is_handed_on_for_the_same_words_environment_and_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def compose(overrides: Sequence[str]) -> Json:
+        asked.append(tuple(overrides))
+        return {"limit": len(asked)}
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "composed").mkdir()
+    once = composed.kept(compose, tmp_path / "composed")
+    assert once(["limit=1"]) == once(("limit=1",)) == {"limit": 1}
+    monkeypatch.setenv("KGQA_DATA", "elsewhere")
+    assert once(["limit=1"]) == {"limit": 2}
+    (tmp_path / "conf").mkdir()  # a person's own: what it holds may change
+    assert [once(["limit=1"]), once(["limit=1"])] == [{"limit": 3}, {"limit": 4}]
+
+
+def test_a_larger_attack_begins_with_the_tries_of_a_smaller_one(tmp_path: Path) -> None:
+    attacks = [Attack("short", lambda _: None, 3), Attack("long", lambda _: None, 2, slow=9)]
+    one, three = (Plan(attacks, tmp_path, "1", size, 1).tries() for size in (1, 3))
+    assert one == [(attacks[1], 0), (attacks[1], 1), *((attacks[0], number) for number in range(3))]
+    assert three[: len(one)] == one
+    assert len(set(three)) == 15
 
 
 @pytest.mark.parametrize(("cell", "found"), [("=1+1", 1), ("'=1+1", 0), ("-1.5", 0), ("x" * 200_000, 0)])

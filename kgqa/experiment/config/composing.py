@@ -36,9 +36,10 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
 
     from kgqa.experiment.config.search_path import RUN, hydra_ready
 
+    choices_of = groups()
     for override in overrides:
         check_form(override)
-        check_choice(override)
+        check_choice(override, choices_of)
         if override.startswith(("~hydra/", "~hydra.")):
             raise ConfigError(f"{override}: cannot be taken out; give it another value, e.g. hydra/launcher=joblib")
         if override.lstrip("+").startswith(("hydra/", "hydra.")):
@@ -51,7 +52,7 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
             written: Json = OmegaConf.to_container(composed)
             check_references(written)
             assert isinstance(choices, dict)
-            chosen = {group: choices.get(_place(group)) for group in groups()}
+            chosen = {group: choices.get(_place(group)) for group in choices_of}
             _check_nodes(written, chosen)  # before others' references to a key that is missing are followed
             resolved: Json = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException, AssertionError) as error:  # Hydra asserts some of its grammar
@@ -99,10 +100,10 @@ def check_form(override: str) -> None:
         raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10; see kgqa run --help")
 
 
-def check_choice(override: str) -> None:
-    """Raises ConfigError: a name that its group does not have, or several."""
+def check_choice(override: str, choices_of: Mapping[str, Sequence[str]]) -> None:
+    """Raises ConfigError: a name that its group, of all `groups()`, does not have, or several."""
     key, equals, value = override.lstrip("+~").partition("=")
-    choices = groups().get(_group(key))
+    choices = choices_of.get(_group(key))
     if choices is None or (key in OPTIONAL and value in ("null", "")) or not equals:
         return
     swept = value.startswith(("choice(", "glob("))
@@ -176,10 +177,11 @@ def _known_keys(overrides: Sequence[str]) -> list[str]:
 
     from kgqa.experiment.config.search_path import RUN, hydra_ready
 
-    choices = [_spelt(override) for override in overrides if _group(override.partition("=")[0]) in groups()]
+    choices_of = groups()
+    choices = [_spelt(override) for override in overrides if _group(override.partition("=")[0]) in choices_of]
     try:
         with hydra_ready():
             container: Json = OmegaConf.to_container(hydra_compose(RUN, overrides=choices))
     except HydraException:
         return []
-    return [*flatten(container), *groups()]
+    return [*flatten(container), *choices_of]

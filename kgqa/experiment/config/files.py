@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kgqa.errors import ConfigError, DataError, nearest
@@ -17,8 +17,9 @@ Config = Mapping[str, Json]  # of a run: nodes by group, `choices` by group, and
 
 def groups() -> dict[str, list[str]]:
     """The names that can be chosen in each group, own ones first: `{"method": ["mine", "all_documents", …], …}`."""
-    folders = {folder.name for folder in shipped_conf().iterdir() if folder.is_dir()} - {"reproduce"}
-    return {group: list(config_files(group)) for group in sorted(folders | SECOND.keys())}
+    names = {folder.name for folder in shipped_conf().iterdir() if folder.is_dir()} - {"reproduce"}
+    folders = conf_folders()
+    return {group: list(_files(group, folders)) for group in sorted(names | SECOND.keys())}
 
 
 def config_file(group: str, name: str) -> Path:
@@ -87,8 +88,12 @@ def flatten(config: Config, prefix: str = "") -> dict[str, Json]:
 
 def config_files(group: str) -> dict[str, Path]:
     """By name, in the order in which they are shown."""
+    return _files(group, conf_folders())
+
+
+def _files(group: str, folders: Sequence[Path]) -> dict[str, Path]:
     files: dict[str, Path] = {}
-    for folder in conf_folders():
+    for folder in folders:
         found = sorted((folder / SECOND.get(group, group)).glob("*.yaml"))
         files |= {file.stem: file for file in found if file.stem not in files}
     return files

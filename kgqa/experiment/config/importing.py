@@ -27,7 +27,11 @@ def target(path: str, key: str) -> Callable[..., Json]:
     """
     if not path:
         raise ConfigError(f"{key}: no _target_, which names its class")
-    module, _, name = path.rpartition(".")
+    module, _, name = str(path).rpartition(".")
+    if not module:
+        raise ConfigError(
+            f"{key}._target_={path}: names no module as mine.Mine does; only these and kgqa's own are imported"
+        )
     try:
         member: Callable[..., Json] = getattr(_module(module), name)
     except (_Refused, AttributeError) as error:

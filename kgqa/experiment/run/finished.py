@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 from kgqa.artefacts.form import read_json
-from kgqa.artefacts.manifest import Manifest
 from kgqa.artefacts.metrics import METRICS, Metrics
 from kgqa.artefacts.predictions import PREDICTIONS, question_ids
-from kgqa.artefacts.run import IDENTITY, SETTINGS
+from kgqa.artefacts.run import IDENTITY, SETTINGS, FinishedRun
 from kgqa.artefacts.trace import TRACE
 from kgqa.errors import DataError
 from kgqa.experiment.config.files import Config, load_yaml
@@ -31,12 +30,13 @@ def finished(session: Session) -> Metrics | None:
     """
     experiment, folder = session.experiment, run_folder(session)
     try:
-        identity, metrics, made = read_json(folder / IDENTITY), Metrics.read(folder), Manifest.read(folder)
+        identity, run = read_json(folder / IDENTITY), FinishedRun.read(folder)
         config = load_yaml(folder / "config.yaml")
         reporting, asking = _reporting(config), _asking(config)
         answered = question_ids(folder)
     except (KeyError, DataError):
         return None  # not begun, killed before its end, or damaged: running it again mends it
+    metrics, made = run.metrics, run.manifest
     same = identity == json.loads(json.dumps(run_identity(session))) and reporting == _reporting(experiment.config)
     same = same and made.code == code_hash(experiment.config)
     judged = experiment.config.get("judge") is None or metrics.judge is not None

@@ -106,7 +106,8 @@ class Engines:
         """What asking these models lacks here, in words; replies from the call cache can do without."""
         lacking = []
         for model, engine, adapter, _ in self._nodes.values():
-            name = engine["_target_"].split(".")[-2]  # kgqa.engines.vllm.Vllm
+            module = str(engine["_target_"]).rpartition(".")[0]  # of kgqa.engines.vllm.Vllm
+            name = module.rpartition(".")[2]
             if missing := missing_libraries(name):
                 lacking.append(f"engine={name} lacks {', '.join(missing)}; pip install 'kgqa[{name}]'")
             if adapter and name == "transformers" and find_spec("peft") is None:
