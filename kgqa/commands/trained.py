@@ -84,12 +84,12 @@ def export(given: Namespace) -> int:
     wanted = [name for name in ("gguf", "merged", "examples") if getattr(given, name)]
     if len(wanted) != 1:
         raise ConfigError("kgqa trained export: one of --gguf, --merged, --examples alpaca, --examples sharegpt")
-    terminal, folder = Terminal(width=120), find_trained(given.places[0])
+    terminal, name = Terminal(width=120), given.places[0]
     if given.examples:
-        written = export_examples(folder, given.examples, given.out)
+        written = export_examples(find_trained(name), given.examples, given.out)
     elif given.merged:
-        written = export_merged(folder, given.out, terminal)
+        written = export_merged(find_trained(name), given.out, terminal)
     else:
-        written = export_gguf(folder, given.out)
+        written = export_gguf(name, given.out)
     terminal.result(written)
     return 0

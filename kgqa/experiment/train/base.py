@@ -38,9 +38,11 @@ class Base:
         """
         if encodes:
             return cls(choice, None, _encoder(choice))
-        preset, path, engine = role_choice(choice)
+        preset, path, adapter, engine = role_choice(choice)
         if engine:
             raise ConfigError(f"train.base={choice}: no engine trains; leave @{engine} out")
+        if adapter:
+            raise ConfigError(f"train.base={choice}: merge the adapter first: kgqa trained export {adapter} --merged")
         if preset not in groups()["model"]:
             raise ConfigError(f"train.base={choice}: no such model; {nearest(preset, groups()['model'])}")
         chosen = {**node("model", preset), **({"path": path, "sha256": None} if path else {})}

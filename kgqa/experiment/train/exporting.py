@@ -6,20 +6,22 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
-from kgqa.artefacts.form import read_lines
+from kgqa.artefacts.form import read_json, read_lines
 from kgqa.artefacts.trained import Trained
+from kgqa.engines.gguf_header import read_header
+from kgqa.engines.weights import is_gguf
 from kgqa.errors import ConfigError, DataError, EngineDied
+from kgqa.experiment.machine.adapters import adapter
 from kgqa.experiment.train.base import Base
 from kgqa.inert import one_line
 from kgqa.runtime.display import Display
 from kgqa.storage import replace_with_parts
+from kgqa.training.gguf_adapter import Attention, write_gguf
 from kgqa.training.job import ADAPTER, EXAMPLES, TRAIN
 
-GGUF, MERGED = "adapter.gguf", "merged"
+MERGED = "merged"
 
 
 def export_examples(folder: Path, form: str, out: Path | None) -> Path:
@@ -53,14 +55,29 @@ def export_merged(folder: Path, out: Path | None, display: Display) -> Path:
     return target
 
 
-def export_gguf(folder: Path, out: Path | None) -> Path:
-    """The adapter as llama.cpp reads it. Raises ConfigError: it is no adapter, or of another architecture."""
-    _adapter(folder)
-    if find_spec("kgqa.training.gguf_adapter") is None:
-        raise ConfigError("--gguf: this kgqa has no writer of GGUF adapters; give --merged")
-    writer = import_module("kgqa.training.gguf_adapter")
-    written: Path = writer.write(folder / ADAPTER, out or folder / GGUF)
-    return written
+def export_gguf(name: str, out: Path | None) -> Path:
+    """An adapter, trained here or anywhere, as llama.cpp reads it: beside the other unless told.
+
+    Raises:
+        ConfigError: there is none of that name, its base is not known or not here, or of another architecture.
+        DataError: its file is damaged.
+    """
+    found = adapter(name)
+    preset, _ = found.trained_on()
+    if preset is None:
+        raise ConfigError(f"adapter {name}: nothing says what it was trained on; name its base in conf/adapter")
+    model = Base.of(preset, encodes=False).model
+    assert model is not None
+    target = out or found.gguf
+    write_gguf(found, _attention(model.locate()), target)
+    return target
+
+
+def _attention(weights: Path) -> Attention:
+    if is_gguf(weights):
+        return Attention.of_header(read_header(weights))
+    config = read_json(weights / "config.json", remedy="get the model's folder again")
+    return Attention.of_config(config if isinstance(config, dict) else {})
 
 
 def _adapter(folder: Path) -> Trained:
