@@ -8,7 +8,6 @@ lists its models that is compared once, before the first call; `engine.deploymen
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import threading
 import time
@@ -17,7 +16,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
-from urllib.parse import urlsplit
 
 from kgqa.artefacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
@@ -25,6 +23,7 @@ from kgqa.constraints import Bound, Count, Natural, Seconds
 from kgqa.engines.adapted import AdaptedStream
 from kgqa.engines.openai import extra as extras
 from kgqa.engines.openai.adapters import check_server
+from kgqa.engines.openai.address import address, key
 from kgqa.engines.openai.budget import Budget
 from kgqa.engines.openai.choices import WAYS, Choosing, Way
 from kgqa.engines.openai.client import TOKENS_SHOWN, Client, Endpoints
@@ -39,8 +38,6 @@ from kgqa.protocols import Deliver, Engine
 from kgqa.types import Json
 
 ADAPTER = 2  # raise it when equal calls get other replies than before
-DEFAULT_URL = "https://api.openai.com/v1"
-URL_VARIABLE = "OPENAI_BASE_URL"
 BYTES_PER_TOKEN = 4  # of English text, where the server does not count
 T = TypeVar("T")
 Dollars = Annotated[float, Bound("must be more than 0", lambda dollars: dollars > 0)]
@@ -242,46 +239,30 @@ class OpenAI:
     @cached_property
     def _endpoint(self) -> Endpoint:
         persistence = Persistence(self.timeout, self.retries, self.backoff, self.patience)
-        return Endpoint(self._url, self._key(), persistence, self._room.crowded)
+        return Endpoint(self._url, key(self.api_key_env, self._url), persistence, self._room.crowded)
 
     def _client(self, adapter: Adapter | None) -> Client:
         """One for each adapter, as they differ in names; used in the loop's thread alone."""
         if adapter not in self._clients:
-            server = self._endpoint, self.server, self._served, self.model.context, self.endpoints
-            abilities = Abilities(longest_list=self.top_logprobs)
-            asking = self._budget, abilities, self._thinking, self.extra or {}, self._room, self._views
-            self._clients[adapter] = Client(*server, *asking, adapter)
-        return self._clients[adapter]
-
-    def _key(self) -> str | None:
-        """Read when it is needed and kept by the endpoint alone.
-
-        Raises:
-            ConfigError: it is none, or the server is OpenAI's own and there is none.
-        """
-        key = os.environ.get(self.api_key_env, "").strip()
-        if not key.isascii() or not key.isprintable():
-            raise ConfigError(f"${self.api_key_env} holds characters that no key has; set it again")
-        if not key and self._url == DEFAULT_URL:
-            raise ConfigError(
-                f"${self.api_key_env} is not set, and {DEFAULT_URL} answers nobody without a key: "
-                f"export {self.api_key_env}=…, or name your own server: engine.base_url=URL (or ${URL_VARIABLE})"
+            self._clients[adapter] = Client(
+                self._endpoint,
+                self.server,
+                self._served,
+                self.model.context,
+                self.endpoints,
+                self._budget,
+                Abilities(longest_list=self.top_logprobs),
+                self._thinking,
+                self.extra or {},
+                self._room,
+                self._views,
+                adapter,
             )
-        return key or None
+        return self._clients[adapter]
 
     @cached_property
     def _url(self) -> str:
-        """The address. A name, password or query in it could be a secret, so it is refused and not repeated."""
-        url = self.base_url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
-        parts = urlsplit(url)
-        if "@" in parts.netloc or parts.query or parts.fragment:
-            raise ConfigError(
-                f"engine.base_url (or ${URL_VARIABLE}) must hold no name, password or query: "
-                f"put the key into ${self.api_key_env}"
-            )
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"engine.base_url={url}: must be like http://127.0.0.1:8000/v1")
-        return url.rstrip("/")
+        return address(self.base_url, self.api_key_env)
 
     @cached_property
     def _served(self) -> str:
