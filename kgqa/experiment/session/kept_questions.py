@@ -75,7 +75,8 @@ class KeptPredictions(Mapping[str, Prediction]):
 def _packed(kept: Question | Prediction) -> bytes:
     import zstandard
 
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(pickle.dumps(kept, pickle.HIGHEST_PROTOCOL))
+    packed = zstandard.ZstdCompressor(level=_LEVEL).compress(pickle.dumps(kept, pickle.HIGHEST_PROTOCOL))
+    return bytes(memoryview(packed))  # a copy: what zstandard gives holds on to the room of the worst case
 
 
 def _unpacked(kept: bytes | Question) -> Any:
