@@ -36,7 +36,6 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
     if len(profiles) > 1:
         raise ValueError(f"one run is scored by one profile, not by {', '.join(sorted(profiles))}")
     failed = sum(row.answer is None for row in rows)
-    by_profile = {name: [score(row.answer, row.question.answers, name) for row in rows] for name in PROFILES}
     supports = [row.support for row in rows]
     summary = ScoreSummary(
         questions=len(rows),
@@ -56,7 +55,9 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         figures_if_right=_mean_figures([row for row in rows if row.em == 1]) or None,
         by_hops=_breakdown(rows, lambda row: _UNKNOWN if row.question.hops is None else str(row.question.hops)),
         by_type=_breakdown(rows, lambda row: row.question.type or _UNKNOWN),
-        profiles={name: _mean_scores(scores) for name, scores in by_profile.items()},
+        profiles={
+            name: _mean_scores([score(row.answer, row.question.answers, name) for row in rows]) for name in PROFILES
+        },
     )
     return summary if failed < len(rows) else without_scores(summary)
 

@@ -1,11 +1,14 @@
-"""Questions lie packed in memory and come out as they went in."""
+"""Questions and predictions lie packed in memory and come out as they went in."""
 
 from __future__ import annotations
 
 import sys
+import tracemalloc
 
+from kgqa.artefacts.predictions import Prediction
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.kept_questions import KeptQuestions
+from kgqa.experiment.session.kept_questions import KeptPredictions, KeptQuestions
+from kgqa.storage import text_digest
 from kgqa.types import Passage, Question
 
 
@@ -23,8 +26,29 @@ def test_packed_questions_take_less_than_half() -> None:
     given = [
         Question(f"q{n}", "?", ("a",), tuple(Passage.of("t", text) for text in each)) for n, each in enumerate(texts)
     ]
+    import zstandard  # noqa: F401 - loaded before it is measured
+
+    tracemalloc.start()
     kept = KeptQuestions(given)
-    assert 2 * sum(map(sys.getsizeof, kept._kept)) < sum(len(text) for each in texts for text in each)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(kept) == 50
+    assert 2 * held < sum(len(text) for each in texts for text in each)
+
+
+def test_predictions_come_out_as_they_went_in_and_take_a_third() -> None:
+    titles = tuple(f"The title of passage {number}" for number in range(20))
+    given = [
+        Prediction(f"q{n}", "Ann", None, tuple(text_digest(f"{n} {title}", 16) for title in titles), None, None, titles)
+        for n in range(50)
+    ]
+    kept = KeptPredictions()
+    for prediction in given:
+        kept.keep(prediction)
+    assert list(kept.values()) == given
+    assert list(kept) == [prediction.question_id for prediction in given]
+    held = sum(sys.getsizeof(text) for prediction in given for text in prediction.evidence or ())
+    assert 3 * sum(map(sys.getsizeof, kept._kept.values())) < held + 50 * sum(map(sys.getsizeof, titles))
 
 
 def test_a_collection_that_all_questions_share_stays_one_object() -> None:

@@ -10,6 +10,7 @@ from kgqa.artefacts.metrics import Throughput
 from kgqa.artefacts.predictions import Prediction
 from kgqa.calls import Neighbours, Search
 from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.kept_questions import KeptPredictions
 from kgqa.experiment.session.runner import Runner
 from kgqa.runtime.costs import Ledger, model_seconds
 from kgqa.runtime.display import Display
@@ -43,7 +44,7 @@ def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Disp
     """Run the method on every question."""
     questions = experiment.questions
     places = {question.id: place for place, question in enumerate(questions)}
-    predictions: dict[str, Prediction] = {}
+    predictions = KeptPredictions()
     seconds, chains = [], dict[str, tuple[int, ...]]()
     programs = ((question.id, experiment.method.answer(question)) for question in questions)
     estimated = experiment.asks_models and runner.engines.estimates_tokens("reader")
@@ -60,7 +61,7 @@ def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Disp
                 tell("question failed", f"{ended.key}: {prediction.error}", cause=cause)
             if "chains" in prediction.notes:
                 chains[ended.key] = tuple(len(chain["triples"]) for chain in prediction.notes["chains"])
-            predictions[ended.key] = replace(prediction, notes={})  # they lie in the trace
+            predictions.keep(replace(prediction, notes={}))  # they lie in the trace
             seconds.append(model_seconds(ended.records))
             keeper.record(question, prediction, ended.records)
             stage.finished(failed=isinstance(outcome, Exception))

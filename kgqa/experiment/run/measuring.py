@@ -52,10 +52,17 @@ def _quantiles(seconds: Sequence[float]) -> QuestionSeconds:
 
 
 def score_answers(experiment: Experiment, answers: Answers) -> list[ScoredQuestion]:
-    """In the order of the questions, whose passages are left behind."""
+    """In the order of the questions. Passages and evidence are left behind: they make up nearly all of a question."""
     questions, predictions = experiment.questions, answers.predictions
     scored = (score_question(question, predictions[question.id], experiment.profile) for question in questions)
-    return [replace(row, question=replace(row.question, passages=())) for row in scored]
+    return [
+        replace(
+            row,
+            question=replace(row.question, passages=(), pinned=(), quoted=(), facts=(), decomposition=()),
+            prediction=replace(row.prediction, evidence=(), evidence_titles=()),
+        )
+        for row in scored
+    ]
 
 
 def _without_answers(summary: ScoreSummary) -> ScoreSummary:
