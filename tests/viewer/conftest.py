@@ -11,6 +11,7 @@ import pytest
 from kgqa.cli import main
 from tests.e2e.browser import CHROMIUM, Browser
 from tests.e2e.conftest import QUICK
+from tests.e2e.invented_island import RULES, write_island
 from tests.viewer.viewing import Viewing
 
 DEMO = Path(__file__).parents[2] / "kgqa/datasets/demo.jsonl"
@@ -77,3 +78,36 @@ def browser(chromium: Browser, viewing: Viewing) -> Iterator[Browser]:
     chromium.visit(viewing.address)
     yield chromium
     assert not chromium.complaints  # neither errors nor dialogues nor what the policy blocked
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where it is started: documents, one of them hostile, and what a model would write of them."""
+    pytest.importorskip("mammoth", reason="kgqa ask needs the extra documents")
+    base = tmp_path_factory.mktemp("asking")
+    island = write_island(base / "island")
+    (island / f"{SCRIPT.replace('/', '')}.txt").write_text(f"Hesper Vall was hostile {SCRIPT}", encoding="utf-8")
+    hostile = (r"Text: Hesper Vall was hostile.*Triples:$", f"<Hesper Vall; was; hostile {SCRIPT}>")
+    lines = [json.dumps({"match": match, "reply": reply}) for match, reply in (hostile, *RULES)]
+    (base / "rules.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    (base / "elsewhere").mkdir()
+    return base
+
+
+@pytest.fixture(scope="session")
+def asking(place: Path) -> Iterator[Viewing]:
+    pytest.importorskip("starlette", reason="kgqa view needs the extra view")
+    viewing = Viewing.start(place, "--documents", "island", *QUICK, "engine.rules=rules.jsonl")
+    yield viewing
+    assert viewing.interrupt()[0] == 0
+
+
+@pytest.fixture
+def tab(chromium: Browser, asking: Viewing) -> Iterator[Browser]:
+    chromium.complaints.clear()
+    chromium.prefer("light")
+    chromium.resize(1400, 900)
+    chromium.visit(f"{asking.address}#ask")
+    chromium.wait("document.querySelectorAll('#ask-method option').length > 5")
+    yield chromium
+    assert not chromium.complaints

@@ -10,6 +10,8 @@ from urllib.parse import quote
 import pytest
 
 from tests.e2e.browser import Browser
+from tests.e2e.invented_island import BORN
+from tests.viewer.asking import ENDED, ask
 from tests.viewer.viewing import Viewing
 
 AXE = "axe-core@4.14.1"
@@ -51,3 +53,20 @@ def test_nothing_serious_is_found(
             browser.value("document.querySelector('td.pick input').click()")
         browser.value(f"{axe};0")
         assert browser.value(FOUND) == [], rest
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("method", ["trace", "kgp"])
+def test_nothing_serious_is_found_where_documents_are_asked(tab: Browser, axe: str, method: str, scheme: str) -> None:
+    """The tab with an answer, all of it unfolded, and the question's own page."""
+    tab.prefer(scheme)
+    ask(tab, BORN, method)
+    tab.wait(ENDED)
+    tab.value("{ for (const each of document.querySelectorAll('.told details')) each.open = true }")
+    tab.value(f"{axe};0")
+    assert tab.value(FOUND) == []
+    tab.visit(tab.value("`${document.querySelector('.answer .take a').href}#q=asked`"))
+    tab.wait("!!document.querySelector('#question h2')")
+    tab.value("{ for (const each of document.querySelectorAll('#question details')) each.open = true }")
+    tab.value(f"{axe};0")
+    assert tab.value(FOUND) == []

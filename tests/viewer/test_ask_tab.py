@@ -3,64 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.browser import Browser
 from tests.e2e.conftest import QUICK
-from tests.e2e.invented_island import write_island
-from tests.e2e.test_ask import BORN, RULES
+from tests.e2e.invented_island import BORN
+from tests.viewer.asking import ENDED, ask
+from tests.viewer.conftest import SCRIPT
 from tests.viewer.viewing import Viewing
 
-pytest.importorskip("mammoth")
-SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
-ENDED = "document.querySelector('.told') && document.querySelector('#ask-cancel').hidden"
 STATE = "document.querySelector('.state').textContent"
 LOG = "document.querySelector('.log').textContent"
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where it is started: documents, one of them hostile, and what a model would write of them."""
-    base = tmp_path_factory.mktemp("asking")
-    island = write_island(base / "island")
-    (island / f"{SCRIPT.replace('/', '')}.txt").write_text(f"Hesper Vall was hostile {SCRIPT}", encoding="utf-8")
-    hostile = (r"Text: Hesper Vall was hostile.*Triples:$", f"<Hesper Vall; was; hostile {SCRIPT}>")
-    lines = [json.dumps({"match": match, "reply": reply}) for match, reply in (hostile, *RULES)]
-    (base / "rules.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    (base / "elsewhere").mkdir()
-    return base
-
-
-@pytest.fixture(scope="module")
-def asking(place: Path) -> Iterator[Viewing]:
-    pytest.importorskip("starlette", reason="kgqa view needs the extra view")
-    viewing = Viewing.start(place, "--documents", "island", *QUICK, "engine.rules=rules.jsonl")
-    yield viewing
-    assert viewing.interrupt()[0] == 0
-
-
-@pytest.fixture
-def tab(chromium: Browser, asking: Viewing) -> Iterator[Browser]:
-    chromium.complaints.clear()
-    chromium.prefer("light")
-    chromium.resize(1400, 900)
-    chromium.visit(f"{asking.address}#ask")
-    chromium.wait("document.querySelectorAll('#ask-method option').length > 5")
-    yield chromium
-    assert not chromium.complaints
-
-
-def ask(tab: Browser, question: str, method: str) -> None:
-    """By keys alone: the question box has the focus."""
-    assert tab.value("document.activeElement.id") == "ask-question"
-    box = "document.querySelector('#ask-method')"
-    tab.value(f"{box}.value = {json.dumps(method)}; {box}.dispatchEvent(new Event('change'))")
-    tab.value(f"document.querySelector('#ask-question').value = {json.dumps(question)}")
-    tab.press("Enter")
-    tab.wait(f"document.querySelector('.told h2')?.textContent === {json.dumps(question)}")
 
 
 def test_triples_and_chain_are_drawn_and_the_answer_has_sentence_and_place(tab: Browser, place: Path) -> None:

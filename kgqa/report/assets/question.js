@@ -208,7 +208,7 @@ function asTriples(value) {
 
 function noteView(value, titles) {
   if (value === null || value === undefined) return element("span", { class: "hint" }, "none");
-  if (typeof value === "string") return value.includes("\n") ? element("pre", null, value) : element("span", null, titles.get(value) ?? value);
+  if (typeof value === "string") return value.includes("\n") ? element("pre", { tabindex: 0 }, value) : element("span", null, titles.get(value) ?? value);
   if (typeof value !== "object") return element("span", null, number(value));
   if (Array.isArray(value) && !value.length) return element("span", { class: "hint" }, "none");
   const triples = asTriples(value);
@@ -298,7 +298,7 @@ function callView(call, traced, titles) {
   if (reply && reply.error !== undefined) return [promptView(call, traced), element("p", { class: "wrong" }, `${reply.error}: ${reply.message}`)];
   switch (call.call) {
     case "generate":
-      return [promptView(call, traced), thoughtView(reply), element("p", { class: "role" }, `reply (${reply.finish})`), element("pre", null, reply.text), usageView(call)];
+      return [promptView(call, traced), thoughtView(reply), element("p", { class: "role" }, `reply (${reply.finish})`), element("pre", { tabindex: 0 }, reply.text), usageView(call)];
     case "choose":
       return [promptView(call, traced), thoughtView(reply), optionsView(call), usageView(call)];
     case "rank":
@@ -308,7 +308,7 @@ function callView(call, traced, titles) {
     case "triples":
       return [element("p", null, titles.get(call.passage_id) ?? call.passage_id), triplesView(reply, titles)];
     default:
-      return [element("pre", null, call.text ?? ""), element("p", null, `reply: ${JSON.stringify(reply)}`)];
+      return [element("pre", { tabindex: 0 }, call.text ?? ""), element("p", null, `reply: ${JSON.stringify(reply)}`)];
   }
 }
 
@@ -319,7 +319,7 @@ function bar(share) {
 }
 
 function thoughtView(reply) {
-  return reply.thought ? element("div", null, element("p", { class: "role" }, "thought"), element("pre", null, reply.thought)) : null;
+  return reply.thought ? element("div", null, element("p", { class: "role" }, "thought"), element("pre", { tabindex: 0 }, reply.thought)) : null;
 }
 
 function usageView(call) {
