@@ -20,7 +20,7 @@ class Claim:
     not known. `waits_for`: what keeps the work from going on, if something does.
     """
 
-    what: str  # run, sweep, kg build, index build, judge
+    what: str  # run, sweep, kg build, index build, judge, verify
     folder: str
     command: str  # "" from Python
     host: str

@@ -15,6 +15,7 @@ from typing import Literal
 from kgqa.artefacts.verification import Fate, VerifiedQuestion
 from kgqa.calls import Generate, gather
 from kgqa.constraints import Count, Natural
+from kgqa.errors import ConfigError
 from kgqa.kg.verification_replies import (
     Path,
     Triple,
@@ -46,6 +47,10 @@ class Verification:
     max_path_tokens: Count
     max_explanation_characters: Count
 
+    def __post_init__(self) -> None:
+        if self.list is not None and self.swap_answers:
+            raise ConfigError("verify.swap_answers=true: a list looks for no path to an answer; leave out verify.list=")
+
     async def verify(self, question: Question, answer: str) -> VerifiedQuestion:
         """
         answer: the one that a path is looked for to.
@@ -57,7 +62,8 @@ class Verification:
         `empty_path` of a valid one, `missing_passage`; `no_gold_passage` and `empty_graph` where no path was asked for.
         """
         passages = gold_passages(question)
-        flags = Counter[str](missing_passage=len(question.support) - len(passages), no_gold_passage=not passages)
+        missing = question.support - {passage.id for passage in passages}
+        flags = Counter[str](missing_passage=len(missing), no_gold_passage=not passages)
         found = await gather(*(self.facts(passage) for passage in passages))
         for facts in found:
             flags.update(facts.flags)
@@ -177,9 +183,9 @@ class Facts:
 
 
 def gold_passages(question: Question) -> tuple[Passage, ...]:
-    """Those that the question came with, in their order, each once."""
+    """Those that the question came with, in their order, each once; what is always given to a reader counts, too."""
     gold = (passage for passage in question.passages if passage.id in question.support)
-    return tuple({passage.id: passage for passage in gold}.values())
+    return tuple({passage.id: passage for passage in (*question.pinned, *gold)}.values())
 
 
 def merged(triples: Sequence[Triple], groups: Sequence[Sequence[str]]) -> tuple[Triple, ...]:

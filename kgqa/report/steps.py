@@ -44,7 +44,7 @@ def _saying(answer: str, question: str, evidence: Iterable[Passage], documents: 
     if not holding:
         return ()
     sentence, passage = max(holding, key=lambda each: len(words & _words(each[0])))
-    return (Step((), sentence, passage, documents.where(passage, sentence)),)
+    return (_quoting((), sentence, passage, documents),)
 
 
 def stands_in(answer: str, steps: Iterable[Step]) -> bool:
@@ -75,7 +75,10 @@ def _link(unit: list[str], passage: Passage, documents: Documents) -> Step:
 
 
 def _step(triple: tuple[str, ...], words: Mapping[str, float], passage: Passage, documents: Documents) -> Step:
-    sentence = quoted(passage, words)
+    return _quoting(triple, quoted(passage, words), passage, documents)
+
+
+def _quoting(triple: tuple[str, ...], sentence: str, passage: Passage, documents: Documents) -> Step:
     where = documents.where(passage, sentence)
     return Step(
         triple=triple or None,

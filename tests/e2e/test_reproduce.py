@@ -184,7 +184,7 @@ def test_every_table_is_listed_one_id_a_line(kgqa: Kgqa) -> None:
     ran = kgqa("reproduce", "--list", "safe")
     lines = ran.out.splitlines()
     assert [line.split()[0] for line in lines][:2] == ["safe/table2", "safe/table3"]
-    assert lines[0].endswith("(6 not built)")
+    assert "not built" not in lines[0]
 
 
 def test_mistakes_are_one_line(kgqa: Kgqa) -> None:

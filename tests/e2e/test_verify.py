@@ -12,7 +12,8 @@ import pytest
 
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
-from tests.e2e.conftest import Kgqa
+from kgqa.storage import package
+from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 from tests.e2e.verifying import TRIPLES, lines, of_questions, outcome, rules, verified
 
@@ -155,6 +156,8 @@ def test_a_budget_stops_between_questions_and_the_same_command_goes_on(kgqa: Kgq
         (("verify.unparsable=valid",), "verify.unparsable=valid: input should be 'unverified' or 'noise'"),
         (("budget=some",), "budget=some: expected dollars or tokens"),
         (("ids=[2hop__demo_01]", "verify.swap_answers=true"), "no question has another answer"),
+        (("verify.list=nowhere.txt", "verify.swap_answers=true"), "leave out verify.list="),
+        (("verify=null",), "verify=null: choose how to verify; choose from: safe"),
         (("verify.list=nowhere.txt",), "verify.list=nowhere.txt: No such file or directory; give a file"),
     ],
 )
@@ -177,3 +180,46 @@ def test_the_manifest_says_what_made_which_files(kgqa: Kgqa, tmp_path: Path) -> 
     assert manifest["stage"] == "verify"
     assert manifest["origin"]["command"][:2] == ["kgqa", "verify"]
     assert set(manifest["files"]) == {"verdicts.jsonl"}
+
+
+def test_table_2_is_verified_and_what_is_verified_is_left_alone(kgqa: Kgqa, tmp_path: Path) -> None:
+    given = ("model=smollm2_135m", "dataset=demo", "limit=3", "engine=scripted", rules(tmp_path))
+    command = ("reproduce", "safe/table2", *given, "only=Val,MuSiQue")
+    dry = kgqa(*command, "dry_run=true")
+    assert (dry.code, " 27 " in dry.out) == (0, True)
+    ran = kgqa(*command)
+    assert ran.code == 0
+    table = ran.json("table.json")
+    ours = {line["metric"]["name"]: line["ours"]["mean"] for line in table["lines"]}
+    assert ours == {"Total": 3, "Noise": 2, "Ratio": pytest.approx(200 / 3)}
+    assert [line["published"]["number"] for line in table["lines"]] == [2412, 342, 14.18]
+    (cell,) = table["cells"]
+    assert cell["command"].startswith("kgqa verify verify=safe model=smollm2_135m dataset=demo limit=3")
+    manifest = Path(cell["run"]) / "manifest.json"
+    written = manifest.stat().st_mtime_ns
+    assert kgqa(*command).code == 0
+    assert manifest.stat().st_mtime_ns == written
+    assert kgqa(*cell["command"].split()[1:]).folder == Path(cell["run"])
+
+
+def test_cells_in_processes_of_their_own_give_the_same_table(kgqa: Kgqa, tmp_path: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs kgqa[joblib]")
+    given = ("model=smollm2_135m", "dataset=demo", "limit=3", "engine=scripted", rules(tmp_path))
+    ran = kgqa("reproduce", "safe/table2", *given, "only=Val,MuSiQue", "hydra/launcher=joblib")
+    assert [line["ours"]["mean"] for line in ran.json("table.json")["lines"]][:2] == [3, 2]
+
+
+def test_the_papers_counts_stand_beside_ours(kgqa: Kgqa, tmp_path: Path) -> None:
+    records = [json.loads(line) for line in (package() / "datasets" / "demo.jsonl").read_text().splitlines()]
+    file = tmp_path / "musique.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    ran = verified(kgqa, tmp_path, "dataset=musique", f"dataset.path={file}", "limit=2")
+    assert "| SAFE, Table 2 | 2,412 | 342 | – | – | 14.18 % |" in (ran.folder / "report.md").read_text()
+    assert "SAFE, Table 2" not in verified(kgqa, tmp_path, "limit=2").out
+
+
+def test_runs_and_sweeps_verify_nothing(kgqa: Kgqa) -> None:
+    for command in (("run",), ("run", "-m")):
+        ran = kgqa(*command, "verify=safe", "limit=1", "method=no_context", *QUICK)
+        assert ran.code == 2
+        assert "verify=safe: a run answers questions; kgqa verify verifies them" in ran.err

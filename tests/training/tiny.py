@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.training import worker
-from kgqa.training.job import EXAMPLES, HELD_OUT, SETTINGS, TRAIN
+from kgqa.training.job import EXAMPLES as EXAMPLES
+from kgqa.training.job import HELD_OUT as HELD_OUT
+from kgqa.training.job import SETTINGS
+from kgqa.training.job import TRAIN as TRAIN
 from kgqa.types import Json
 
 TOWNS = ("Rome", "Paris", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Seoul", "Tunis", "Accra", "Dakar", "Hanoi")

@@ -59,6 +59,7 @@ def _verified(verifier: Verifier, question: Question = QUESTION, **changed: obje
 
 def test_only_gold_passages_are_read_in_their_order() -> None:
     assert gold_passages(QUESTION) == (FILM, TOWN)
+    assert gold_passages(replace(QUESTION, pinned=(OTHER,))) == (OTHER, FILM, TOWN)  # IIRC's main passage
     verifier = Verifier()
     assert _verified(verifier).verdict == "valid"
     assert [FILM.text in verifier.prompts("triples")[0], TOWN.text in verifier.prompts("triples")[1]] == [True, True]

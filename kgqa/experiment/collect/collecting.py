@@ -29,6 +29,7 @@ from kgqa.examples import (
 from kgqa.experiment.collect.counting import Counts, HeldOut
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import check_choice
+from kgqa.experiment.config.files import groups
 from kgqa.experiment.config.overrides import override_group, override_key, override_values
 from kgqa.experiment.run.manifest import origin
 from kgqa.experiment.session.experiment import Experiment
@@ -62,7 +63,7 @@ class Collecting:
             ConfigError: no such recipe, or it takes something else.
             DataError: a data set's file is missing or broken, or a run has not ended.
         """
-        check_choice(f"collect={name}")
+        check_choice(f"collect={name}", groups())
         experiments = _experiments(name, overrides, runs)
         first = experiments[0]
         recipe = parts.recipe(first.config["collect"])

@@ -62,7 +62,7 @@ def _engine(preset: Preset) -> str:
 
 def _models(named: Mapping[str, str]) -> Iterator[str]:
     roles = {key: value for key, value in named.items() if key in ("model", "judge.model") or key.startswith("roles.")}
-    if not _asks_models(named.get("method", "")):
+    if not _asks_models(named.get("method", "")) or named.get("verify.list", "null") != "null":
         roles = {}
     for key, choice in roles.items():
         name, path, trained, own = role_choice(choice)

@@ -31,6 +31,10 @@ class PlannedCell:
         return "; ".join(self.reasons)
 
     @property
+    def command(self) -> tuple[str, str]:
+        return "kgqa", "verify" if "verify" in override_values(self.overrides) else "run"
+
+    @property
     def name(self) -> str:
         return f"{self.published.row} · {self.published.column}"
 

@@ -61,7 +61,7 @@ def _lines(table: PublishedTable, cell: PlannedCell, results: Results) -> list[L
 
 def _measured(ran: Ran, metric: Metric) -> Ours | None:
     """The mean over the runs, once all have ended, with their standard deviation; so of the ends of the interval."""
-    found = [measured_value(run.metrics.json(), metric) if run.metrics else None for run in ran.tests]
+    found = [measured_value(run.figures, metric) if run.figures else None for run in ran.tests]
     known = [ours for ours in found if ours is not None]
     if not known or len(known) < len(found):
         return None
@@ -109,7 +109,7 @@ def _worst(ran: Ran) -> CellResult:
 
 def _cell_line(cell: PlannedCell, ran: Ran | None) -> CellLine:
     result = _worst(ran) if ran else None
-    words = ran.command if ran and ran.command else ("kgqa", "run", *cell.overrides) if cell.overrides else ()
+    words = ran.command if ran and ran.command else (*cell.command, *cell.overrides) if cell.overrides else ()
     status = "not run yet" if result is None else "done" if result.status == "skipped" else result.status
     state = status if cell.state == "run" else cell.state
     why = cell.why or (result.error if result and result.error else "")
@@ -134,7 +134,7 @@ def differences(
     running = [cell.overrides for cell in planned if cell.state == "run"]
     if len(distinct := set(running)) < len(running):
         rows.append(("experiments", f"{len(running)} cells", f"{len(distinct)}: cells with equal settings share a run"))
-    counts = sorted({run.metrics.questions for ran in results.values() for run in ran.tests if run.metrics})
+    counts = sorted({run.figures["questions"] for ran in results.values() for run in ran.tests if run.figures})
     if counts:
         span = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
         theirs = next((setting.theirs for setting in request.table.settings if setting.key == "limit"), "not said")
@@ -153,13 +153,12 @@ def _protocol(request: ReproduceRequest) -> Iterator[Row]:
 
 def _cost(planned: Sequence[PlannedCell], results: Results) -> list[tuple[str, str]]:
     """So far, and for the cells that could still run at the mean of those that did."""
-    of_cells = {key: [run for run in (*ran.tried, *ran.tests) if run.metrics] for key, ran in results.items()}
+    of_cells = {key: [run for run in (*ran.tried, *ran.tests) if run.costs] for key, ran in results.items()}
     ended = {key: runs for key, runs in of_cells.items() if runs}
     if not ended:
         return []
-    measured = [run.metrics for runs in ended.values() for run in runs if run.metrics]
-    costs = [metrics.cost.method for metrics in measured]
-    costs += [metrics.judge.cost.method for metrics in measured if metrics.judge]
+    measured = [run for runs in ended.values() for run in runs]
+    costs = [cost for run in measured for cost in run.costs]
     spent = [(cost.calls, cost.prompt_tokens, cost.output_tokens, cost.seconds) for cost in costs]
     totals = [fsum(column) for column in zip(*spent, strict=True)]
     rows = [("so far", _cost_text(len(measured), totals, costs))]

@@ -28,7 +28,8 @@ CHOSEN = (
     "ranker",
     "reranker",
 )  # groups that decide answers, if a method uses them
-VALUED = ("method", "kg", "graph", "collection", "experiment")  # groups whose values are compared with their comments
+# groups whose values are compared with their comments
+VALUED = ("method", "kg", "graph", "collection", "verify", "experiment")
 NOT_GIVEN = re.compile(r"not in (?:the|a) paper|\bours\b", re.IGNORECASE)
 STANDS_IN = re.compile(r"Stands in for ([^.;:]+)")
 

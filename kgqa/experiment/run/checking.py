@@ -9,6 +9,7 @@ from kgqa.errors import ConfigError, UsageError, note
 from kgqa.experiment.run.judging import judge_engines
 from kgqa.experiment.run.leaks import refuse_trained
 from kgqa.experiment.run.tracking import chosen_tracker
+from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.scoring.metrics import profile_formula
 
@@ -42,6 +43,7 @@ def _wrong(look: Callable[[], object]) -> UsageError | None:
 def _looks(session: Session) -> Iterator[Callable[[], object]]:
     """Each raises what is wrong with its part."""
     experiment = session.experiment
+    yield lambda: _answering(experiment)
     yield lambda: profile_formula(experiment.profile)
     yield lambda: chosen_tracker(experiment.config)
     yield session.engines.identities
@@ -56,6 +58,11 @@ def _looks(session: Session) -> Iterator[Callable[[], object]]:
     for group, look in parts.items():
         yield partial(_look_at_chosen, session, group, look)
     yield lambda: _judging(session)
+
+
+def _answering(experiment: Experiment) -> None:
+    if experiment.verifies:
+        raise ConfigError(f"verify={experiment.name('verify')}: a run answers questions; kgqa verify verifies them")
 
 
 def _look_at_chosen(session: Session, group: str, look: Callable[[], object]) -> None:

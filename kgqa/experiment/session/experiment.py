@@ -13,7 +13,7 @@ from kgqa.datasets.verified import VerifiedDataset, valid_ids
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.files import Config
+from kgqa.experiment.config.files import Config, groups
 from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.config.settings import RunSettings
 from kgqa.experiment.session.kept_questions import KeptQuestions
@@ -152,7 +152,15 @@ class Experiment:
     @cached_property
     def verification(self) -> Verification:
         """For `kgqa verify`. Raises ConfigError naming what is wrong with it."""
-        return parts.verification(self.config["verify"])
+        node = self.config.get("verify")
+        if node is None:
+            raise ConfigError(f"verify=null: choose how to verify; {nearest('', groups()['verify'])}")
+        return parts.verification(node)
+
+    @property
+    def verifies(self) -> bool:
+        """Whether its questions are verified, and not answered."""
+        return self.config.get("verify") is not None
 
     @property
     def asks_models(self) -> bool:
@@ -164,7 +172,10 @@ class Experiment:
 
     @cached_property
     def choices(self) -> dict[str, str]:
-        """What was chosen in each group that a run makes use of."""
+        """What was chosen in each group that a run, or a verification, makes use of."""
+        if self.verifies:
+            asked = ("model", "engine") if self.verification.list is None else ()
+            return {group: self.name(group) for group in ("dataset", *asked, "verify")}
         uses = self.method.uses
         used = {
             "model": self.asks_models,

@@ -9,13 +9,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
-from kgqa.artefacts.metrics import Metrics
+from kgqa.artefacts.form import as_json
+from kgqa.artefacts.metrics import Cost, Metrics
 from kgqa.artefacts.sweep import ListedCell, SweepPlan, cell_file
+from kgqa.artefacts.verification import VerificationOutcome
 from kgqa.errors import ConfigError, KgqaError
 from kgqa.experiment.config.files import Config, flatten, load_yaml
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
+from kgqa.experiment.verify.verifying import stage_of
 from kgqa.runtime.costs import NOTHING, Spent
 from kgqa.types import Json
 
@@ -34,7 +37,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class CellResult:
-    """skipped: its run was finished before. failed: no run, or one with more failed questions than `fail_above`."""
+    """skipped: its run was finished before. failed: no run, or one with more failed questions than `fail_above`.
+
+    outcome: of a cell that verifies questions, in place of metrics.
+    """
 
     cell: Cell
     status: Status
@@ -43,6 +49,23 @@ class CellResult:
     seconds: float
     error: str | None  # one line
     paid: Spent = NOTHING  # in this process
+    outcome: VerificationOutcome | None = None
+
+    @property
+    def figures(self) -> Mapping[str, Json] | None:
+        """What it measured, with the number of its `questions`; None: nothing."""
+        if self.metrics is not None:
+            return self.metrics.json()
+        figures: Mapping[str, Json] | None = as_json(self.outcome) if self.outcome else None
+        return figures
+
+    @property
+    def costs(self) -> list[Cost]:
+        """As if nothing had been cached; a judge's apart."""
+        if self.metrics is None:
+            return [self.outcome.cost.method] if self.outcome and self.outcome.cost else []
+        judged = self.metrics.judge
+        return [self.metrics.cost.method, *([judged.cost.method] if judged else [])]
 
 
 def frozen_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
@@ -105,7 +128,12 @@ def run_folders(cells: Sequence[Cell]) -> list[Path | None]:
 def folder_of(experiment: Experiment) -> Path:
     """Of its run. Raises KgqaError: something is missing that the run will name."""
     with Session(experiment) as session:
-        return run_folder(session)
+        return folder_in(session)
+
+
+def folder_in(session: Session) -> Path:
+    """Of its run, or of its verdicts."""
+    return stage_of(session).path if session.experiment.verifies else run_folder(session)
 
 
 def adjacent(cells: Sequence[Cell]) -> list[list[Cell]]:

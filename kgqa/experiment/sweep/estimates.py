@@ -15,6 +15,7 @@ from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.experiment.sweep.cells import Cell, adjacent
+from kgqa.experiment.verify.verifying import ended_verification, planned_verification
 
 FINISHED = Estimated(0, 0, 0, 0.0, None, (), 0)
 
@@ -33,8 +34,10 @@ def estimated_cells(cells: Sequence[Cell]) -> dict[int, Estimated | str]:
 def _estimated(cell: Cell, pool: Pool, shared: Shared, rates: Mapping[str, Rate]) -> Estimated | str:
     try:
         with Session(replace(cell.experiment), pool) as session:  # a copy, as in `run_cell`
-            if finished(session) is not None:
+            if _finished(session):
                 return FINISHED
+            if session.experiment.verifies:
+                return estimate_roles(planned_verification(session, shared).values(), rates)
             check(session)
             return estimate_roles(planned(session, shared).values(), rates)
     except KgqaError as error:
@@ -54,9 +57,13 @@ def roughly_estimated(cells: Sequence[Cell], questions: int) -> list[Estimated |
 def _ended(cell: Cell) -> bool:
     try:
         with Session(replace(cell.experiment)) as session:
-            return finished(session) is not None
+            return _finished(session)
     except KgqaError:
         return False
+
+
+def _finished(session: Session) -> bool:
+    return (ended_verification if session.experiment.verifies else finished)(session) is not None
 
 
 def _first(cell: Cell, questions: int) -> Cell:

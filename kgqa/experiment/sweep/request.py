@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.overrides import override_values
+from kgqa.experiment.config.overrides import override_group, override_values
 from kgqa.experiment.session.budget import Budget
 from kgqa.experiment.sweep.launching import check_launcher
 
@@ -34,6 +34,8 @@ class SweepRequest:
                 raise ConfigError(f"{argument}: unknown key {key!r}; {nearest(key, OWN)}")
             if key in OWN:
                 own[key] = value
+            elif override_group(argument) == "verify":
+                raise ConfigError(f"{argument}: a run answers questions; kgqa verify verifies them")
             elif key.startswith(("hydra/", "hydra.")):
                 hydra.append(argument)
             else:

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from kgqa.artefacts.metrics import Metrics
+from kgqa.artefacts.stage import StageManifest
 from kgqa.artefacts.sweep import CellState, cell_file, questions_asked, sweep_name
+from kgqa.artefacts.verification import STAGE, VerificationOutcome
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError, StorageError
 from kgqa.experiment.config.files import yaml_text
 from kgqa.experiment.run.checking import check
@@ -20,13 +22,13 @@ from kgqa.experiment.run.executing import execute
 from kgqa.experiment.run.finished import finished
 from kgqa.experiment.session.budget import Budget, limited
 from kgqa.experiment.session.engines import Pool
-from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
-from kgqa.experiment.sweep.cells import Cell, CellResult, Status, adjacent, listed_plan
+from kgqa.experiment.sweep.cells import Cell, CellResult, Status, adjacent, folder_in, listed_plan
+from kgqa.experiment.verify.verifying import ended_verification, verify
 from kgqa.redaction import without_secrets
 from kgqa.report.sweep_writing import write_sweep_report
 from kgqa.runtime.costs import NOTHING
-from kgqa.runtime.display import PlainLines, log_lines
+from kgqa.runtime.display import Display, PlainLines, log_lines
 from kgqa.runtime.sweep_folder import SweepFolder, keep_state
 from kgqa.runtime.work_log import tell
 from kgqa.storage import OUT_ELSEWHERE, begun, outputs, storing
@@ -109,36 +111,56 @@ def run_cells(
 def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: Budget | None = None) -> CellResult:
     """Run one cell in this process, keep in the sweep's folder how it ended, and what it said in its log."""
     started = time.monotonic()
-    status: Status = "done"
-    begun, run, metrics, error = None, None, None, None
+    begun, run = None, None
     log = cell_file(sweep, cell.number, "log")
     try:
         # a copy: what a run reads goes when it ends, for cells are many and data sets large
         experiment = replace(cell.experiment, config=limited(cell.experiment.config, allowance))
         with _display(log) as display, log_lines(display), Session(experiment, pool) as session:
-            begun, run = session, run_folder(session)
+            begun, run = session, folder_in(session)
             _keep(sweep, CellResult(cell, "running", run, None, 0.0, None))
-            metrics = finished(session)
-            if metrics is not None:
-                status = "skipped"
-            else:
-                check(session)
-                executed = execute(session, display)
-                metrics = executed.metrics
-                if executed.failure is not None:
-                    status, error = "failed", " ".join(executed.failure.split())
+            how = _before(session) or _now(session, display, allowance)
     except BudgetSpent as spent:
-        status, error = "not run", _one_line(spent)
+        how = _How("not run", error=_one_line(spent))
     except KgqaError as failure:
-        status, error = "failed", _one_line(failure)
+        how = _How("failed", error=_one_line(failure))
     except Exception as failure:  # noqa: BLE001 - a defect, ours or of code that was added, stops no other cell
         with suppress(OSError, StorageError), _opened(log) as stream:
             stream.write(without_secrets(traceback.format_exc()))
-        status, error = "failed", f"{type(failure).__name__}: {_one_line(failure)}; its traceback is in {log}"
-    paid = begun.spent() if begun else NOTHING
-    result = CellResult(cell, status, run, metrics, round(time.monotonic() - started, 1), error, paid)
+        how = _How("failed", error=f"{type(failure).__name__}: {_one_line(failure)}; its traceback is in {log}")
+    paid, seconds = begun.spent() if begun else NOTHING, round(time.monotonic() - started, 1)
+    result = CellResult(cell, how.status, run, how.metrics, seconds, how.error, paid, how.outcome)
     _keep(sweep, result)
     return result
+
+
+class _How(NamedTuple):
+    """How a cell ended, and what it measured."""
+
+    status: Status
+    metrics: Metrics | None = None
+    outcome: VerificationOutcome | None = None
+    error: str | None = None
+
+
+def _before(session: Session) -> _How | None:
+    """None: it has not ended yet with this configuration and these questions."""
+    if session.experiment.verifies:
+        outcome = ended_verification(session)
+        return None if outcome is None else _How("skipped", outcome=outcome)
+    metrics = finished(session)
+    return None if metrics is None else _How("skipped", metrics)
+
+
+def _now(session: Session, display: Display, allowance: Budget | None) -> _How:
+    if session.experiment.verifies:
+        verified = verify(session, display, allowance)
+        metrics, outcome, failure = None, verified.outcome, verified.failure
+    else:
+        check(session)
+        executed = execute(session, display)
+        metrics, outcome, failure = executed.metrics, None, executed.failure
+    return _How("done" if failure is None else "failed", metrics, outcome, failure and " ".join(failure.split()))
 
 
 def skip_finished(cells: Sequence[Cell], sweep: Path) -> dict[int, CellResult]:
@@ -147,11 +169,11 @@ def skip_finished(cells: Sequence[Cell], sweep: Path) -> dict[int, CellResult]:
     for cell in cells:
         try:
             with Session(replace(cell.experiment)) as session:  # a copy, as in `run_cell`
-                metrics, run = finished(session), run_folder(session)
+                how, run = _before(session), folder_in(session)
         except KgqaError:
             continue  # running it tells
-        if metrics is not None:
-            skipped[cell.number] = CellResult(cell, "skipped", run, metrics, 0.0, None)
+        if how is not None:
+            skipped[cell.number] = CellResult(cell, "skipped", run, how.metrics, 0.0, None, outcome=how.outcome)
             _keep(sweep, skipped[cell.number])
     return skipped
 
@@ -165,8 +187,12 @@ def result_of(cell: Cell, sweep: Path) -> CellResult:
         _keep(sweep, result)
         return result
     run = Path(state.run) if state.run else None
-    metrics = Metrics.read(run) if run and state.status == "done" else None
-    return CellResult(cell, state.status, run, metrics, state.seconds, state.error)
+    metrics, outcome = None, None
+    if run and state.status == "done":
+        verifies = cell.experiment.verifies
+        metrics = None if verifies else Metrics.read(run)
+        outcome = StageManifest.read(run, STAGE).came_to(VerificationOutcome, run) if verifies else None
+    return CellResult(cell, state.status, run, metrics, state.seconds, state.error, outcome=outcome)
 
 
 def _not_run(cell: Cell, budget: Budget) -> CellResult:
@@ -177,7 +203,7 @@ def _keep(sweep: Path, result: CellResult) -> None:
     """A skipped cell is a done one: a sweep that was interrupted ends with the same folder as one that was not."""
     status = "done" if result.status == "skipped" else result.status
     run = str(result.run) if result.run else None
-    questions = questions_asked(result.run) if status == "done" and result.run else None
+    questions = questions_asked(result.run) if status == "done" and result.run and result.metrics else None
     state = CellState(status=status, run=run, seconds=result.seconds, error=result.error, asked=questions)
     keep_state(sweep, result.cell.number, state)
 

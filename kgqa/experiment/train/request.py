@@ -10,7 +10,7 @@ from kgqa.artefacts.run import Setting
 from kgqa.errors import ConfigError
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import check_choice, compose
-from kgqa.experiment.config.files import Config, flatten
+from kgqa.experiment.config.files import Config, flatten, groups
 from kgqa.experiment.config.listing import sources
 from kgqa.experiment.config.overrides import value_text
 from kgqa.experiment.train.base import Base
@@ -38,7 +38,7 @@ class TrainRequest:
     @classmethod
     def of(cls, recipe: str, overrides: Sequence[str]) -> TrainRequest:
         """Raises ConfigError: no such recipe, or a key or value that is wrong; the nearest is named."""
-        check_choice(f"train={recipe}")
+        check_choice(f"train={recipe}", groups())
         config = compose([f"train={recipe}", *overrides])
         training = parts.training(config["train"])
         base = Base.of(training.base, encodes=isinstance(training, BiEncoderTraining))

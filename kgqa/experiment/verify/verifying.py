@@ -67,8 +67,8 @@ def verify(
         UsageError: the folder is another's, or something is missing.
     """
     experiment, stage, errors = session.experiment, stage_of(session), tuple[str, ...]()
-    outcome = stage.outcome(VerificationOutcome)
-    if outcome is None or outcome.failed:
+    outcome = ended_verification(session)
+    if outcome is None:
         outcome, errors = _made(session, stage, display, budget)
     else:
         display.line(f"{stage.path}: verified with this code, data and settings; nothing is asked")
@@ -80,6 +80,12 @@ def verify(
     verified = Verified(stage.path, outcome, others, published, errors, failure)
     replace_file(stage.path / REPORT, document(verified.title, verified.sections()))
     return verified
+
+
+def ended_verification(session: Session) -> VerificationOutcome | None:
+    """What it came to, if it has ended with this code, data and settings, and nothing failed."""
+    outcome = stage_of(session).outcome(VerificationOutcome)
+    return None if outcome is None or outcome.failed else outcome
 
 
 def planned_verification(session: Session, shared: Shared) -> Plan:
