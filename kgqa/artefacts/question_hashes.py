@@ -9,7 +9,6 @@ from pathlib import Path
 from kgqa.artefacts.form import checked, read_json
 from kgqa.artefacts.manifest import MANIFEST
 from kgqa.storage import text_digest
-from kgqa.types import Question
 
 DIGITS = 16
 
@@ -22,11 +21,11 @@ class QuestionHashes:
     texts: tuple[str, ...]
 
     @classmethod
-    def of(cls, questions: Iterable[tuple[str, Question]]) -> QuestionHashes:
-        """Of questions, each with the name of its data set."""
+    def of(cls, questions: Iterable[tuple[str, str, str]]) -> QuestionHashes:
+        """Of data set, id and words of each."""
         listed = list(questions)
-        ids = {id_hash(dataset, question.id) for dataset, question in listed}
-        return cls(ids=tuple(sorted(ids)), texts=tuple(sorted({text_hash(question.text) for _, question in listed})))
+        ids = {id_hash(dataset, question_id) for dataset, question_id, _ in listed}
+        return cls(ids=tuple(sorted(ids)), texts=tuple(sorted({text_hash(text) for _, _, text in listed})))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,10 +84,13 @@ def test_the_share_that_is_filtered_is_of_right_answers_alone(kgqa: Kgqa, ran: R
 
 
 def test_a_run_of_another_method_has_no_lessons(kgqa: Kgqa) -> None:
-    kgqa("run", "method=no_context", "dataset=demo", "limit=1", *QUICK)
+    answers = Path("rules.jsonl")
+    answers.write_text(json.dumps({"match": "", "reply": "Pellery"}), encoding="utf-8")
+    kgqa("run", "method=no_context", "dataset=demo", "limit=1", f"engine.rules={answers}", *QUICK)
     refused = kgqa("collect", "knowtrace", "--from", "last")
     assert refused.code == 2
-    assert "no answer of it says what is worth learning; give a run of method=knowtrace" in refused.err
+    assert "not one example: no reply is a lesson: forced, not readable, or of a method that has none" in refused.err
+    assert len(refused.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -80,11 +80,11 @@ def test_a_run_without_anything_trained_keeps_its_name_and_says_nothing(kgqa: Kg
 
 def test_questions_are_known_by_data_set_and_id_or_by_their_words() -> None:
     asked = [Question(str(n), f"What is {n}?", ("it",)) for n in range(4)]
-    known = QuestionHashes.of([("mine", asked[0]), ("other", asked[1])])
+    known = QuestionHashes.of([("mine", "0", asked[0].text), ("other", "1", asked[1].text)])
     moved = [Question("9", "what  is 2?", ("it",))]
     assert among({"key": known}, "mine", asked) == {"key": 2}
     assert among({"key": known}, "mine", asked[2:]) == {}
-    assert among({"key": QuestionHashes.of([("mine", asked[2])])}, "mine", moved) == {"key": 1}
+    assert among({"key": QuestionHashes.of([("mine", "2", asked[2].text)])}, "mine", moved) == {"key": 1}
     assert among({"key": QuestionHashes(ids=known.ids, texts=())}, "theirs", asked) == {}
 
 

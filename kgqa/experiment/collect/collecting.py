@@ -44,6 +44,7 @@ from kgqa.types import Json
 
 REPORT = "report.md"
 REVIEW = 50  # examples that people are given
+OF_ONE = ("dataset.path", "dataset.files", "dataset.verified")  # keys that cannot be said of several data sets
 
 
 @dataclass(frozen=True)
@@ -129,11 +130,9 @@ class Collecting:
         if not counts.labels:
             why = "; ".join(dict.fromkeys(one.why for one in counts.dropped)) or "there are no questions"
             raise DataError(f"collect {self.name}: not one example: {why}")
-        questions = {
-            (source.dataset, question.id): question for source in self.sources for question in source.questions
-        }
+        texts = {(source.dataset, each.id): each.text for source in self.sources for each in source.questions}
         figures = self.recipe.figures(self.sources) if isinstance(self.recipe, Measuring) else {}
-        return counts.collected(self.name, questions, HeldOut(self.recipe.held_out, self.recipe.seed), figures)
+        return counts.collected(self.name, texts, HeldOut(self.recipe.held_out, self.recipe.seed), figures)
 
 
 def _line(made: Made) -> str:
@@ -149,7 +148,7 @@ def _experiments(name: str, overrides: Sequence[str], runs: Sequence[Path]) -> l
     else:
         declared = {} if runs else parts.recipe(Experiment.of([f"collect={name}", *others]).config["collect"]).sources
         wanted = [[f"dataset={dataset}", f"dataset.split={split}"] for dataset, split in declared.items()]
-    if len(wanted) > 1 and (own := [o for o in others if override_key(o) in ("dataset.path", "dataset.files")]):
+    if len(wanted) > 1 and (own := [o for o in others if override_key(o) in OF_ONE]):
         raise ConfigError(f"{own[0]}: of which data set? Name one with dataset=NAME")
     return [Experiment.of([f"collect={name}", *dataset, *others]) for dataset in wanted or [[]]]
 

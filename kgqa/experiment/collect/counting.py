@@ -12,7 +12,6 @@ from kgqa.artefacts.question_hashes import QuestionHashes, text_hash
 from kgqa.examples import Dropped, Example, Made, Positive
 from kgqa.prompting import template_hash
 from kgqa.storage import text_digest
-from kgqa.types import Question
 
 Key = tuple[str, str]  # a data set and a question's id
 
@@ -40,11 +39,11 @@ class Counts:
             yield one
 
     def collected(
-        self, recipe: str, questions: Mapping[Key, Question], draw: HeldOut, figures: Mapping[str, Number]
+        self, recipe: str, texts: Mapping[Key, str], draw: HeldOut, figures: Mapping[str, Number]
     ) -> Collected:
-        """`questions`: those that examples were made of."""
-        out = draw.of({key: questions[key] for key in self.labels})
-        trained = ((dataset, questions[dataset, id_]) for dataset, id_ in self.labels if (dataset, id_) not in out)
+        """`texts`: the words of all questions."""
+        out = draw.of({key: texts[key] for key in self.labels})
+        trained = ((*key, texts[key]) for key in self.labels if key not in out)
         total, withheld = (
             sum((counts for key, counts in self.labels.items() if key in keys), Counter[tuple[str, int]]())
             for keys in (self.labels.keys(), out)
@@ -76,11 +75,11 @@ class HeldOut:
     share: float
     seed: int
 
-    def of(self, questions: Mapping[Key, Question]) -> set[Key]:
+    def of(self, texts: Mapping[Key, str]) -> set[Key]:
         """`share` of them, rounded, and at least one of two where it is not 0."""
         by_text: dict[str, list[Key]] = {}
-        for key, question in questions.items():
-            by_text.setdefault(text_hash(question.text), []).append(key)
+        for key, text in texts.items():
+            by_text.setdefault(text_hash(text), []).append(key)
         count = round(self.share * len(by_text))
         if self.share and len(by_text) > 1:
             count = max(count, 1)

@@ -19,6 +19,8 @@ from kgqa.examples import Dropped, Example, Made, Origin, Source
 from kgqa.scoring.metrics import score
 from kgqa.types import Json, Lesson, Message, Prompt, Question
 
+UNTAUGHT = "no reply is a lesson: forced, not readable, or of a method that has none"
+
 
 @dataclass(frozen=True)
 class RunLessons:
@@ -35,19 +37,15 @@ class RunLessons:
         """By run, its questions in the data file's order.
 
         Raises:
-            DataError: a run's answers have no lessons, or its files do not fit together.
+            DataError: a run's files do not fit together.
         """
         for source in sources:
             run = _run(source)
             profile = Metrics.read(run).profile
             by_question: dict[str, list[Made]] = {}
-            taught = False
             for traced in read_trace(run):
-                taught = taught or bool(traced.prediction.lessons)
                 by_question[traced.question.id] = list(self._made(traced, source, profile))
                 advance()
-            if not taught:
-                raise DataError(f"{run}: no answer of it says what is worth learning; give a run of method=knowtrace")
             for question in source.questions:
                 yield from by_question[question.id]
 
@@ -73,7 +71,7 @@ class RunLessons:
         if not why and not self._is_right(question, prediction, profile):
             why = "the answer is wrong"
         if not why and not prediction.lessons:
-            why = "no reply came to anything by itself"
+            why = UNTAUGHT
         if why:
             yield Dropped(question.id, "question", why, Origin(source.dataset, 0, name))
             return
