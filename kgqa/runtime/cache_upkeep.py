@@ -193,7 +193,10 @@ def stats(folder: Path) -> list[Share]:
             if isinstance(made, int):  # a damaged row may hold anything
                 oldest, newest = min(made, oldest or made), max(made, newest or made)
             sums[origin, kind] = calls + 1, total + (size or 0), oldest, newest
-    shares = [Share(*origins.get(origin, ("", "")), _text(kind), *told) for (origin, kind), told in sums.items()]
+    shares = []
+    for (origin, kind), told in sums.items():
+        engine, model = origins.get(origin, ("", ""))
+        shares.append(Share(engine, model, _text(kind), *told))
     return sorted(shares, key=lambda share: (-share.bytes, share.engine, share.model, share.kind))
 
 

@@ -73,11 +73,11 @@ def test_the_call_is_greedy_and_goes_to_the_extractor() -> None:
 
 def test_a_reply_whose_bracket_is_written_already_gets_it_back() -> None:
     begun = replace(EXTRACTOR, layout="begun", demonstrations="fixed")
-    for reply in ("Low Tide; type; painting>", "<Low Tide; type; painting>"):
-        world = World(Completion(reply))
+    worlds = [World(Completion(reply)) for reply in ("Low Tide; type; painting>", "<Low Tide; type; painting>")]
+    for world in worlds:
         extraction = drive(begun.extract(PASSAGE), world)
         assert extraction.completion == "<Low Tide; type; painting>"
-    call = world.calls[-1]
+    call = worlds[-1].calls[-1]
     assert isinstance(call, Generate)
     assert call.prompt.prefill == "<"
     assert call.prompt.messages[-1].content.endswith("Text: Low Tide is a painting.\nTriples:")
