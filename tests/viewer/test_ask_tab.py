@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.viewer.choices import Choices
 from tests.e2e.browser import Browser
 from tests.e2e.conftest import QUICK
 from tests.e2e.invented_island import BORN
@@ -57,6 +58,8 @@ def test_the_walk_of_kgp_grows_while_it_is_walked(tab: Browser) -> None:
     quoted = tab.value("document.querySelectorAll('.steps > li').length")
     assert tab.value("document.querySelectorAll('.drawn .box.quoted').length") == quoted > 0
     assert tab.value("document.querySelector('.said').textContent") == "Northern Star"
+    tab.visit(tab.value("`${document.querySelector('.answer .take a').href}#q=asked`"))
+    tab.wait("document.querySelectorAll('.traversal .graph .box.visited').length > 0")  # in the question's page, too
 
 
 def test_hostile_documents_and_questions_stay_text(tab: Browser) -> None:
@@ -164,6 +167,15 @@ def test_without_documents_the_tab_says_how_to_give_some(viewing: Viewing, brows
     browser.visit(f"{viewing.base}#ask")
     browser.wait("!document.querySelector('#no-documents').hidden")
     assert browser.value("document.querySelector('#put').hidden")
+
+
+def test_folders_below_the_one_that_is_shown_are_offered_and_links_out_of_it_are_not(tmp_path: Path) -> None:
+    for name in ("outputs/notes", "outputs/asked", "outputs/.hidden", "elsewhere", "outputs/empty"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / ("a.md" if name != "outputs/empty" else "a.png")).write_text("text", encoding="utf-8")
+    (tmp_path / "outputs/link").symlink_to(tmp_path / "elsewhere")
+    choices = Choices(tmp_path / "outputs", (tmp_path / "elsewhere",), ())
+    assert list(choices.folders().values()) == [tmp_path / "elsewhere", tmp_path / "outputs/notes"]
 
 
 def test_a_folder_that_is_none_is_refused_at_the_start(place: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ function picture(boxes, arrows, { wide, high, boxWide, boxHigh, said }) {
     counts[column] = (counts[column] ?? 0) + 1;
     at.set(id, [column * wide + 4, (counts[column] - 1) * high + 22]);
   }
-  const [width, height] = [(counts.length - 1) * wide + boxWide + 60, Math.max(...counts.map((count) => count ?? 0)) * high + 14];
+  const [width, height] = [(counts.length - 1) * wide + boxWide + 90, Math.max(...counts.map((count) => count ?? 0)) * high + 14];
   const arrow = drawing("marker", { id: `arrow${graphs}`, viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" }, drawing("path", { d: "M0 0L8 4L0 8z" }));
   const edges = arrows.map(([from, to, label, kind], index) => edgeView(at.get(from), at.get(to), label, [kind, index]));
   const shown = [...boxes].map(([id, { lines, title, kind }]) => {
