@@ -25,7 +25,9 @@ _KIND = (
     """WHEN value = '[]' OR value LIKE '[{%' THEN 'search' WHEN value LIKE '[%' THEN 'rank' """
     """WHEN value GLOB '[0-9]*' THEN 'count_tokens' ELSE 'other' END"""
 )
-_BYTES = "length(CAST(key AS BLOB)) + length(CAST(value AS BLOB))"
+_BYTES = "ifnull(length(CAST(key AS BLOB)), 0) + ifnull(length(CAST(value AS BLOB)), 0)"
+LATEST = 250_000_000_000  # seconds since 1970 that still are a date
+_MADE = f"CASE WHEN made BETWEEN 0 AND {LATEST} THEN CAST(made AS INTEGER) END"  # of a damaged row it may be anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,9 @@ class Pruning:
         now = int(time.time())
         parts: list[tuple[str, object]] = []
         if self.older_than is not None:
-            parts.append(("ifnull(made, 0) < ?", now - self.older_than * DAY))
+            parts.append(("ifnull(made, 0) < ?", max(0, now - self.older_than * DAY)))
         if self.unused is not None:
-            parts.append(("ifnull(used, 0) < ?", now // DAY - self.unused))
+            parts.append(("ifnull(used, 0) < ?", max(0, now // DAY - self.unused)))
         if self.engine is not None:
             parts.append(("origin IN (SELECT id FROM origins WHERE engine = ?)", self.engine))
         return " AND ".join(condition for condition, _ in parts), tuple(value for _, value in parts)
@@ -186,9 +188,9 @@ def stats(folder: Path) -> list[Share]:
     """The largest first."""
     with existing(folder) as database:
         rows = database.rows(
-            f"SELECT ifnull(engine, ''), ifnull(model, ''), {_KIND} AS kind, count(*), sum({_BYTES}), min(made), "
-            "max(made) FROM calls LEFT JOIN origins ON origins.id = calls.origin GROUP BY origin, kind "
-            "ORDER BY 5 DESC, 1, 2, 3"
+            f"SELECT ifnull(engine, ''), ifnull(model, ''), {_KIND} AS kind, count(*), sum({_BYTES}), "
+            f"min({_MADE}), max({_MADE}) FROM calls LEFT JOIN origins ON origins.id = calls.origin "
+            "GROUP BY origin, kind ORDER BY 5 DESC, 1, 2, 3"
         )
     return [Share(_text(engine), _text(model), _text(kind), *counts) for engine, model, kind, *counts in rows]
 
