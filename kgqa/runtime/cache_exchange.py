@@ -25,7 +25,7 @@ from kgqa.errors import DataError
 from kgqa.json_values import decoded, decoded_trace
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.cache_schema import BAD, checksum, reply_of
-from kgqa.runtime.cache_upkeep import existing
+from kgqa.runtime.cache_upkeep import LATEST, existing
 from kgqa.runtime.database import Database
 from kgqa.storage import replacing, storing
 from kgqa.types import Json
@@ -180,7 +180,7 @@ def _rows(file: Path, lines: io.TextIOWrapper) -> Iterator[_Row]:
             else:
                 calls += 1
                 line = checked(_Line, value, where)
-                if line.checksum != checksum(line.key.encode(), line.value.encode()) or not _is_json(line.value):
+                if not _is_whole(line):
                     raise DataError(f"{where}: damaged (call {line.key[:12]}…); export it again")
                 yield line.key, line.value, line.checksum, line.engine, line.model, line.made
     except (zstandard.ZstdError, ValueError, EOFError) as error:
@@ -189,12 +189,13 @@ def _rows(file: Path, lines: io.TextIOWrapper) -> Iterator[_Row]:
         raise DataError(f"{file}: cut short after {calls:,} calls; export or fetch it again")
 
 
-def _is_json(text: str) -> bool:
-    try:
-        decoded_trace(text)
-    except ValueError:
+def _is_whole(line: _Line) -> bool:
+    """Raises ValueError: one of its texts is none, which is as bad."""
+    (line.engine + line.model).encode()
+    if line.checksum != checksum(line.key.encode(), line.value.encode()):
         return False
-    return True
+    decoded_trace(line.value)
+    return line.made is None or 0 <= line.made <= LATEST
 
 
 def _secrets() -> list[bytes]:

@@ -25,7 +25,9 @@ _KIND = (
     """WHEN value = '[]' OR value LIKE '[{%' THEN 'search' WHEN value LIKE '[%' THEN 'rank' """
     """WHEN value GLOB '[0-9]*' THEN 'count_tokens' ELSE 'other' END"""
 )
-_BYTES = "length(CAST(key AS BLOB)) + length(CAST(value AS BLOB))"
+_BYTES = "ifnull(length(CAST(key AS BLOB)), 0) + ifnull(length(CAST(value AS BLOB)), 0)"
+LATEST = 250_000_000_000  # seconds since 1970 that still are a date
+_MADE = f"CASE WHEN made BETWEEN 0 AND {LATEST} THEN CAST(made AS INTEGER) END"  # of a damaged row it may be anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +83,9 @@ class Pruning:
         now = int(time.time())
         parts: list[tuple[str, object]] = []
         if self.older_than is not None:
-            parts.append(("ifnull(made, 0) < ?", now - self.older_than * DAY))
+            parts.append(("ifnull(made, 0) < ?", max(0, now - self.older_than * DAY)))
         if self.unused is not None:
-            parts.append(("ifnull(used, 0) < ?", now // DAY - self.unused))
+            parts.append(("ifnull(used, 0) < ?", max(0, now // DAY - self.unused)))
         if self.engine is not None:
             parts.append(("origin IN (SELECT id FROM origins WHERE engine = ?)", self.engine))
         return " AND ".join(condition for condition, _ in parts), tuple(value for _, value in parts)
@@ -188,7 +190,7 @@ def stats(folder: Path) -> list[Share]:
     sums = dict[tuple[object, object], tuple[int, int, int | None, int | None]]()
     with existing(folder) as database:
         origins = {number: (_text(engine), _text(model)) for number, engine, model in _origins(database.connection)}
-        for origin, kind, size, made in database.each(f"SELECT origin, {_KIND}, {_BYTES}, made FROM calls"):
+        for origin, kind, size, made in database.each(f"SELECT origin, {_KIND}, {_BYTES}, {_MADE} FROM calls"):
             calls, total, oldest, newest = sums.get((origin, kind), (0, 0, None, None))
             if isinstance(made, int):  # a damaged row may hold anything
                 oldest, newest = min(made, oldest or made), max(made, newest or made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -124,6 +125,11 @@ def test_importing_keeps_what_is_here_and_counts_what_differs(kgqa: Kgqa, monkey
         (lambda packed, text: _packed(text.replace("kgqa calls 1", "kgqa calls 9")), "format 'kgqa calls 9'"),
         (lambda packed, text: _packed(text.replace("stop", "step", 1)), "calls.jsonl.zst:2: damaged"),
         (lambda packed, text: _packed(text.replace('"value"', '"words"', 1)), "calls.jsonl.zst:2"),
+        (
+            lambda packed, text: _packed(text.replace('"engine": "scripted"', '"engine": "\\ud800"', 1)),
+            "calls.jsonl.zst:3",
+        ),
+        (lambda packed, text: _packed(re.sub('"made": [0-9]*', f'"made": {10**30}', text, count=1)), "zst:2: damaged"),
         (lambda packed, text: b"", "cut short after 0 calls"),
         (lambda packed, text: _packed("0" * (17 << 20)), "calls.jsonl.zst:1: a line of 16,777,216 characters and more"),
     ],
@@ -131,8 +137,6 @@ def test_importing_keeps_what_is_here_and_counts_what_differs(kgqa: Kgqa, monkey
 def test_a_file_that_is_not_whole_is_refused_and_nothing_of_it_kept(
     kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, spoil: object, message: str
 ) -> None:
-    import re
-
     kgqa("run", "method=no_context", "limit=3", *QUICK)
     kgqa("cache", "export", "calls.jsonl.zst")
     packed = Path("calls.jsonl.zst").read_bytes()
@@ -201,3 +205,21 @@ def test_without_a_cache_one_line_says_so(kgqa: Kgqa) -> None:
         assert ran.code == 2
         assert "no call cache here" in ran.err
         assert not Path("outputs").exists()
+
+
+@pytest.mark.parametrize(
+    "damage", ["value = NULL", "made = 'x'", "made = 1e300", "made = 9000000000000000000", "made = x'00'"]
+)
+def test_calls_are_counted_though_they_are_damaged(kgqa: Kgqa, damage: str) -> None:
+    kgqa("run", "method=no_context", "limit=3", *QUICK)
+    changed(f"UPDATE calls SET {damage}")
+    ran = kgqa("cache", "stats")
+    assert (ran.code, ran.err) == (0, "")
+    assert "outputs/.cache: 3 calls, " in ran.out
+    assert "–" in ran.out or "value" in damage
+
+
+def test_pruning_takes_any_number_of_days(kgqa: Kgqa) -> None:
+    kgqa("run", "method=no_context", "limit=3", *QUICK)
+    for option in ("--older-than", "--unused"):
+        assert kgqa("cache", "prune", option, "9" * 30).out.startswith("0 calls")
