@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import json
@@ -143,7 +144,7 @@ def _reading(archive: Path) -> Iterator[None]:
     except (RuntimeError, NotImplementedError) as error:  # zipfile's for a password, and for a method it does not know
         raise DataError(f"{archive}: cannot be unpacked ({error}); unpack it yourself, or fetch it again") from None
     except (OSError, ValueError) as error:  # those of bz2 have no number
-        if getattr(error, "errno", None) is not None:
+        if getattr(error, "errno", None) not in (None, errno.EINVAL):  # zipfile's for a place before the file's begin
             raise
         raise DataError(f"{archive}: broken archive ({error}); fetch it again") from None
 

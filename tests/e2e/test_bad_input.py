@@ -42,6 +42,8 @@ from tests.e2e.processes import replies_kept, started
         ("dataset.path=a#b", "dataset.path=a#b: cannot be read; put the value into quotes"),
         ("dataset.path=nowhere.jsonl", "nowhere.jsonl"),
         ("method._target_=os.system", "only these and kgqa"),
+        ("+hydra=[null]", "kgqa: +hydra=[null]: only kgqa run -m and kgqa reproduce, which make several runs, read it"),
+        ("~hydra", "kgqa: ~hydra: cannot be taken out"),
         ("engine._target_=7", "kgqa: engine._target_=7: names no module"),
         ("engine._target_=Mine", "kgqa: engine._target_=Mine: names no module"),
         ("engine._target_=[a]", "kgqa: engine._target_=['a']: names no module"),

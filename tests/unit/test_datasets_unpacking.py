@@ -82,7 +82,10 @@ def test_a_broken_archive_is_refused_and_nothing_half_done_is_left(tmp_path: Pat
     broken = bytearray(zipped(tmp_path / "whole.zip").read_bytes())
     broken[45:60] = b"\xff" * 15
     (tmp_path / "broken.zip").write_bytes(broken)
-    for name in ("cut.tgz", "page.zip", "broken.zip"):
+    shifted = bytearray(zipped(tmp_path / "whole.zip").read_bytes())
+    shifted[-4] = 8  # of the place where its list begins: what is left of it lies before the file
+    (tmp_path / "shifted.zip").write_bytes(shifted)
+    for name in ("cut.tgz", "page.zip", "broken.zip", "shifted.zip"):
         with pytest.raises(DataError, match="broken archive"):
             unpack(tmp_path / name, ["train.json", "dev.json"], tmp_path / "out")
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())

@@ -40,10 +40,12 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     for override in overrides:
         check_form(override)
         check_choice(override, choices_of)
-        if override.startswith(("~hydra/", "~hydra.")):
+        key = override.lstrip("+~").partition("=")[0].partition("@")[0]
+        if key != "hydra" and not key.startswith(("hydra/", "hydra.")):
+            continue
+        if override.startswith("~"):
             raise ConfigError(f"{override}: cannot be taken out; give it another value, e.g. hydra/launcher=joblib")
-        if override.lstrip("+").startswith(("hydra/", "hydra.")):
-            raise ConfigError(f"{override}: only kgqa run -m and kgqa reproduce, which make several runs, read it")
+        raise ConfigError(f"{override}: only kgqa run -m and kgqa reproduce, which make several runs, read it")
     try:
         with hydra_ready():
             composed = hydra_compose(RUN, overrides=[_spelt(o) for o in overrides], return_hydra_config=True)
