@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -173,4 +173,6 @@ def write_on_a_full_disk(cache: CallCache, key: str) -> None:
 
 
 TestSharedCache = SharedCache.TestCase
-TestSharedCache.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestSharedCache.settings = settings(
+    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
