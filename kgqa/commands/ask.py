@@ -25,8 +25,8 @@ NOTES = """Files are text, Markdown, HTML, DOCX and PDF (pip install 'kgqa[pdf]'
 question stands alone: in a chat, name again what you mean. The largest model whose weights are here answers, unless
 model= names another. method=trace, the default, builds chains of sentences from the best passages, with the values of
 experiment=ask; method.units=triples builds them of extracted triples, experiment=null takes the paper's values. Ask
-method=kgp about the structure of PDFs, e.g. "what does table 2 say". What was read, extracted and asked is remembered in
-outputs/. Exit codes as of kgqa run."""
+method=kgp about the structure of PDFs, e.g. "what does table 2 say". What was read, extracted and asked is remembered
+in outputs/. Exit codes as of kgqa run."""
 
 
 def arguments(parser: Parser) -> None:
