@@ -16,6 +16,8 @@ NAMED = ("method", "dataset", "retriever", "reranker", "model", "engine")  # in 
 SCRIPTED = "scripted"  # the engine without a model, as its identity says
 SCRIPTED_TARGET = "kgqa.engines.scripted.Scripted"  # and its configuration
 MADE_UP = "made up: engine=scripted answers without a model, so these figures say nothing of one"
+# roles that came after runs had names: where they have no model of their own, the reader's answers
+AS_READER = ("explorer", "completer", "verifier", "teacher")
 Setting = tuple[str, str, str]  # key, value, where the value comes from
 
 

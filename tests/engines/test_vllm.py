@@ -4,16 +4,10 @@ their names: the contract suite's (`test_contract.py[vllm]`), the hand computati
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +28,7 @@ from tests.engines.asking import COUNTS, FACTS, TOWNS, ask, choose, largest_diff
 from tests.engines.conftest import vllm_engine
 from tests.engines.test_exactness import by_hand
 from tests.engines.tiny import tiny
+from tests.engines.vllm_server import serving
 from tests.vllm_processes import below, gone
 
 pytestmark = pytest.mark.weights
@@ -136,24 +131,8 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Model:
 
 @pytest.fixture(scope="module")
 def served(forgetful: Model) -> Iterator[str]:
-    """vLLM's own server of these weights, as scripts/serve_vllm.sh starts it; its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    flags = ("--dtype", "float32", "--enforce-eager", "--max-model-len", "2048", "--kv-cache-memory-bytes", "1G")
-    command = ["bash", str(Path(__file__).parents[2] / "scripts" / "serve_vllm.sh"), str(forgetful.locate()), *flags]
-    server = subprocess.Popen(
-        command, env={**os.environ, "PORT": str(port), "PYTHON": sys.executable, "VLLM_API_KEY": ""}
-    )
-    deadline = time.monotonic() + 300
-    while server.poll() is None and time.monotonic() < deadline:
-        with suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            break
-        time.sleep(0.5)
-    yield f"http://127.0.0.1:{port}/v1"
-    server.terminate()
-    server.wait(60)
+    with serving(forgetful.locate()) as url:
+        yield url
 
 
 def test_its_server_gives_what_the_engine_gives(served: str, forgetful: Model, vllm: Any) -> None:

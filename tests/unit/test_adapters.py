@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kgqa.artefacts.run import FinishedRun
 from kgqa.calls import Generate
 from kgqa.cli import main
 from kgqa.errors import ConfigError, DataError
@@ -19,6 +20,7 @@ from kgqa.experiment.session.engines import Engines, Pool, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_identity
 from kgqa.experiment.session.session import Session
+from kgqa.report.exports.transcript import model_of
 from kgqa.runtime.folder import run_name
 from kgqa.types import Message, Prompt
 from tests.adapters_for_tests import write_artefact, write_lora
@@ -186,3 +188,21 @@ def test_doctor_and_models_list_adapters_and_what_is_wrong_with_one(capsys: pyte
     assert "+safe: an adapter of rank 4 on qwen3_8b: roles.ROLE=qwen3_8b+safe[@ENGINE]" in shown
     assert "+gone: adapter gone: no adapter_config.json in" in shown
     assert "+served: an adapter that only a server has on qwen3_8b" in shown
+
+
+def test_an_export_says_which_model_a_role_had() -> None:
+    settings = {
+        "roles.reader": "qwen3_8b@vllm",
+        "roles.selector": "+one",
+        "roles.explorer": "None",
+        "roles.agent": "None",
+    }
+    run = FinishedRun(
+        Path("run"),
+        {"model": "llama2_7b"},
+        tuple((*each, "") for each in settings.items()),
+        None,
+        None,  # type: ignore[arg-type]
+    )
+    told = [model_of(run, role) for role in ("reader", "explorer", "selector", "agent")]
+    assert told == ["qwen3_8b@vllm", "qwen3_8b@vllm", "llama2_7b+one", "llama2_7b"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kgqa.artefacts.run import AS_READER
 from kgqa.engines.weights import Prices
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
-from kgqa.experiment.session.engines import AS_READER, Answering, Engines, Pool, pool_key, role_nodes
+from kgqa.experiment.session.engines import Answering, Engines, Pool, pool_key, role_nodes
 
 
 def opened(pool: Pool) -> Engines:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import NamedTuple, TypeVar, cast
 
 from kgqa.artefacts.adapter import Adapter
+from kgqa.artefacts.run import AS_READER
 from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Prices
 from kgqa.errors import ConfigError
@@ -21,8 +22,6 @@ from kgqa.protocols import Adaptable, Engine
 from kgqa.types import Json
 
 T = TypeVar("T")
-# roles that came after runs had names: where they have no model of their own, the reader's answers
-AS_READER = ("explorer", "completer", "verifier", "teacher")
 
 
 class Answering(NamedTuple):

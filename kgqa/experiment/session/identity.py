@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.artefacts.predictions import question_ids
-from kgqa.artefacts.run import SCRIPTED, SCRIPTED_TARGET
+from kgqa.artefacts.run import AS_READER, SCRIPTED, SCRIPTED_TARGET
 from kgqa.calls import Call, Choose, CountTokens, Generate, Rank
 from kgqa.engines.thinking import thinks_not
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config.files import Config, Node
 from kgqa.experiment.config.overrides import role_choice
 from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
-from kgqa.experiment.session.engines import AS_READER, Engines, role_nodes
+from kgqa.experiment.session.engines import Engines, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.kg.imported import ImportedTriples

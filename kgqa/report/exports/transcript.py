@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from kgqa.artefacts.metrics import METRICS
-from kgqa.artefacts.run import FinishedRun
+from kgqa.artefacts.run import AS_READER, FinishedRun
 from kgqa.artefacts.trace import TracedCall, TracedQuestion
 
 MODEL_CALLS = ("generate", "choose")
@@ -46,8 +46,12 @@ def is_agentic(traced: TracedQuestion) -> bool:
 
 def model_of(run: FinishedRun, role: str) -> str:
     """What was chosen for a role: a preset's name, as in "gpt_4o_mini@openai" where it has an engine of its own."""
-    own = {key: value for key, value, _ in run.settings}.get(f"roles.{role}", "None")
-    return run.choices.get("model", "") if own == "None" else own
+    chosen = {key: value for key, value, _ in run.settings}
+    own = chosen.get(f"roles.{role}", "None")
+    if own == "None" and role in AS_READER:
+        own = chosen.get("roles.reader", "None")
+    model = run.choices.get("model", "")
+    return model if own == "None" else f"{model}{own}" if own.startswith("+") else own
 
 
 def ended_at(run: FinishedRun) -> datetime:

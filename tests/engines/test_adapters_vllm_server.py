@@ -1,0 +1,47 @@
+"""Adapters at vLLM's own server, which serves each as a model of its own name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there")
+
+from kgqa.artefacts.adapter import Adapter
+from kgqa.errors import ConfigError
+from tests.engines.asking import ask, largest_difference
+from tests.engines.small import Small, merged
+from tests.engines.test_adapters import CALLS, server_at
+from tests.engines.test_exactness import by_hand
+from tests.engines.vllm_server import serving
+
+pytestmark = pytest.mark.weights
+
+
+@pytest.fixture(scope="module")
+def vllm_server(small: Small) -> Iterator[str]:
+    modules = [f"{adapter.name}={adapter.folder}" for adapter in (small.one, small.two)]
+    flags = ("--enable-lora", "--max-loras", "2", "--max-lora-rank", "16", "--lora-modules", *modules)
+    with serving(small.folder.locate(), *flags) as url:
+        yield url
+
+
+def test_adapters_and_base_are_asked_by_their_names(vllm_server: str, small: Small) -> None:
+    client = server_at(vllm_server, small.folder, "vllm")
+    for adapter in (small.one, None, small.two):
+        [reply] = ask(client.adapted(adapter) if adapter else client, CALLS[:1])
+        assert not isinstance(reply, Exception), reply
+        assert list(reply.logprobs) == pytest.approx(by_hand(CALLS[0], merged(small, adapter))[0], abs=1e-3)  # type: ignore[union-attr]
+    assert client.adapted(small.one).count_tokens("Hello world") == client.count_tokens("Hello world")
+    client.close()
+
+
+def test_an_adapter_that_is_not_served_is_named_with_the_flag_that_serves_it(vllm_server: str, small: Small) -> None:
+    client = server_at(vllm_server, small.folder, "vllm")
+    [error], [reply] = (ask(client.adapted(Adapter(name, None, "a" * 64)), CALLS[:1]) for name in ("absent", "two"))
+    [same] = ask(client.adapted(small.two), CALLS[:1])
+    client.close()
+    assert isinstance(error, ConfigError)
+    assert "serves no adapter 'absent'; start it with --lora-modules absent=FOLDER" in str(error)
+    assert largest_difference(reply, same) == 0
