@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from kgqa.commands.parsing import Parser
 from kgqa.errors import ConfigError, EngineDied, EngineError, UsageError
-from kgqa.inert import inert, inert_json
+from kgqa.inert import inert, inert_json, one_line
+from kgqa.redaction import without_secrets
 
 if TYPE_CHECKING:
-    from kgqa.experiment.run.own_documents import Asker, Told
+    from kgqa.experiment.run.events import Tell
+    from kgqa.experiment.run.own_documents import Asker
     from kgqa.runtime.display import Display
 
 NAME = "ask"
@@ -25,8 +27,8 @@ NOTES = """Files are text, Markdown, HTML, DOCX and PDF (pip install 'kgqa[pdf]'
 question stands alone: in a chat, name again what you mean. The largest model whose weights are here answers, unless
 model= names another. method=trace, the default, builds chains of sentences from the best passages, with the values of
 experiment=ask; method.units=triples builds them of extracted triples, experiment=null takes the paper's values. Ask
-method=kgp about the structure of PDFs, e.g. "what does table 2 say". What was read, extracted and asked is remembered
-in outputs/. Exit codes as of kgqa run."""
+method=kgp about the structure of PDFs, e.g. "what does table 2 say". What was read, extracted and asked is kept in
+outputs/. Exit codes as of kgqa run."""
 
 
 def arguments(parser: Parser) -> None:
@@ -35,6 +37,7 @@ def arguments(parser: Parser) -> None:
     parser.takes_keys("as for kgqa run, e.g. model=qwen2_5_coder_1_5b method=kgp")
     parser.add_argument("--chat", action="store_true", help="one question a line, until :quit or Ctrl-D; models stay")
     parser.add_argument("--json", action="store_true", help="a JSON object a question; progress goes to stderr")
+    parser.add_argument("--events", action="store_true", help="a JSON object for each step as it happens, for programs")
     parser.add_argument(
         "--passages", metavar="N", type=int, default=PASSAGES,
         help=f"the best so many are read by a method that does not search for itself ({PASSAGES})",
@@ -48,24 +51,46 @@ def arguments(parser: Parser) -> None:
 
 def run(given: Namespace) -> int:
     from kgqa.experiment.run.own_documents import Asker
-    from kgqa.runtime.display import PlainLines, log_lines
+    from kgqa.runtime.display import log_lines
     from kgqa.terminal.asked import questions_asked
-    from kgqa.terminal.console import Terminal
 
     question, places = _parted(given)
     if given.passages < 1:
         raise ConfigError(f"--passages {given.passages}: must be at least 1")
     if given.chat and any(override.startswith("out=") for override in given.overrides):
         raise ConfigError("out=: names one question's page; leave it out with --chat")
-    display: Display = PlainLines(sys.stderr) if given.json else Terminal()
-    with log_lines(display), closing(Asker.of(places, given.overrides, given.passages, display)) as asker:
+    display, tell = _audience(given)
+    with log_lines(display), closing(Asker.of(places, given.overrides, given.passages, display, tell)) as asker:
         if question:
-            answered = _answered(asker, question, in_json=given.json)
+            answered = asker.ask(question).error is None
         else:
-            ended = [_answered_in_chat(asker, asked, in_json=given.json) for asked in questions_asked()]
+            ended = [_answered_in_chat(asker, asked) for asked in questions_asked()]
             answered = all(ended)
         asker.tell_left_out()
     return 0 if answered else 2
+
+
+def _audience(given: Namespace) -> tuple[Display, Tell]:
+    """Who is told of the work, and who of each event."""
+    from kgqa.experiment.run.event_display import EventDisplay
+    from kgqa.experiment.run.events import Answered, Event, event_json
+    from kgqa.runtime.display import PlainLines
+    from kgqa.terminal.asked import show
+    from kgqa.terminal.console import Terminal
+
+    def printed(event: Event) -> None:
+        print(inert_json(json.dumps(event_json(event), ensure_ascii=False)), flush=True)
+
+    if given.events:
+        return EventDisplay(printed), printed
+    display: Display = PlainLines(sys.stderr) if given.json else Terminal()
+
+    def told(event: Event) -> None:
+        show(event, display)
+        if isinstance(event, Answered):
+            printed(event) if given.json else print(inert(event.page), flush=True)
+
+    return display, told
 
 
 def _parted(given: Namespace) -> tuple[str, list[Path]]:
@@ -82,47 +107,16 @@ def _parted(given: Namespace) -> tuple[str, list[Path]]:
     return question, places
 
 
-def _answered_in_chat(asker: Asker, question: str, *, in_json: bool) -> bool:
-    """The same, where neither Ctrl-C nor a question that fails ends more than itself."""
+def _answered_in_chat(asker: Asker, question: str) -> bool:
+    """Whether there is an answer; neither Ctrl-C nor a question that fails ends more than itself."""
+    from kgqa.experiment.run.events import Failed, Stopped
+
     try:
-        return _answered(asker, question, in_json=in_json)
+        return asker.ask(question).error is None
     except KeyboardInterrupt:
-        asker.display.line("stopped; what was extracted and answered so far is kept")
+        asker.tell(Stopped())
     except EngineDied:
         raise
     except (EngineError, UsageError) as error:
-        asker.display.line(f"failed: {error}", alarm=True)
+        asker.tell(Failed(one_line(without_secrets(str(error)))))
     return False
-
-
-def _answered(asker: Asker, question: str, *, in_json: bool) -> bool:
-    """Ask, and show what came; whether there is an answer."""
-    from kgqa.terminal.asked import Way, show_answer
-
-    told = asker.ask(question, Way(asker.display))
-    show_answer(told, asker.display)
-    if in_json:
-        print(inert_json(json.dumps(_json(asker, told), ensure_ascii=False)), flush=True)
-    else:
-        print(inert(str(told.page)), flush=True)
-    return told.asked.traced.prediction.error is None
-
-
-def _json(asker: Asker, told: Told) -> dict[str, object]:
-    asked, documents = told.asked, asker.documents
-    prediction = asked.traced.prediction
-    return {
-        "question": asked.traced.question.text,
-        "answer": prediction.answer,
-        "error": prediction.error,
-        "said_by_a_sentence": asked.says_so,
-        "steps": [step.json() for step in asked.steps],
-        "passages": [
-            {"title": passage.title, "where": str(documents.where(passage)), "text": passage.text}
-            for passage in told.passages
-        ],
-        **dict(asked.about[:3]),
-        "left_out": {str(file): reason for file, reason in documents.unreadable.items()},
-        "seconds": round(told.seconds, 1),
-        "page": str(told.page),
-    }

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kgqa.artefacts.form import read_json, read_lines
+from kgqa.artefacts.manifest import MANIFEST
 from kgqa.artefacts.trained import Trained
 from kgqa.engines.gguf_header import read_header
 from kgqa.engines.weights import is_gguf
@@ -40,13 +41,7 @@ def export_merged(folder: Path, out: Path | None, display: Display) -> Path:
     trained, target = _adapter(folder), out or folder / MERGED
     if target.exists():
         raise ConfigError(f"{target}: is there already; remove it or give --out")
-    base = Base.of(trained.base, encodes=False)
-    if base.digest() != trained.base_sha256:
-        raise DataError(
-            f"{trained.base}: its weights are {base.digest()[:12]} now, {trained.name} was trained on "
-            f"{trained.base_sha256[:12]}; get those again"
-        )
-    source = base.folder(display.line)
+    source = _base(trained).folder(display.line)
     display.line(f"merging {trained.name} into {trained.base}")
     command = [sys.executable, "-m", "kgqa.training.merging", str(source), str(folder / ADAPTER), str(target)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ourselves
@@ -66,7 +61,9 @@ def export_gguf(name: str, out: Path | None) -> Path:
     preset, _ = found.trained_on()
     if preset is None:
         raise ConfigError(f"adapter {name}: nothing says what it was trained on; name its base in conf/adapter")
-    model = Base.of(preset, encodes=False).model
+    own = (found.folder.parent / MANIFEST).is_file()
+    base = _base(Trained.read(found.folder.parent)) if own else Base.of(preset, encodes=False)
+    model = base.model
     assert model is not None
     target = out or found.gguf
     write_gguf(found, _attention(model.locate()), target)
@@ -78,6 +75,18 @@ def _attention(weights: Path) -> Attention:
         return Attention.of_header(read_header(weights))
     config = read_json(weights / "config.json", remedy="get the model's folder again")
     return Attention.of_config(config if isinstance(config, dict) else {})
+
+
+def _base(trained: Trained) -> Base:
+    """What it was trained on, as it was chosen then. Raises DataError: its weights are others now."""
+    chosen = {key: value for key, value, _ in trained.settings}.get("train.base", trained.base)
+    base = Base.of(chosen.strip("'"), encodes=False)
+    if base.digest() != trained.base_sha256:
+        raise DataError(
+            f"{trained.base}: its weights are {base.digest()[:12]} now, {trained.name} was trained on "
+            f"{trained.base_sha256[:12]}; get those again"
+        )
+    return base
 
 
 def _adapter(folder: Path) -> Trained:
