@@ -4,8 +4,10 @@
     driver      what runs them on all cores and prints the table; `python -m scripts.attack`
     trial       one try: its folder, its dice, the commands it runs and what was found in it
     processes   one command line in a process of its own: forked from one that has kgqa loaded, or a real one
+    composed    configurations that one fork hands on to the next
     judging     what must never be seen: tracebacks, unknown exit codes, raw control characters, the planted key
     bending     mutations of JSON values and of bytes
+    word_files  Word files, sound and harmed
     starting    the sound runs that most tries begin with
     on_*        an attack each: what it does, and what it holds the outcome against
 
