@@ -77,6 +77,7 @@ class CallCache:
         self._connection = self._database.connection
         self._claims = Claims(folder)
         self._rejected: set[str] = set()  # keys whose next reply takes the place of the one that is kept
+        self._counted: set[str] = set()  # those that `damaged` counts
         self._today = int(time.time()) // DAY
         self._asked_for: list[str] = []  # today, and not yet noted
         with ExitStack() as otherwise:
@@ -142,15 +143,15 @@ class CallCache:
     def _beside(self, key: str) -> Json | None:
         """The reply to a missing key after all, if a row that lies where its own would is its own but for the key.
 
-        The checksum tells; the row is kept anew under the right key. Another damaged row there counts as this key's:
-        it may have led the search astray.
+        The checksum tells; the row is kept anew under the right key. Another damaged row there is counted: it may have
+        led the search astray.
         """
         rows = self._database.rows(_BESIDE, (key, key))
         damaged = [row for row in rows if reply_of(*row[:3]) is BAD]
         own = [row for row in damaged if reply_of(key.encode(), *row[1:3]) is not BAD]
         if not own:
             if damaged:
-                self._reject(key)
+                self._count_damaged(key)
             return None
         _, value, kept, *others = own[0]
         self.recognised += 1
@@ -167,9 +168,13 @@ class CallCache:
             self._reject(key)
 
     def _reject(self, key: str) -> None:
-        if key in self._rejected:
-            return
         self._rejected.add(key)
+        self._count_damaged(key)
+
+    def _count_damaged(self, key: str) -> None:
+        if key in self._counted:
+            return
+        self._counted.add(key)
         self.damaged += 1
         if self.damaged == 1:
             _LOG.warning(

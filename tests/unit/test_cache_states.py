@@ -17,7 +17,8 @@ from kgqa.runtime.cache import CallCache
 from kgqa.runtime.cache_upkeep import check
 from kgqa.types import Json
 
-KEYS = st.sampled_from([f"key {number}" for number in range(5)])
+ALL = [f"key {number}" for number in range(5)]
+KEYS = st.sampled_from(ALL)
 REPLIES = st.one_of(st.integers(0, 99), st.text(max_size=5), st.lists(st.floats(allow_nan=False), max_size=3))
 WRITERS = st.integers(0, 2)
 
@@ -72,8 +73,11 @@ class SharedCache(RuleBasedStateMachine):
         key, cache = data.draw(st.sampled_from(sorted(self.committed))), self.writer(number)
         with closing(sqlite3.connect(cache.path)) as other, other:
             other.execute("UPDATE calls SET value = 'x' WHERE key = ?", (key,))
-        assert not looked or cache.get(key) is None
         del self.committed[key]
+        if looked:
+            assert [cache.get(other) for other in ALL if other not in self.committed] == [None] * (
+                5 - len(self.committed)
+            )
         self.put(number, [(key, reply)])
 
     @precondition(lambda self: self.committed)
@@ -109,9 +113,8 @@ class SharedCache(RuleBasedStateMachine):
 
     @rule(number=WRITERS)
     def see_what_others_claim(self, number: int) -> None:
-        keys = {f"key {place}" for place in range(5)}
         elsewhere = {key for key, owner in self.claimed.items() if owner != number}
-        assert self.writer(number).claimed_elsewhere(keys) == elsewhere
+        assert self.writer(number).claimed_elsewhere(ALL) == elsewhere
 
     @rule(number=WRITERS)
     def close(self, number: int) -> None:
@@ -119,9 +122,10 @@ class SharedCache(RuleBasedStateMachine):
             self.writers.pop(number).close()
             self.claimed = {key: owner for key, owner in self.claimed.items() if owner != number}
 
-    @rule(number=WRITERS, key=KEYS)
-    def cut_off_within_a_transaction(self, number: int, key: str) -> None:
-        """As a kill does: the connection ends, nothing is committed and no claim given back."""
+    @rule(number=WRITERS, key=KEYS, heirs=st.lists(WRITERS, max_size=2))
+    def cut_off_within_a_transaction(self, number: int, key: str, heirs: list[int]) -> None:
+        """As a kill does: the connection ends, nothing is committed and no claim given back; others take it over."""
+        self.claim(number, key)
         cache = self.writer(number)
         cache._connection.execute("BEGIN IMMEDIATE")
         cache._connection.execute("REPLACE INTO calls (key, value) VALUES (?, '\"never committed\"')", (key,))
@@ -130,6 +134,8 @@ class SharedCache(RuleBasedStateMachine):
         self.killed.add(cache._claims._owner)
         del self.writers[number]
         self.claimed = {key: owner for key, owner in self.claimed.items() if owner != number}
+        for heir in heirs:
+            self.claim(heir, key)
 
     @rule(number=WRITERS, key=KEYS)
     def fail_within_a_transaction(self, number: int, key: str) -> None:

@@ -52,17 +52,19 @@ ENDS = st.dictionaries(st.integers(0, 3), st.sampled_from(["running", "done", "f
 
 
 class Life(RuleBasedStateMachine):
-    @initialize(count=st.integers(1, 4), searching=st.booleans(), launched=st.booleans(), ends=ENDS)
-    def begin(self, count: int, searching: bool, launched: bool, ends: dict[int, str]) -> None:
-        """searching: its cells are proposed one by one, so it begins with none each time."""
+    @initialize(count=st.integers(1, 4), searching=st.booleans(), killed=st.none() | st.integers(0, 20), ends=ENDS)
+    def begin(self, count: int, searching: bool, killed: int | None, ends: dict[int, str]) -> None:
+        """searching: its cells are proposed one by one, and it begins with none each time. killed: as it begins."""
         self.hurried = hurried()
         self.root = Path(mkdtemp())
         self.path = self.root / "sweep"
         self.frozen = [f"seed: {number}\n" for number in range(count)]
         self.search = "random" if searching else None
         self.states: dict[int, str] = {}
-        if launched:
+        if killed is None or searching:
             self.launched(ends)
+        else:
+            self.killed_as_it_is_launched({}, killed, after=True)
 
     def teardown(self) -> None:
         self.hurried.close()
@@ -103,7 +105,8 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: not self.search)
     @rule(ends=ENDS, write=st.integers(0, 20), after=st.booleans())
     def killed_as_it_is_launched(self, ends: dict[int, str], write: int, after: bool) -> None:
-        self.cells_end(ends)
+        if ends:
+            self.cells_end(ends)
         before = dict(self.states)
         try:
             with killed_at(write, after=after):
