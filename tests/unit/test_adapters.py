@@ -197,12 +197,8 @@ def test_an_export_says_which_model_a_role_had() -> None:
         "roles.explorer": "None",
         "roles.agent": "None",
     }
-    run = FinishedRun(
-        Path("run"),
-        {"model": "llama2_7b"},
-        tuple((*each, "") for each in settings.items()),
-        None,
-        None,  # type: ignore[arg-type]
-    )
+    chosen = tuple((*each, "") for each in settings.items())
+    nothing: Any = None
+    run = FinishedRun(Path("run"), {"model": "llama2_7b"}, chosen, nothing, nothing)
     told = [model_of(run, role) for role in ("reader", "explorer", "selector", "agent")]
     assert told == ["qwen3_8b@vllm", "qwen3_8b@vllm", "llama2_7b+one", "llama2_7b"]
