@@ -31,6 +31,9 @@ from kgqa.training.texts import Rows
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "bitsandbytes", "sentence-transformers", "tokenizers")
 
 
+FULL_DISK = ("PytorchStreamWriter", "file write failed", "No space left", "File too large", "os error")
+
+
 def main(words: list[str]) -> int:
     """Gives the exit code."""
     if len(words) != 1:
@@ -49,7 +52,7 @@ def main(words: list[str]) -> int:
         return _refused(str(error))
     except OSError as error:
         return _refused(f"{error.filename or 'the disk'}: {error.strerror or error}; make room, then run it again")
-    except RuntimeError as error:
+    except Exception as error:  # safetensors' own error for a full disk is none of Python's
         if told := _in_our_words(error):
             return _refused(told)
         raise
@@ -164,7 +167,7 @@ def _refused(message: str) -> int:
     return 2
 
 
-def _in_our_words(error: RuntimeError) -> str:
+def _in_our_words(error: Exception) -> str:
     """Of what torch says about memory and disks; "" for everything else."""
     text = str(error)
     if "out of memory" in text or "can't allocate memory" in text:
@@ -172,7 +175,7 @@ def _in_our_words(error: RuntimeError) -> str:
             "out of memory: lower train.batch_per_device or train.max_length, give "
             "train.activation_checkpointing=true or train.quantization=nf4; the same command goes on"
         )
-    if "PytorchStreamWriter" in text or "file write failed" in text or "No space left" in text:
+    if any(words in text for words in FULL_DISK):
         return f"{text.splitlines()[0]:.160}; make room, then run the same command again: the checkpoint before stays"
     return ""
 
