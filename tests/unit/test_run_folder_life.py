@@ -121,6 +121,7 @@ class Life(RuleBasedStateMachine):
         assert (folder / PREDICTIONS).read_text() == whole([QUESTIONS[number] for number in asked])
         assert sorted(traced.question.id for traced in read_trace(folder)) == [f"q{number}" for number in asked]
         assert not list(folder.glob("*.partial.*"))
+        assert json.loads((folder / IDENTITY).read_text()) == {"seed": 0}
         assert self._place(asked) == folder
 
     @rule(asked=ASKED, more=ASKED, order=ORDER, write=WRITES.map(abs), after=st.booleans())
