@@ -15,7 +15,6 @@ from kgqa.datasets.sources import Source, parse
 from kgqa.datasets.unpacking import unpack, unpack_abstracts
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config import parts
-from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import Config, groups, load_yaml
 from kgqa.places import shipped_conf
@@ -77,7 +76,7 @@ def read_through(config: Config, display: Display) -> None:
     Raises:
         DataError: what is wrong with one, by file:line.
     """
-    dataset = build(config["dataset"], "dataset")
+    dataset = parts.dataset(config["dataset"])
     display.line(f"{dataset.file}: sha256 {sha256(dataset.file)}")
     with display.counting("questions") as advance:
         questions, gold = count_questions(_counted(dataset.read(), lambda more: advance("", more, None)))

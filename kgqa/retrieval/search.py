@@ -147,7 +147,8 @@ class _Pools:
             name = type(self._retriever).__name__
             raise ConfigError(f"retriever {name} cannot search a question's own passages; choose another, e.g. bm25")
         with storing(Path("the folder for temporary files")):
-            folder = TemporaryDirectory(prefix="kgqa-pool-")
+            # an open index looks at its folder from a thread of its own, and may put a lock into it to the last
+            folder = TemporaryDirectory(prefix="kgqa-pool-", ignore_cleanup_errors=True)
         self._retriever.build(pool, Path(folder.name), lambda _: None)
         return _Scope(pool, self._retriever.open(pool, Path(folder.name)), repeats=True), folder
 

@@ -9,7 +9,6 @@ with the viewer, at the latest when its input does.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.inert import one_line
+from kgqa.json_values import decoded
 from kgqa.report.packing import compact_json
 from kgqa.terminal.asked import QUIT
 from kgqa.types import Json
@@ -181,7 +181,7 @@ class Asking:
 
     def _take(self, child: _Child, line: str) -> None:
         try:
-            event = json.loads(line)["event"]
+            event = decoded(line)["event"]
         except (ValueError, KeyError, TypeError):
             return  # what a library prints
         if event == "ready":

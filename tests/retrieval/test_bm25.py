@@ -16,7 +16,6 @@ import pytest
 from numpy.typing import NDArray
 
 from kgqa.errors import ConfigError, DataError, StorageError
-from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Query
 from kgqa.retrieval import bm25
@@ -45,7 +44,7 @@ def scores_found(finder: Bm25Finder, text: str) -> dict[int, float]:
 
 def test_the_rankings_of_the_demo_are_lucenes(tmp_path: Path) -> None:
     """lucene_demo.jsonl holds what Lucene 8.7 finds for each question in the passages of all, see scripts/lucene."""
-    dataset = build(compose(["dataset=demo"])["dataset"], "dataset")
+    dataset = parts.dataset(compose(["dataset=demo"])["dataset"])
     passages = list(dataset.passages())
     place = {passage.id: number for number, passage in enumerate(passages)}
     lines = (Path(__file__).parent / "lucene_demo.jsonl").read_text("utf-8").splitlines()

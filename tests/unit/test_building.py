@@ -18,6 +18,9 @@ BUILT = ("method", "retriever", "ranker", "reranker", "graph", "engine", "kg", "
 CHOICES = [(group, name) for group in BUILT for name in groups()[group]]
 
 
+RUNS = ("offline", "verified")  # keys of a group that are the run's
+
+
 def keys(node: Mapping[str, Any], *above: str) -> Iterator[tuple[str, ...]]:
     for name, value in node.items():
         if name != "_target_":
@@ -96,7 +99,7 @@ COUNTS = {
 @pytest.mark.parametrize("choice", COUNTS)
 def test_a_count_below_one_is_refused_by_its_key(choice: str) -> None:
     group = choice.partition("=")[0]
-    node = {key: value for key, value in compose([choice])[group].items() if key != "offline"}  # a key of the run's
+    node = {key: value for key, value in compose([choice])[group].items() if key not in RUNS}
     for key in COUNTS[choice].split():
         assert refusal(changed(node, tuple(key.split(".")), 0), group) == f"{group}.{key}=0: must be at least 1"
 

@@ -12,7 +12,6 @@ import pytest
 from kgqa.datasets.folder import Folder
 from kgqa.datasets.html_text import plain_text
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_identity
@@ -216,7 +215,7 @@ def test_broken_html_still_gives_its_text() -> None:
 
 
 def test_the_shipped_set_has_forty_questions_half_of_them_structural() -> None:
-    dataset = build(compose(["dataset=pdf"])["dataset"], "dataset")
+    dataset = parts.dataset(compose(["dataset=pdf"])["dataset"])
     questions = list(dataset.questions())
     assert (len(questions), [question.type for question in questions].count("structural")) == (40, 20)
     passages = {passage.id: passage for passage in questions[0].passages}
@@ -232,7 +231,7 @@ def test_the_shipped_set_has_forty_questions_half_of_them_structural() -> None:
 
 def test_the_shipped_answers_stand_in_their_support() -> None:
     """But for those that compare pages, or are computed."""
-    dataset = build(compose(["dataset=pdf"])["dataset"], "dataset")
+    dataset = parts.dataset(compose(["dataset=pdf"])["dataset"])
     elsewhere = set()
     for question in dataset.questions():
         gold = " ".join(passage.text.lower() for passage in question.passages if passage.id in question.support)

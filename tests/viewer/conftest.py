@@ -87,7 +87,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = tmp_path_factory.mktemp("asking")
     island = write_island(base / "island")
     (island / f"{SCRIPT.replace('/', '')}.txt").write_text(f"Hesper Vall was hostile {SCRIPT}", encoding="utf-8")
-    hostile = (r"Text: Hesper Vall was hostile.*Triples:$", f"<Hesper Vall; was; hostile {SCRIPT}>")
+    hostile = (r"Text: Hesper Vall was hostile.*Triples:\s*<$", f"<Hesper Vall; was; hostile {SCRIPT}>")
     lines = [json.dumps({"match": match, "reply": reply}) for match, reply in (hostile, *RULES)]
     (base / "rules.jsonl").write_text("\n".join(lines), encoding="utf-8")
     (base / "elsewhere").mkdir()
@@ -104,10 +104,23 @@ def asking(place: Path) -> Iterator[Viewing]:
 
 @pytest.fixture
 def tab(chromium: Browser, asking: Viewing) -> Iterator[Browser]:
+    yield from _opened(chromium, asking)
+
+
+@pytest.fixture
+def tab_of_triples(chromium: Browser, place: Path) -> Iterator[Browser]:
+    """The same, where chains are of triples."""
+    words = ("--documents", "island", *QUICK, "engine.rules=rules.jsonl", "method.units=triples")
+    viewing = Viewing.start(place, *words)
+    yield from _opened(chromium, viewing)
+    assert viewing.interrupt()[0] == 0
+
+
+def _opened(chromium: Browser, viewing: Viewing) -> Iterator[Browser]:
     chromium.complaints.clear()
     chromium.prefer("light")
     chromium.resize(1400, 900)
-    chromium.visit(f"{asking.address}#ask")
+    chromium.visit(f"{viewing.address}#ask")
     chromium.wait("document.querySelectorAll('#ask-method option').length > 5")
     yield chromium
     assert not chromium.complaints

@@ -40,7 +40,8 @@ class Negatives:
         return tuple(passage.wording for passage in drawn)
 
     def _ranked(self, anchor: str, others: Sequence[Passage]) -> list[Passage]:
-        with TemporaryDirectory() as folder:
+        # an open index looks at its folder from a thread of its own, and may put a lock into it to the last
+        with TemporaryDirectory(prefix="kgqa-pool-", ignore_cleanup_errors=True) as folder:
             self.sparse.build(others, Path(folder), lambda _: None)
             with closing(self.sparse.open(others, Path(folder))) as finder:
                 (places,) = finder.find([Query(anchor, self.count)])
