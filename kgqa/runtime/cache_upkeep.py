@@ -187,13 +187,18 @@ def stats(folder: Path) -> list[Share]:
     """The largest first. Summed up row by row: SQLite would sort a copy of all replies to group them."""
     sums = dict[tuple[object, object], tuple[int, int, int | None, int | None]]()
     with existing(folder) as database:
-        origins = {number: (_text(engine), _text(model)) for number, engine, model in _origins(database.connection)}
+        origins: dict[object, tuple[str, str]] = {
+            number: (_text(engine), _text(model)) for number, engine, model in _origins(database.connection)
+        }
         for origin, kind, size, made in database.each(f"SELECT origin, {_KIND}, {_BYTES}, made FROM calls"):
             calls, total, oldest, newest = sums.get((origin, kind), (0, 0, None, None))
             if isinstance(made, int):  # a damaged row may hold anything
                 oldest, newest = min(made, oldest or made), max(made, newest or made)
             sums[origin, kind] = calls + 1, total + (size or 0), oldest, newest
-    shares = [Share(*origins.get(origin, ("", "")), _text(kind), *told) for (origin, kind), told in sums.items()]
+    shares = []
+    for (origin, kind), told in sums.items():
+        engine, model = origins.get(origin, ("", ""))
+        shares.append(Share(engine, model, _text(kind), *told))
     return sorted(shares, key=lambda share: (-share.bytes, share.engine, share.model, share.kind))
 
 

@@ -49,7 +49,8 @@ class KeptQuestions(Sequence[Question]):
     def __getitem__(self, place: int | slice) -> Question | KeptQuestions:
         if isinstance(place, slice):
             return self.only(range(*place.indices(len(self))))
-        return _unpacked(self._kept[place])
+        question: Question = _unpacked(self._kept[place])
+        return question
 
 
 class KeptPredictions(Mapping[str, Prediction]):
