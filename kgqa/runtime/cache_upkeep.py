@@ -189,7 +189,9 @@ def stats(folder: Path) -> list[Share]:
     """The largest first. Summed up row by row: SQLite would sort a copy of all replies to group them."""
     sums = dict[tuple[object, object], tuple[int, int, int | None, int | None]]()
     with existing(folder) as database:
-        origins = {number: (_text(engine), _text(model)) for number, engine, model in _origins(database.connection)}
+        origins: dict[object, tuple[str, str]] = {
+            number: (_text(engine), _text(model)) for number, engine, model in _origins(database.connection)
+        }
         for origin, kind, size, made in database.each(f"SELECT origin, {_KIND}, {_BYTES}, {_MADE} FROM calls"):
             calls, total, oldest, newest = sums.get((origin, kind), (0, 0, None, None))
             if isinstance(made, int):  # a damaged row may hold anything

@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kgqa.errors import ConfigError, DataError, StorageError
+from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Query
 from kgqa.retrieval import bm25

@@ -12,6 +12,7 @@ import pytest
 from kgqa.datasets.folder import Folder
 from kgqa.datasets.html_text import plain_text
 from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_identity
