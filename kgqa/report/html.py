@@ -15,13 +15,12 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from types import MappingProxyType
 
-from kgqa.artefacts.predictions import question_ids
 from kgqa.artefacts.run import FinishedRun
 from kgqa.report.content import estimates, sections
 from kgqa.report.notices import notices
 from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
 from kgqa.report.page import EXPLORER, page, page_parts
-from kgqa.report.questions import QuestionRow, ReportedQuestion, reported_questions, same_questions
+from kgqa.report.questions import QuestionRow, ReportedQuestion, reported_questions, same_questions, told_ids
 from kgqa.report.selection import Group, Selection
 from kgqa.types import Json
 
@@ -89,7 +88,7 @@ def packed_questions(run: FinishedRun, against: FinishedRun | None, room: int) -
         group = _group(row, other)
         if traces.wants(row.id, group):
             traces.add(row.id, group, packing.pack(question_trace(reported, ways)))
-    ids = question_ids(run.folder)
+    ids = list(told_ids(run, rows))
     index = packed_list(rows[question_id] for question_id in ids)
     return PackedQuestions(ids, index, packed_line(packing.shared), traces)
 

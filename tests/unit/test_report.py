@@ -240,6 +240,16 @@ def test_a_line_that_is_no_verdict_is_refused(folder: Path, tmp_path: Path) -> N
         write_report(judged, "html")
 
 
+@pytest.mark.parametrize("form", ["html", "csv"])
+def test_a_trace_that_lacks_a_question_is_refused(folder: Path, tmp_path: Path, form: str) -> None:
+    lacking, magic = tmp_path / "lacking", b"\x28\xb5\x2f\xfd"  # each question is a zstd frame of its own
+    shutil.copytree(folder, lacking)
+    _, _, *others = (lacking / "trace.jsonl.zst").read_bytes().split(magic)
+    (lacking / "trace.jsonl.zst").write_bytes(magic + magic.join(others))
+    with pytest.raises(DataError, match=r"trace\.jsonl\.zst: no question .*, which predictions\.jsonl beside it has"):
+        write_report(lacking, form)
+
+
 def test_runs_on_other_questions_do_not_stand_against_each_other(folder: Path, tmp_path: Path) -> None:
     shorter = tmp_path / "shorter"
     with pytest.MonkeyPatch.context() as patch:
