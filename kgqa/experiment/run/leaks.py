@@ -59,7 +59,7 @@ def artefacts_in_use(experiment: Experiment) -> Iterator[tuple[str, Path]]:
     """Every folder that a key of the run names, or that a role's adapter lies in."""
     config = experiment.config
     for group in experiment.choices:
-        if group in config and isinstance(config[group], Mapping):
+        if group != "dataset" and isinstance(config.get(group), Mapping):  # its folders hold questions
             yield from _folders(group, config[group])
     own = role_nodes(config) if experiment.asks_models else {}
     for role, answering in own.items():
