@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kgqa.datasets import huggingface as hub
 from kgqa.datasets.fetching import Advance, fetch, mismatch
@@ -76,7 +76,7 @@ def read_through(config: Config, display: Display) -> None:
     Raises:
         DataError: what is wrong with one, by file:line.
     """
-    dataset = parts.dataset(config["dataset"])
+    dataset: Any = parts.dataset(config["dataset"])  # of a kind that is read from files, or it says so itself
     display.line(f"{dataset.file}: sha256 {sha256(dataset.file)}")
     with display.counting("questions") as advance:
         questions, gold = count_questions(_counted(dataset.read(), lambda more: advance("", more, None)))
