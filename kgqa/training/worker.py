@@ -31,7 +31,10 @@ from kgqa.training.texts import Rows
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "bitsandbytes", "sentence-transformers", "tokenizers")
 
 
-FULL_DISK = ("PytorchStreamWriter", "file write failed", "No space left", "File too large", "os error")
+# what torch and safetensors say of it, none of it an OSError; "inline_container" is the file that torch.save writes
+FULL_DISK = (
+    "PytorchStreamWriter", "inline_container", "file write failed", "No space left", "File too large", "os error",
+)  # fmt: skip
 
 
 def main(words: list[str]) -> int:

@@ -82,8 +82,9 @@ def test_a_full_disk_is_one_line_and_the_checkpoint_before_stays(llama: Path, tr
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     process = started(["-m", "kgqa.training.worker", str(settings)], tmp_path, preexec_fn=limited)
-    told = [line for line in process.communicate()[1].splitlines() if line.startswith("kgqa: ")]
-    assert process.returncode == 2
+    err = process.communicate()[1]
+    told = [line for line in err.splitlines() if line.startswith("kgqa: ")]
+    assert process.returncode == 2, err
     assert len(told) == 1
     assert "make room" in told[0]
     assert (tmp_path / "checkpoints" / "checkpoint-1" / "whole.json").exists()
