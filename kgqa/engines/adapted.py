@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from kgqa.artefacts.adapter import GGUF_SOURCE, Adapter, stored_tensors
 from kgqa.calls import ModelCall, ModelReply
@@ -20,32 +20,61 @@ SIDES = {"lora_A": (1, -1), "lora_B": (0, 0)}  # of a layer (out, in) and of a m
 FLOATS = ("F32", "F16", "BF16")  # types of tensors that have their layer's own shape
 
 
-class AdaptingBatch(Engine, Protocol):
+class Adapting(Engine, Protocol):
+    """An engine as any of its adapted views asks it."""
+
+    def adapted(self, adapter: Adapter) -> Engine: ...
+
+
+class AdaptingBatch(Adapting, Protocol):
     """A batch engine as its adapted views ask it."""
 
     @property
     def batch_size(self) -> int: ...
 
-    def adapted(self, adapter: Adapter) -> Engine: ...
-
     def answer_with(self, calls: Sequence[ModelCall], adapter: Adapter | None) -> Sequence[ModelReply | Exception]: ...
 
 
-class AdaptingStream(StreamingEngine, Protocol):
+class AdaptingStream(Adapting, StreamingEngine, Protocol):
     """A streaming engine as its adapted views ask it."""
-
-    def adapted(self, adapter: Adapter) -> Engine: ...
 
     def submit_with(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None) -> None: ...
 
 
-@dataclass(frozen=True, eq=False)
-class AdaptedBatch:
-    """A batch engine through an adapter. `differs`: its weights are not the file that the adapter was trained on."""
+B = TypeVar("B", bound=Adapting)
 
-    base: AdaptingBatch
+
+@dataclass(frozen=True, eq=False)
+class _View(Generic[B]):
+    """An engine through an adapter. `differs`: its weights are not the file that the adapter was trained on."""
+
+    base: B
     adapter: Adapter
     differs: bool
+
+    @property
+    def counts_freely(self) -> bool:
+        return self.base.counts_freely
+
+    def identity(self) -> Mapping[str, Json]:
+        return {**self.base.identity(), "lora": self.adapter.digest()}
+
+    def render(self, call: ModelCall) -> str:
+        return self.base.render(call)
+
+    def count_tokens(self, text: str) -> int:
+        return self.base.count_tokens(text)
+
+    def adapted(self, adapter: Adapter) -> Engine:
+        """With another one in place of this."""
+        return self.base.adapted(adapter)
+
+    def close(self) -> None:
+        self.base.close()
+
+
+class AdaptedBatch(_View[AdaptingBatch]):
+    """A batch engine through an adapter."""
 
     streaming: ClassVar[bool] = False
 
@@ -53,38 +82,13 @@ class AdaptedBatch:
     def batch_size(self) -> int:
         return self.base.batch_size
 
-    @property
-    def counts_freely(self) -> bool:
-        return self.base.counts_freely
-
-    def identity(self) -> Mapping[str, Json]:
-        return {**self.base.identity(), "lora": self.adapter.digest()}
-
-    def render(self, call: ModelCall) -> str:
-        return self.base.render(call)
-
-    def count_tokens(self, text: str) -> int:
-        return self.base.count_tokens(text)
-
     def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
         replies = self.base.answer_with(calls, self.adapter)
         return [flagged(reply) for reply in replies] if self.differs else replies
 
-    def adapted(self, adapter: Adapter) -> Engine:
-        """With another one in place of this."""
-        return self.base.adapted(adapter)
 
-    def close(self) -> None:
-        self.base.close()
-
-
-@dataclass(frozen=True, eq=False)
-class AdaptedStream:
-    """A streaming engine through an adapter; see `AdaptedBatch`."""
-
-    base: AdaptingStream
-    adapter: Adapter
-    differs: bool
+class AdaptedStream(_View[AdaptingStream]):
+    """A streaming engine through an adapter."""
 
     streaming: ClassVar[bool] = True
 
@@ -92,29 +96,9 @@ class AdaptedStream:
     def places(self) -> int:
         return self.base.places
 
-    @property
-    def counts_freely(self) -> bool:
-        return self.base.counts_freely
-
-    def identity(self) -> Mapping[str, Json]:
-        return {**self.base.identity(), "lora": self.adapter.digest()}
-
-    def render(self, call: ModelCall) -> str:
-        return self.base.render(call)
-
-    def count_tokens(self, text: str) -> int:
-        return self.base.count_tokens(text)
-
     def submit(self, call: ModelCall, deliver: Deliver) -> None:
         handed = (lambda reply: deliver(flagged(reply))) if self.differs else deliver
         self.base.submit_with(call, handed, self.adapter)
-
-    def adapted(self, adapter: Adapter) -> Engine:
-        """With another one in place of this."""
-        return self.base.adapted(adapter)
-
-    def close(self) -> None:
-        self.base.close()
 
 
 def flagged(reply: ModelReply | Exception) -> ModelReply | Exception:

@@ -47,12 +47,11 @@ def run(job: Job, processes: int, hear: Callable[[Said], None]) -> None:
         while started.poll() is None:
             errors.wait(LISTEN)
             _tell(listener, hear)
-    except BaseException:
-        _interrupt(started)
+    finally:
+        if started.poll() is None:  # Ctrl-C, or whatever else ends us
+            _interrupt(started)
         _tell(listener, hear)
-        raise
     errors.finish()
-    _tell(listener, hear)
     _judge(started.returncode, errors.lines, job)
 
 
