@@ -85,7 +85,7 @@ docs: $(DONE)-test ## the documentation as a site: outputs/site/index.html
 
 # SIZE=10 ten times as much, SEED=, ONLY="caches, kills", TRY=17 one try alone; docs/RELIABILITY.md
 attack: $(DONE)-test ## break what kgqa reads, asks and writes, and count what it does not stand: ten minutes on two cores
-	@$(BIN)/python -m scripts.attack $(if $(SIZE),--size $(SIZE)) $(if $(SEED),--seed $(SEED)) \
+	@TRAINER=$(wildcard $(ENGINES)/bin/python) $(BIN)/python -m scripts.attack $(if $(SIZE),--size $(SIZE)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(ONLY),--only "$(ONLY)") $(if $(TRY),--try $(TRY)) $(if $(RESUME),--resume)
 
 # SIZE="100 1000 10000" puts runs of so many questions side by side; ten thousand take up to an hour
