@@ -34,6 +34,8 @@ from tests.e2e.processes import replies_kept, started
         ("method.beam=0", "method.beam=0: must be at least 1"),
         ("method.context=tripels", "method.context=tripels"),
         ("ids=[nothing]", "ids=nothing: no such question"),
+        ("+dataset.verified=[null]", "dataset.verified=[null]: expected a folder of kgqa verify, or null"),
+        ("dataset.verified=1.5", "dataset.verified=1.5: expected a folder of kgqa verify, or null"),
         ("name=a/b", "name=a/b: must be a plain folder name"),
         ("roles.reader=gpt", "roles.reader=gpt"),
         ("profile=squad", "squad"),
