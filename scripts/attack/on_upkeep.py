@@ -1,7 +1,8 @@
 """`kgqa cache` on damaged caches and damaged files of calls: alone, several at once, stopped, on full disks.
 
-What only reads leaves the cache as it is, or says what it mends; an import brings all of a file or nothing; and whatever was done, a run over
-the cache ends with the sound run's predictions, since a reply is given again as it was or asked again.
+What only reads leaves the cache as it is, or says what it mends; an import brings all of a file or nothing; whatever
+was done, a run over the cache ends with the sound run's predictions, since a reply is given again as it was or asked
+again.
 """
 
 from __future__ import annotations
