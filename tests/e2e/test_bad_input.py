@@ -22,6 +22,7 @@ from tests.e2e.processes import replies_kept, started
         ("engine=vlm", "no such engine"),
         ("engine=null", "no such engine"),
         ("+@=x", "+@=x"),
+        ("@=-1.5", "'@=-1.5': expected key=value"),
         ("ranker=null", "ranker=null: method=trace needs one"),
         ("demonstrations_ranker=null", "demonstrations_ranker=null: method=trace needs one"),
         ("demonstrations_ranker=lexicl", "no such demonstrations_ranker; did you mean lexical"),
