@@ -64,8 +64,8 @@ class Plan:
                 "measured: this machine's last training of this base",
             )
         speed, device = _speed()
-        taken = self.reckoning.seconds(speed)
-        return None if taken is None else (taken, f"estimated: {device}")
+        hoped = self.reckoning.seconds(speed)
+        return None if hoped is None else (hoped, f"estimated: {device}")
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """For a person."""
