@@ -17,6 +17,7 @@ from kgqa.storage import trained
 from kgqa.types import Json
 
 CARD = "README.md"
+SETTINGS = "settings.json"  # what a trainer is told: a folder with it was begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,30 +127,44 @@ def kept_trainings() -> list[KeptTraining]:
     return sorted(_kept(), key=lambda kept: (-kept.written, kept.name))
 
 
-def find_trained(text: str) -> Path:
-    """The folder that a person means: a path, a name (its newest finished training), or NAME/HASH.
+def finished(name: str) -> list[Path]:
+    """What a name means, the last one first: all of NAME that have ended, or the one of NAME/HASH or of a folder."""
+    for folder in (trained() / name, Path(name).expanduser()):
+        if (folder / MANIFEST).is_file():
+            return [folder]
+        if found := [file.parent for file in folder.glob(f"*/{MANIFEST}")]:
+            return sorted(found, key=_written, reverse=True)
+    return []
+
+
+def find_trained(name: str) -> Path:
+    """The folder that a person means.
 
     Raises:
         ConfigError: there is none.
     """
-    given = Path(text)
-    if (given / MANIFEST).is_file():
-        return given
-    known = kept_trainings()
-    fitting = [kept for kept in known if text in (kept.name, kept.name.rpartition("/")[0])]
-    ended = [kept for kept in fitting if kept.ended]
-    if ended:
-        return ended[0].folder
-    if fitting:
-        raise ConfigError(f"{text}: its training has not ended; run its command again")
-    names = {kept.name.rpartition("/")[0] for kept in known if kept.ended}
-    hint = nearest(text, names) if names else f"nothing is trained in {trained()}; begin with kgqa train --help"
-    raise ConfigError(f"{text}: nothing trained of that name; {hint}")
+    if found := finished(name):
+        return found[0]
+    refuse_begun(name)
+    known = {kept.name.rpartition("/")[0] for kept in kept_trainings() if kept.ended}
+    hint = nearest(name, known) if known else f"nothing is trained in {trained()}; begin with kgqa train --help"
+    raise ConfigError(f"{name}: nothing trained of that name; {hint}")
+
+
+def refuse_begun(name: str) -> None:
+    """Raises ConfigError: trainings of that name were begun."""
+    for folder in (trained() / name, Path(name).expanduser()):
+        if (folder / SETTINGS).is_file() or any(folder.glob(f"*/{SETTINGS}")):
+            raise ConfigError(f"{name}: its training has not ended; run its command again")
+
+
+def _written(folder: Path) -> tuple[int, str]:
+    return (folder / MANIFEST).stat().st_mtime_ns, folder.name
 
 
 def _kept() -> Iterator[KeptTraining]:
     root = trained()
-    for settings in root.rglob("settings.json"):
+    for settings in root.rglob(SETTINGS):
         folder = settings.parent
         manifest = folder / MANIFEST
         try:

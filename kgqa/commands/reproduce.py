@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kgqa.commands.parsing import Parser
+from kgqa.commands.parsing import Parser, parse
 from kgqa.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ NOTES = """Keys of its own (docs/REPRODUCE.md):
   protocol=paper   as the paper did it: choose on development questions, ask as many as it asked, average over its sets
                    of demonstrations; short (the default): the table's settings on the questions that limit= leaves
   protocol.dev=    and protocol.test=: fewer questions than the paper's
-  trained.NAME=    a path: what a cell needs that "needs training"
+  trained.NAME=    a path: what a cell needs that "needs training"; else the newest that kgqa train made here
+  make.KEY=        a word for the commands that --make runs, e.g. make.train.base=smollm2_135m make.limit=200
   budget=          what may be paid for, e.g. 2.50usd or 500000tokens; the rest is left, the same command goes on
   name=            of the report's folder in outputs/reproduce/ID/; else a hash of its cells
   hydra/launcher=  joblib, submitit_slurm …: several cells at once, see docs/SWEEPS.md
@@ -36,6 +39,9 @@ def arguments(parser: Parser) -> None:
     )
     parser.add_argument(
         "--plan", action="store_true", help="how many runs, calls, tokens, hours and USD it takes; nothing is asked"
+    )
+    parser.add_argument(
+        "--make", action="store_true", help="first make what cells need that is not trained here; what is begun goes on"
     )
     parser.notes = NOTES
     parser.examples = (
@@ -59,7 +65,7 @@ def run(given: Namespace) -> int:
         return 0
     if not given.places:
         raise given.parser.missing("ID")
-    request = ReproduceRequest.of(given.places[0], given.overrides)
+    request = _with_trained(ReproduceRequest.of(given.places[0], given.overrides), given, terminal)
     plan = Plan.of(request)
     for line in plan.lines(request.table.id):
         terminal.line(line)
@@ -74,6 +80,30 @@ def run(given: Namespace) -> int:
         return show_estimates(plan.cells, terminal, request.budget)
     code = 0 if plan.cells else _nothing_runs(plan, request, terminal)
     return show_reproduction(run_table(plan, request, terminal), terminal) or code
+
+
+def _with_trained(request: ReproduceRequest, given: Namespace, terminal: Terminal) -> ReproduceRequest:
+    """With what was trained here in the cells that need it; what is not is made, or told what makes it."""
+    from kgqa.experiment.reproduce.cells import chosen_cells
+    from kgqa.experiment.reproduce.making import Making, given_as, lacking, those_here
+
+    def do(words: Sequence[str]) -> int:
+        terminal.line(f"→ {shlex.join(('kgqa', *words))}")
+        other = parse(given.tree, words)
+        code: int = other.run(other)
+        return code
+
+    names = lacking(chosen_cells(request.table, request.only), request.overrides)
+    here = {} if request.make else those_here(names)  # of other words is another one
+    making = Making.of([name for name in names if name not in here], request.make)
+    for line in making.lines():
+        terminal.line(line)
+    if given.make and not (given.plan or request.dry_run):
+        made = making.make(do)
+        here |= {name: made[name] for name in names if name in made}
+    for word in given_as(here):
+        terminal.line(f"trained here: {word}")
+    return request.with_trained(given_as(here))
 
 
 def _nothing_runs(plan: Plan, request: ReproduceRequest, terminal: Terminal) -> int:

@@ -104,13 +104,14 @@ def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
         ("smollm2_135m+saef", r"^roles.reader=smollm2_135m\+saef: no adapter saef: .*did you mean safe\?$"),
         ("smollm2_135m+", r"no adapter behind the \+"),
         ("+unfinished", "its training has not ended; run its command again"),
-        ("+t5", "whole weights, no adapter; give them as PRESET:"),
+        ("+t5", "whole weights, no adapter; give them as PRESET:.*t5/ab/model"),
         ("+half", r"no adapter half: neither a file of conf/adapter"),
     ],
 )
 def test_what_is_no_adapter_is_refused_naming_the_key(choice: str, said: str) -> None:
     write_artefact(Path("outputs/trained/safe/ab"), "x", "0")
-    Path("outputs/trained/unfinished/ab/checkpoints").mkdir(parents=True)
+    Path("outputs/trained/unfinished/ab").mkdir(parents=True)
+    Path("outputs/trained/unfinished/ab/settings.json").write_text("{}")
     Path("outputs/trained/t5/ab/model").mkdir(parents=True)
     Path("outputs/trained/t5/ab/manifest.json").write_text("{}")
     Path("half").mkdir()

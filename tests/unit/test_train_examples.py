@@ -135,3 +135,11 @@ def test_what_names_the_weights_changes_with_what_can_change_them(tmp_path: Path
         other = TrainRequest.of("kgp_llama", [*words, word])
         assert (other.folder(examples) == plain.folder(examples)) is same
     assert isinstance(examples.train[0], Written)
+
+
+def test_several_data_sets_say_what_is_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["dataset=demo,pdf", "limit=6"]
+    examples = prepared(TrainRequest.of("mdr", words), QUIET)
+    assert {question.partition("/")[0] for question in examples.questions} == {"demo"}
+    assert examples.made_of == ("demo",)

@@ -186,13 +186,14 @@ def test_a_plan_of_a_model_that_is_not_here_is_reckoned_from_its_size(tmp_path: 
     """8.2 billion parameters, rank 64: 175 million trainable ones."""
     asked = request(tmp_path)
     plan = planned(asked, prepared(asked, QUIET))
-    assert plan.trainable is not None
-    assert 0.85 * 175e6 < plan.trainable < 1.15 * 175e6
+    trainable = plan.reckoning.trainable
+    assert trainable is not None
+    assert 0.85 * 175e6 < trainable < 1.15 * 175e6
     assert plan.shapes is not None
     assert plan.shapes.reckoned
     assert plan.memory["base"] == pytest.approx(8.2e9 * 0.6)
-    assert plan.memory["trainable"] == 16 * plan.trainable
-    assert (plan.steps, plan.counted, plan.done) == (2, False, None)
+    assert plan.memory["trainable"] == 16 * trainable
+    assert (plan.reckoning.steps, plan.counted, plan.done) == (2, False, None)
     rows = dict(plan.rows())
     assert "estimated" in rows["time"]
     assert "not here" in rows["weights"]

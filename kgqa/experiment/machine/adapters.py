@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from kgqa.artefacts.adapter import ADAPTER, CONFIG, MANIFEST, Adapter
+from kgqa.artefacts.trained import finished, refuse_begun
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.files import config_files, node
@@ -27,14 +28,14 @@ def adapter(name: str) -> Adapter:
     if name in config_files(GROUP):
         return _preset(name)
     for folder in (trained() / name, Path(name).expanduser()):
-        if (folder / CONFIG).is_file() or _is_artefact(folder):
+        if (folder / CONFIG).is_file():
             return Adapter(name, str(folder))
-        if finished := [file.parent for file in folder.glob(f"*/{MANIFEST}") if _is_artefact(file.parent)]:
-            return Adapter(name, str(max(finished, key=_made)))
-        if (folder / MANIFEST).is_file() or any(folder.glob(f"*/{MANIFEST}")):
-            raise ConfigError(f"{folder}: whole weights, no adapter; give them as PRESET:{folder}, or model.path")
-        if any(folder.glob("*/checkpoints")):
-            raise ConfigError(f"{folder}: its training has not ended; run its command again")
+    ended = finished(name)
+    if adapting := [folder for folder in ended if _adapts(folder)]:
+        return Adapter(name, str(adapting[0]))
+    if ended:
+        raise ConfigError(f"{name}: whole weights, no adapter; give them as PRESET:{ended[0] / 'model'}, or model.path")
+    refuse_begun(name)
     known = [each.name for each in adapters()]
     raise ConfigError(
         f"no adapter {name}: neither a file of conf/adapter, nor below {trained()}, nor a folder with {CONFIG}; "
@@ -54,18 +55,10 @@ def _preset(name: str) -> Adapter:
 
 
 def _trained_here() -> Iterator[Adapter]:
-    found = [file.parent for file in trained().rglob(MANIFEST) if _is_artefact(file.parent)]
-    newest: dict[str, Path] = {}
-    for folder in sorted(found, key=_made):
-        newest[folder.parent.relative_to(trained()).as_posix()] = folder
-    for name, folder in sorted(newest.items()):
-        yield Adapter(name, str(folder))
+    found = [file.parent for file in trained().rglob(MANIFEST) if _adapts(file.parent)]
+    for name in sorted({folder.parent.relative_to(trained()).as_posix() for folder in found}):
+        yield adapter(name)
 
 
-def _is_artefact(folder: Path) -> bool:
-    """A finished one, as its manifest is written last, that holds an adapter."""
-    return (folder / MANIFEST).is_file() and (folder / ADAPTER / CONFIG).is_file()
-
-
-def _made(folder: Path) -> tuple[int, str]:
-    return (folder / MANIFEST).stat().st_mtime_ns, folder.name
+def _adapts(folder: Path) -> bool:
+    return (folder / ADAPTER / CONFIG).is_file()

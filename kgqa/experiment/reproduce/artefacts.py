@@ -4,59 +4,106 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from kgqa.artefacts.adapter import ADAPTER, CONFIG
+from kgqa.artefacts.manifest import MANIFEST
+from kgqa.artefacts.trained import Trained
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.config.files import groups, load_yaml
 from kgqa.places import shipped_conf
+from kgqa.training.job import ENCODER, MODEL
 
 TRAINED = "trained."  # how one is given: trained.NAME=PATH
 PLAIN = re.compile(r"[\w./+-]+")  # what may stand within `preset:path@engine`
 
 
-class Artefact(BaseModel):
-    """An entry of conf/reproduce/artefacts.yaml."""
-
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+
+class Asks(_Strict):
+    """So often, with so many tokens each time."""
+
+    model: str
+    times: int
+    read: int
+    written: int
+
+
+class Learns(_Strict):
+    """`recipe`: where the command names none. `parameters`: of an encoder, in billions."""
+
+    examples: int
+    tokens: int  # of one, on average
+    longest: int
+    questions: int = 0
+    times: int = 1
+    recipe: str = ""
+    parameters: float | None = None
+
+
+class Step(_Strict):
+    command: str
+    asks: Asks | None = None
+    learns: Learns | None = None
+
+
+class Artefact(_Strict):
+    """`base`: the preset of a language model; None: an encoder. `needs`: artefacts that are made before it."""
+
     what: str
-    base: str | None  # the preset of a language model; None: an encoder
-    makes: tuple[str, ...]
+    base: str | None
+    needs: tuple[str, ...] = ()
+    makes: tuple[Step, ...]
 
-    def made_by(self) -> str:
-        """The commands, with what is not there yet."""
-        return "; ".join(
-            f"{command}{'' if _is_there(command) else ' (not yet part of kgqa)'}" for command in self.makes
-        )
+    def of(self, values: Mapping[str, str]) -> Artefact:
+        """With what stands in its name put into its commands."""
+        made = [step.model_copy(update={"command": step.command.format_map(values)}) for step in self.makes]
+        return self.model_copy(update={"makes": tuple(made)})
 
 
-@cache
-def artefacts() -> dict[str, Artefact]:
-    """Raises DataError: the file is not of the form."""
-    file = shipped_conf() / "reproduce" / "artefacts.yaml"
-    try:
-        return TypeAdapter(dict[str, Artefact]).validate_python(load_yaml(file, "reinstall kgqa"))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from error
+class Answering(_Strict):
+    active: float  # billions of parameters that a token passes
+    written: float  # tokens a second
+    gigabytes: int
+
+
+class Gpu(_Strict):
+    """What hours and money are reckoned with."""
+
+    name: str
+    usd_an_hour: float
+    answering: Mapping[str, Answering]
+
+
+class _File(_Strict):
+    gpu: Gpu
+    artefacts: Mapping[str, Artefact]
+
+
+def artefacts() -> Mapping[str, Artefact]:
+    """By name, or by the form of names; DataError as `gpu`."""
+    return _file().artefacts
+
+
+def gpu() -> Gpu:
+    """Raises DataError: conf/reproduce/artefacts.yaml is not of the form."""
+    return _file().gpu
 
 
 def artefact(name: str) -> Artefact:
-    """By its name; of several patterns that match it the longest.
-
+    """
     Raises:
         ConfigError: none of that name.
     """
-    matching = [pattern for pattern in artefacts() if fnmatchcase(name, pattern)]
-    if not matching:
-        raise ConfigError(f"{TRAINED}{name}: nothing of that name is trained; {nearest(name, artefacts())}")
-    return artefacts()[max(matching, key=len)]
+    for form, described in artefacts().items():
+        if fitting := _form(form).fullmatch(name):
+            return described.of(fitting.groupdict())
+    raise ConfigError(f"{TRAINED}{name}: nothing of that name is trained; {nearest(name, artefacts())}")
 
 
 def in_place(trained: Iterable[tuple[str, str]], given: Mapping[str, str]) -> Iterator[str]:
@@ -64,6 +111,7 @@ def in_place(trained: Iterable[tuple[str, str]], given: Mapping[str, str]) -> It
 
     Raises:
         ConfigError: what was given is not there, or is of a kind that the key does not take.
+        DataError: its manifest is damaged.
     """
     for key, name in trained:
         if name in given:
@@ -80,6 +128,9 @@ def _value(key: str, name: str, given: str) -> str:
         raise ConfigError(
             f"{TRAINED}{name}={given}: no such file or folder{preset}; what makes it: kgqa reproduce --list"
         )
+    if (path / MANIFEST).is_file() and not (path / CONFIG).is_file():  # of kgqa train
+        base = Trained.read(path).base
+        path = next((path / part for part in (MODEL, ENCODER) if (path / part).is_dir()), path)
     adapts = any((folder / CONFIG).is_file() for folder in (path, path / ADAPTER))
     if adapts and not role:
         raise ConfigError(f"{TRAINED}{name}={given}: an adapter of a language model; give the folder of an encoder")
@@ -92,5 +143,16 @@ def _value(key: str, name: str, given: str) -> str:
 
 
 @cache
-def _is_there(command: str) -> bool:
-    return find_spec(f"kgqa.commands.{command.split()[1]}") is not None
+def _form(text: str) -> re.Pattern[str]:
+    """A form of names: {x} stands for letters and digits."""
+    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\w+)", re.escape(text)))
+
+
+@cache
+def _file() -> _File:
+    file = shipped_conf() / "reproduce" / "artefacts.yaml"
+    try:
+        return TypeAdapter(_File).validate_python(load_yaml(file, "reinstall kgqa"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise DataError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from error

@@ -10,7 +10,7 @@ from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config.files import groups
 from kgqa.experiment.config.overrides import merged, override_group, override_key, override_values
 from kgqa.experiment.machine.availability import missing, with_engines
-from kgqa.experiment.reproduce.artefacts import TRAINED, artefact, in_place
+from kgqa.experiment.reproduce.artefacts import TRAINED, in_place
 from kgqa.experiment.reproduce.published import PublishedCell, PublishedTable
 from kgqa.types import Json
 
@@ -41,8 +41,13 @@ class PlannedCell:
 
 def planned_cells(table: PublishedTable, given: Sequence[str], only: str | None) -> list[PlannedCell]:
     """Raises ConfigError: `only` names no row and no column, or what is given as trained is not to be used."""
+    return [_planned(table, cell, given) for cell in chosen_cells(table, only)]
+
+
+def chosen_cells(table: PublishedTable, only: str | None) -> list[PublishedCell]:
+    """Raises ConfigError: `only` names no row and no column."""
     rows, columns = _chosen(table, only)
-    return [_planned(table, cell, given) for cell in table.cells if cell.row in rows and cell.column in columns]
+    return [cell for cell in table.cells if cell.row in rows and cell.column in columns]
 
 
 def parted(given: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -73,10 +78,9 @@ def _planned(table: PublishedTable, cell: PublishedCell, given: Sequence[str]) -
     untrained = [name for key, name in cell.trained if key not in named]
     runs = cell.availability in ("run", "model retired") or bool(cell.trained and not untrained)
     if not runs:
-        hints = (
-            f" {TRAINED}{name}=PATH runs it with yours; made by: {artefact(name).made_by()}." for name in untrained
-        )
-        return PlannedCell(cell, overrides, cell.availability, (f"{cell.why}{''.join(hints)}",))
+        hints = "".join(f" {TRAINED}{name}=PATH runs it with yours." for name in untrained)
+        made = f" Made by: kgqa reproduce {table.id} --make." if untrained else ""
+        return PlannedCell(cell, overrides, cell.availability, (f"{cell.why}{hints}{made}",))
     if lacking := missing(overrides):
         kinds = {"data" if is_data(reason) else "weights" for reason in lacking}
         state = f"needs {' and '.join(sorted(kinds, reverse=True))}"

@@ -9,7 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
+from kgqa.artefacts.adapter import CONFIG
+from kgqa.artefacts.manifest import MANIFEST
+from kgqa.artefacts.trained import Trained
+from kgqa.counting import counted
 from kgqa.experiment.config.files import flatten, groups
 from kgqa.experiment.config.listing import Choice, about, choices, keys, sources
 from kgqa.experiment.config.overrides import override_key, override_values
@@ -114,10 +119,24 @@ def _given(cells: Sequence[PlannedCell], given: Sequence[str], named: set[str]) 
     for override in given:
         key = override_key(override)
         if key.startswith(TRAINED):
-            yield key, artefact(key.removeprefix(TRAINED)).what, override.partition("=")[2]
+            yield from _trained(key, override.partition("=")[2])
         elif key not in named:
             theirs = (override_values(cell.published.overrides).get(key, "not named") for cell in cells)
             yield key, "; ".join(dict.fromkeys(theirs)), override
+
+
+def _trained(key: str, given: str) -> Iterator[Row]:
+    """What was trained, and which of its settings somebody gave."""
+    yield key, artefact(key.removeprefix(TRAINED)).what, given
+    if not (Path(given) / MANIFEST).is_file() or (Path(given) / CONFIG).is_file():
+        return
+    trained = Trained.read(Path(given))
+    for name, value, source in trained.settings:
+        if source.startswith("given here"):
+            yield f"{key}: {name}", source.partition("; ")[2] or "not given", value
+    examples = trained.examples
+    made_of = f" of {', '.join(examples.made_of)}" if examples.made_of else ""
+    yield f"{key}: examples", "as above", f"{examples.count:,} from {counted(examples.questions, 'question')}{made_of}"
 
 
 def _chosen(cells: Sequence[PlannedCell], experiments: Experiments, told: set[str]) -> Iterator[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kgqa.errors import ConfigError, nearest
@@ -16,6 +16,7 @@ from kgqa.experiment.session.budget import Budget
 from kgqa.experiment.sweep.launching import check_launcher
 
 OWN = ("only", "budget", "name", "dry_run", "protocol", "protocol.dev", "protocol.test")
+MAKE = "make."  # what the commands are given that make what cells lack: make.train.base=…
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class ReproduceRequest:
     budget: Budget | None
     dry_run: bool
     protocol: Protocol | None  # None: short
+    make: tuple[str, ...]  # words for the commands that make what cells lack
     command: tuple[str, ...]
 
     @classmethod
@@ -36,7 +38,8 @@ class ReproduceRequest:
         table = load_table(table_id)
         own = {key: value for key, value in override_values(given).items() if key in OWN}
         hydra = tuple(override for override in given if override.startswith(("hydra/", "hydra.")))
-        others = (override for override in given if override not in hydra)
+        make = tuple(override for override in given if override.startswith(MAKE))
+        others = (override for override in given if override not in {*hydra, *make})
         overrides = tuple(override for override in others if override_key(override) not in OWN)
         for override in overrides:
             if override_key(override) == "out":
@@ -56,7 +59,12 @@ class ReproduceRequest:
         dry_run = own.get("dry_run", "false").lower() == "true"
         protocol = _protocol(table_id, own, (*overrides, *hydra))
         command = ("kgqa", "reproduce", table_id, *given)
-        return cls(table, overrides, hydra, own.get("only"), own.get("name"), budget, dry_run, protocol, command)
+        words = tuple(override.removeprefix(MAKE) for override in make)
+        return cls(table, overrides, hydra, own.get("only"), own.get("name"), budget, dry_run, protocol, words, command)
+
+    def with_trained(self, given: Sequence[str]) -> ReproduceRequest:
+        """With trained.NAME=FOLDER in place of what cells lack."""
+        return replace(self, overrides=(*self.overrides, *given))
 
 
 def _protocol(table_id: str, own: Mapping[str, str], others: Sequence[str]) -> Protocol | None:

@@ -12,6 +12,7 @@ from kgqa.experiment.config.composing import compose
 from kgqa.experiment.reproduce.cells import NEEDING, PlannedCell, counted, is_data, parted, planned_cells
 from kgqa.experiment.reproduce.comparison import compared, differences
 from kgqa.experiment.reproduce.differences import Experiments, Row
+from kgqa.experiment.reproduce.making import given_as, lacking, those_here
 from kgqa.experiment.reproduce.reading import load_table, table_ids
 from kgqa.experiment.reproduce.request import ReproduceRequest
 from kgqa.experiment.reproduce.stages import Ran, Stages
@@ -171,7 +172,8 @@ def table_lines(beginning: str, given: Sequence[str] = ()) -> list[str]:
     lines = []
     for table_id in chosen:
         table = load_table(table_id)
-        states = [cell.state for cell in planned_cells(table, given, None) if cell.state != "mean"]
+        here = given_as(those_here(lacking(table.cells, given)))
+        states = [cell.state for cell in planned_cells(table, (*given, *here), None) if cell.state != "mean"]
         kinds = ", ".join(f"{count} {state}" for state, count in counted(states))
         lines.append(f"{table_id:<17}  {table.title} ({kinds})")
     return lines

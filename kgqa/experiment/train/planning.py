@@ -12,20 +12,13 @@ from kgqa.engines.weights import is_gguf
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.machine.hardware import GB, cores, gpus, memory
 from kgqa.experiment.train.examples import Parted, Written
+from kgqa.experiment.train.reckoning import PEAK, SHARE, Reckoning
 from kgqa.experiment.train.request import TrainRequest
 from kgqa.experiment.train.running import finished
 from kgqa.experiment.train.shapes import Shapes, read, reckoned
 from kgqa.extras import absent
 from kgqa.storage import home
 
-BYTES = {"bfloat16": 2.0, "float32": 4.0, "nf4": 0.6}  # a parameter of the base; NF4 with its scales and embeddings
-TRAINED = 16  # bytes a trainable parameter: itself, its gradient and Adam's two moments in float32
-LOGITS = 12  # bytes a logit: in float32 with its gradient and its softmax
-KEPT = 34  # bytes of activations a token, a layer and a unit of width (Korthikanti et al., 2022, without attention)
-CHECKPOINTED = 2  # of these, where they are computed twice
-FLOPS = 6  # a parameter and token: forwards, backwards and, in an adapter's place, activations again
-PEAK = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "A6000": 155e12, "L40": 181e12, "4090": 165e12}  # bfloat16
-SHARE = 0.38  # of the peak that is reached
 CORE = 25e9  # FLOPs a second of a core of a CPU
 CHARACTERS = 4  # a token, where no tokenizer is here
 
@@ -54,72 +47,45 @@ class Plan:
             yield "its passage", first.positive
 
     @property
-    def epochs(self) -> float:
-        training, count = self.request.training, len(self.examples.train)
-        return training.max_steps * training.batch / count if training.max_steps else training.epochs
-
-    @property
-    def steps(self) -> int:
-        train = self.examples.questions if self.request.pairs else self.examples.train
-        return self.request.training.steps(len(train))
-
-    @property
-    def trainable(self) -> int | None:
-        if self.shapes is None:
-            return None
-        rank = getattr(self.request.training, "rank", None)
-        if rank is None:
-            return round(self.shapes.parameters)
-        return self.shapes.adapter(rank, self.request.training.targets)  # type: ignore[attr-defined]
+    def reckoning(self) -> Reckoning:
+        train, questions = len(self.examples.train), len(self.examples.questions)
+        return Reckoning(self.request.training, self.shapes, train, questions, self.tokens, self.longest)
 
     @property
     def memory(self) -> dict[str, float]:
         """Bytes by what takes them; empty where the base's size is not known."""
-        training, shapes = self.request.training, self.shapes
-        if shapes is None or self.trainable is None:
-            return {}
-        lora = hasattr(training, "rank")
-        form = "nf4" if getattr(training, "quantization", "none") == "nf4" else training.precision
-        rows = getattr(training, "texts_at_once", training.batch_per_device)
-        often = CHECKPOINTED if getattr(training, "activation_checkpointing", False) else KEPT
-        places = self.longest * rows
-        return {
-            "base": shapes.parameters * BYTES[form] if lora else 0.0,
-            "trainable": float(self.trainable * TRAINED),
-            "logits": 0.0 if self.request.pairs else float(min(places, 512 * rows) * shapes.vocabulary * LOGITS),
-            "activations": float(places * shapes.layers * shapes.width * often + places * shapes.width * KEPT),
-        }
+        return self.reckoning.memory
 
     def seconds(self) -> tuple[float, str] | None:
         """On this machine, and where that is from; None where the base's size is not known."""
-        tokens = self.tokens * self.epochs
         if self.rate:
-            return tokens / self.rate, "measured: this machine's last training of this base"
-        if self.shapes is None:
-            return None
+            return (
+                self.tokens * self.reckoning.epochs / self.rate,
+                "measured: this machine's last training of this base",
+            )
         speed, device = _speed()
-        return tokens * FLOPS * self.shapes.parameters / speed, f"estimated: {device}"
+        hoped = self.reckoning.seconds(speed)
+        return None if hoped is None else (hoped, f"estimated: {device}")
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """For a person."""
-        training = self.request.training
+        training, reckoning = self.request.training, self.reckoning
         train = f"{counted(len(self.examples.train), 'example')} of {counted(len(self.examples.questions), 'question')}"
         held = self.examples
         yield "examples", train
         yield "held out", f"{counted(len(held.held_out), 'example')} of {len(held.held_out_questions):,} questions"
-        yield "steps", f"{self.steps:,} of {training.batch} ({self.epochs:g} epochs)"
+        yield "steps", f"{reckoning.steps:,} of {training.batch} ({reckoning.epochs:g} epochs)"
         about = "" if self.counted else ", estimated: no tokenizer of the base is here"
         yield "tokens", f"{self.tokens:,} an epoch, {self.longest:,} the longest example{about}"
-        if self.shapes and self.trainable is not None:
+        if self.shapes and reckoning.trainable is not None:
             note = ", reckoned from its size" if self.shapes.reckoned else ""
-            yield "trainable parameters", f"{self.trainable:,} of {self.shapes.parameters:,.0f}{note}"
+            yield "trainable parameters", f"{reckoning.trainable:,} of {self.shapes.parameters:,.0f}{note}"
         if self.memory:
             parts = ", ".join(f"{name} {size / GB:.1f}" for name, size in self.memory.items() if size >= GB / 20)
             yield "memory", f"about {sum(self.memory.values()) / GB:.1f} GB ({parts}); here: {_room() / GB:.0f} GB"
         if taken := self.seconds():
             yield "time", f"about {_hours(taken[0])} ({taken[1]})"
-        if self.shapes and not gpus():
-            on_h100 = self.tokens * self.epochs * FLOPS * self.shapes.parameters / (PEAK["H100"] * SHARE)
+        if not gpus() and (on_h100 := reckoning.on_h100):
             yield "", f"about {_hours(on_h100)} on one H100 (estimated: {SHARE:.0%} of its peak)"
         yield "weights", "here" if self.request.base.here else "not here: kgqa models says how to get them"
         yield "folder", str(self.done or self.request.name)

@@ -1,0 +1,148 @@
+"""What a table's cells lack and what makes it: the commands in order, what they take, and what they came to."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+from kgqa.artefacts.trained import find_trained, finished
+from kgqa.errors import UsageError
+from kgqa.experiment.config.overrides import merged, override_group, override_key
+from kgqa.experiment.reproduce.artefacts import TRAINED, Step, artefact, gpu
+from kgqa.experiment.reproduce.cells import parted
+from kgqa.experiment.reproduce.gpu_hours import FORMULA, Taken, in_all, taken
+from kgqa.experiment.reproduce.published import PublishedCell
+from kgqa.experiment.train.preparing import prepared
+from kgqa.experiment.train.request import TrainRequest
+from kgqa.runtime.display import QUIET
+
+VERBS = ("verify", "collect", "train", "bootstrap")  # commands whose own keys begin with their name
+Run = Callable[[Sequence[str]], int]  # a command of kgqa; gives the exit code
+
+
+@dataclass(frozen=True)
+class Task:
+    """`words`: a command without its kgqa."""
+
+    words: tuple[str, ...]
+    step: Step
+
+    @classmethod
+    def of(cls, step: Step, given: Sequence[str]) -> Task:
+        """`given`: words for all commands; each takes its own keys and those of none, a training its examples', too."""
+        _, *words = shlex.split(step.command)
+        theirs = {words[0], "collect"} if words[0] == "train" else {words[0]}
+        taken_over = [word for word in given if override_group(word) not in VERBS or override_group(word) in theirs]
+        return cls((words[0], *merged(words[1:], taken_over)), step)
+
+    @property
+    def command(self) -> str:
+        return shlex.join(("kgqa", *self.words))
+
+    @property
+    def there(self) -> bool:
+        """Whether kgqa has the command."""
+        return find_spec(f"kgqa.commands.{self.words[0]}") is not None
+
+    @cached_property
+    def taken(self) -> Taken:
+        return taken(self.step, self.words)
+
+    def line(self) -> str:
+        return f"{self.command} ({self.taken}{'' if self.there else '; not yet part of kgqa'})"
+
+
+@dataclass(frozen=True)
+class Making:
+    """Artefacts that have to be made, and what makes each, those first that others need."""
+
+    tasks: Mapping[str, tuple[Task, ...]]
+
+    @classmethod
+    def of(cls, names: Iterable[str], given: Sequence[str] = ()) -> Making:
+        """`given`: words that their commands take over.
+
+        Raises:
+            ConfigError: there is none of a name.
+        """
+        tasks: dict[str, tuple[Task, ...]] = {}
+        for name in names:
+            for each in _with_needed(name, anew=bool(given)):
+                tasks.setdefault(each, tuple(Task.of(step, given) for step in artefact(each).makes))
+        return cls(tasks)
+
+    @property
+    def distinct(self) -> list[Task]:
+        """A command that makes several stands once."""
+        return list({task.words: task for tasks in self.tasks.values() for task in tasks}.values())
+
+    def taken(self) -> Taken:
+        return in_all(task.taken for task in self.distinct)
+
+    def lines(self) -> Iterator[str]:
+        """For a person."""
+        told: set[tuple[str, ...]] = set()
+        for name, tasks in self.tasks.items():
+            new = [task for task in tasks if task.words not in told]
+            told |= {task.words for task in tasks}
+            if new:
+                yield f"to be made: {name}: {artefact(name).what}"
+            else:
+                yield f"to be made: {name}: by the same"
+            yield from (f"  {task.line()}" for task in new)
+        if self.tasks:
+            price = f"one {gpu().name} at {gpu().usd_an_hour:.2f} USD an hour"
+            yield f"in all {self.taken()}; estimated: {price}, {FORMULA}"
+
+    def make(self, run: Run) -> dict[str, Path]:
+        """Run the commands; gives the folder of each artefact. What is finished is left as it is, the rest goes on.
+
+        Raises:
+            UsageError: a command did not come to its end.
+        """
+        ended: set[tuple[str, ...]] = set()
+        made = {}
+        for name, tasks in self.tasks.items():
+            for task in tasks:
+                if task.words not in ended and run(task.words):
+                    raise UsageError(f"{task.command}: not done; see above, then give the same command again")
+                ended.add(task.words)
+            made[name] = _made(name, tasks[-1])
+        return made
+
+
+def lacking(cells: Iterable[PublishedCell], given: Sequence[str]) -> list[str]:
+    """Artefacts that cells need, neither given nor replaced, each once."""
+    overrides, trained = parted(given)
+    named = {override_key(override) for override in overrides}
+    needed = (name for cell in cells for key, name in cell.trained if key not in named)
+    return list(dict.fromkeys(name for name in needed if name not in trained))
+
+
+def those_here(names: Iterable[str]) -> dict[str, Path]:
+    """The newest finished training of each name that has one."""
+    return {name: found[0] for name in names if (found := finished(name))}
+
+
+def given_as(folders: Mapping[str, Path]) -> tuple[str, ...]:
+    """As a person gives them."""
+    return tuple(f"{TRAINED}{name}={folder}" for name, folder in folders.items())
+
+
+def _with_needed(name: str, *, anew: bool) -> Iterator[str]:
+    for needed in artefact(name).needs:
+        if anew or not finished(needed):
+            yield from _with_needed(needed, anew=anew)
+    yield name
+
+
+def _made(name: str, last: Task) -> Path:
+    """Of a training the folder of these very settings and examples: a newer one of the name may be of others."""
+    if last.words[0] != "train":
+        return find_trained(name)
+    request = TrainRequest.of(last.words[1], last.words[2:])
+    return request.folder(prepared(request, QUIET))
