@@ -50,7 +50,9 @@ class Asked:
                 cache.close()
         share = max(1.0, count / PLANNED)
         tokens = {name: round(share * (role.prompt_tokens + role.output_tokens)) for name, role in plan.items()}
-        return cls(times(estimate_roles(plan.values(), measured_rates()), share), tokens)
+        estimated = times(estimate_roles(plan.values(), measured_rates()), share)
+        assert isinstance(estimated, Estimated)
+        return cls(estimated, tokens)
 
 
 def plan_sections(request: BootstrapRequest, folder: Path) -> list[Section]:

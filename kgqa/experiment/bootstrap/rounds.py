@@ -51,10 +51,9 @@ class Bootstrap:
         """
         with self.stage.claimed(), watched(self.display, STAGE, self.stage.path) as told:
             within = replace(self, display=told)
-            ended: list[Round] = []
+            rounds = Rounds(title=self.title, rounds=())
             for one in within.rounds():
-                ended.append(one)
-                rounds = Rounds(title=self.title, rounds=tuple(ended))
+                rounds = replace(rounds, rounds=(*rounds.rounds, one))
                 self.write(rounds, command)
             self.stage.finish(rounds, origin(command))
         return rounds
@@ -110,8 +109,10 @@ class Bootstrap:
                 f"learn from more questions (bootstrap.sample=), or give bootstrap.fewest={max(right, 1)}"
             )
         new = {role: self._learnt(filter_, number, role, Path(folder)) for role, folder in examples.items()}
-        learnt = {"run": str(run), "asked": asked, "right": right, "filtered": _filtered(collected, right)}
-        return replace(self._evaluated(filter_, number, new), examples=examples, kept=kept, adapters=new, **learnt)
+        return replace(
+            self._evaluated(filter_, number, new), run=str(run), asked=asked, right=right, examples=examples, kept=kept,
+            filtered=_filtered(collected, right), adapters=new,
+        )  # fmt: skip
 
     def _learnt(self, filter_: Filter, number: int, role: str, examples: Path) -> str:
         """The adapter's name."""
