@@ -18,7 +18,7 @@ DATASET_KEYS = ("name", "profile", "family")  # that others than the dataset's c
 # groups that may be null
 OPTIONAL = (
     "ranker", "demonstrations_ranker", "reranker", "retriever", "graph", "collection", "judge", "verify", "tracker",
-    "experiment", "collect", "train",
+    "experiment", "collect", "train", "bootstrap",
 )  # fmt: skip
 
 
