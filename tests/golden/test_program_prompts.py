@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +117,7 @@ def taught() -> dict[str, Prompt]:
     asked: dict[str, Prompt] = {}
 
     def reply(call: Call[Any]) -> Any:
+        assert isinstance(call, Generate)
         asked[call.prompt.name] = call.prompt
         return Completion(TEACHER[call.prompt.name])
 
@@ -128,7 +129,7 @@ def taught() -> dict[str, Prompt]:
     return asked
 
 
-CASES |= {name.replace("/", "__"): lambda template=name: taught()[template] for name in TEACHER}
+CASES |= {name.replace("/", "__"): partial(lambda template: taught()[template], name) for name in TEACHER}
 
 
 @pytest.mark.parametrize("name", CASES)
