@@ -10,6 +10,7 @@ Unanswered            no answer, or not all of it; another attempt may get it
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
@@ -18,10 +19,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from kgqa.errors import ConfigError
+
 if TYPE_CHECKING:
     import httpx2
 
 LOGS = ("httpx2", "httpcore2")  # they tell what servers put into headers, which may be what we put into ours
+AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")  # variables that say whose certificates count
 CONNECT = 10.0  # seconds to reach a server that many calls wait for
 
 
@@ -46,20 +50,31 @@ class Absent(NoServer):
 
 
 def client(silence: float, headers: Mapping[str, str] | None = None, *, redirected: bool = True) -> httpx2.Client:
-    """For threads, to be closed. silence: seconds without a byte after which a connection counts as cut."""
+    """For threads, to be closed. silence: seconds without a byte after which a connection counts as cut.
+
+    Raises:
+        ConfigError: see `trusted`.
+    """
     import httpx2
 
     _keep_headers_out_of_logs()
-    return httpx2.Client(
-        timeout=silence, headers={"User-Agent": "kgqa", **(headers or {})}, follow_redirects=redirected
-    )
+    named = {"User-Agent": "kgqa", **(headers or {})}
+    return httpx2.Client(verify=trusted(), timeout=silence, headers=named, follow_redirects=redirected)
 
 
 def trusted() -> ssl.SSLContext:
-    """Who may vouch for a server: the same everywhere in kgqa."""
+    """Who may vouch for a server: the same everywhere in kgqa.
+
+    Raises:
+        ConfigError: the variables that say so lead nowhere.
+    """
     import httpx2
 
-    return httpx2.create_ssl_context()
+    try:
+        return httpx2.create_ssl_context()
+    except OSError as error:  # ssl.SSLError is one
+        given = " ".join(f"{name}={os.environ[name]}" for name in AUTHORITIES if os.environ.get(name))
+        raise ConfigError(f"{given}: no readable PEM certificates ({error}); correct it, or unset it") from None
 
 
 def proxy(url: str) -> str | None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from kgqa.datasets import ircot_prompts
 from kgqa.datasets.pools import question_demonstration
+from kgqa.datasets.schema import refuse_half_surrogates
 from kgqa.demonstrations import (
     ChainDemonstration,
     DocumentDemonstration,
@@ -73,7 +74,7 @@ def _pool(path: str) -> tuple[ThoughtDemonstration, ...]:
     if "#" in path:
         name, _, section = path.rpartition("#")
         file = _find(name)
-        return ircot_prompts.demonstrations(read_value(_read(file), str(file)), section, str(file))
+        return ircot_prompts.demonstrations(_whole(read_value(_read(file), str(file)), str(file)), section, str(file))
     return _load(_lines(_find(path, "pool")), question_demonstration, path)
 
 
@@ -94,10 +95,15 @@ def load_examples(path: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Json],
 
 
 def _load(records: Iterator[tuple[str, Json]], parse: Callable[[Json, str], T], path: str) -> tuple[T, ...]:
-    demonstrations = tuple(parse(record, where) for where, record in records)
+    demonstrations = tuple(parse(_whole(record, where), where) for where, record in records)
     if not demonstrations:
         raise DataError(f"{path}: no demonstrations in this file")
     return demonstrations
+
+
+def _whole(record: Json, where: str) -> Json:
+    refuse_half_surrogates(record, where)
+    return record
 
 
 def _find(path: str, form: str = "") -> Path:

@@ -139,6 +139,21 @@ def test_a_wrong_address_is_a_gap_and_no_traceback(kgqa: Kgqa, monkeypatch: pyte
     assert kgqa("doctor", "openai-server").code == 2
 
 
+def test_certificates_that_are_not_there_are_a_gap_and_a_runs_one_line(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/at/all")
+    monkeypatch.setenv("KGQA_ES_URL", "https://127.0.0.1:1")
+    ran = kgqa("doctor", "elasticsearch")
+    assert "SSL_CERT_FILE=/nowhere/at/all" in " ".join(ran.out.split())
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server = ("engine=openai", "engine.base_url=https://127.0.0.1:1", "engine.served_model=any")
+    ran = kgqa("run", "method=no_context", "dataset=demo", "limit=1", *server)
+    assert ran.code == 2
+    assert "kgqa: SSL_CERT_FILE=/nowhere/at/all" in ran.err
+    assert "no readable PEM certificates" in ran.err
+
+
 def test_a_folder_that_cannot_be_written_is_a_gap(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("KGQA_CACHE", str(tmp_path / "file" / "cache"))

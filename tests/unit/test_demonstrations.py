@@ -154,3 +154,10 @@ def test_equally_near_demonstrations_keep_the_files_order() -> None:
         return (0.5,) * len(call.texts)
 
     assert drive(choose_demonstrations(labelled, "adaptive", 3, "query"), reply) == labelled[:3]
+
+
+def test_half_a_character_in_a_demonstration_is_refused_where_it_stands(tmp_path: Path) -> None:
+    file = tmp_path / "documents.jsonl"
+    file.write_text('{"title": "Oslo", "text": "A town.", "triples": [["Oslo", "is", "\\ud800"]]}\n')
+    with pytest.raises(DataError, match=r"documents.jsonl:1: .*is half a character"):
+        load_documents(str(file))

@@ -163,7 +163,7 @@ def _server(name: str, url: str, path: str, remedy: str) -> Finding:
         shown += f":{parts.port}" if parts.port else ""
         with http.in_words(), http.client(SECONDS, redirected=False) as client:
             status = client.get(f"{shown}{parts.path.rstrip('/')}{path}").status_code
-    except (http.Unanswered, ValueError) as error:  # ValueError: the port is none
+    except (http.Unanswered, ConfigError, ValueError) as error:  # ValueError: the port is none
         return Finding("servers", name, "gap", f"{shown} does not answer ({error!s:.100})", remedy)
     return Finding("servers", name, "ok", f"{shown} answers (HTTP {status})")
 
