@@ -135,3 +135,12 @@ def test_what_names_the_weights_changes_with_what_can_change_them(tmp_path: Path
         other = TrainRequest.of("kgp_llama", [*words, word])
         assert (other.folder(examples) == plain.folder(examples)) is same
     assert isinstance(examples.train[0], Written)
+
+
+def test_several_data_sets_are_collected_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = TrainRequest.of("dpr", ["dataset=demo,pdf", "dry_run=true"])
+    with pytest.raises(
+        ConfigError, match=r"no examples yet, and a dry run collects none: kgqa collect dpr .*dataset=demo,pdf"
+    ):
+        prepared(request, QUIET)

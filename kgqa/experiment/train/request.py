@@ -12,7 +12,7 @@ from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import check_choice, compose
 from kgqa.experiment.config.files import Config, flatten, groups
 from kgqa.experiment.config.listing import sources
-from kgqa.experiment.config.overrides import value_text
+from kgqa.experiment.config.overrides import override_key, value_text
 from kgqa.experiment.train.base import Base
 from kgqa.experiment.train.examples import Parted
 from kgqa.runtime.folder import run_name
@@ -39,7 +39,7 @@ class TrainRequest:
     def of(cls, recipe: str, overrides: Sequence[str]) -> TrainRequest:
         """Raises ConfigError: no such recipe, or a key or value that is wrong; the nearest is named."""
         check_choice(f"train={recipe}", groups())
-        config = compose([f"train={recipe}", *overrides])
+        config = compose([f"train={recipe}", *(word for word in overrides if not _names_several(word))])
         training = parts.training(config["train"])
         base = Base.of(training.base, encodes=isinstance(training, BiEncoderTraining))
         request = cls(recipe, tuple(overrides), config, training, base)
@@ -100,3 +100,8 @@ class TrainRequest:
         return tuple(
             (key, value_text(value), said.get(key, "")) for key, value in flat.items() if not key.endswith("_target_")
         )
+
+
+def _names_several(word: str) -> bool:
+    """Data sets whose examples are collected first: a list that collecting takes, and checks."""
+    return override_key(word) == "dataset" and "," in word
