@@ -98,6 +98,7 @@ bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same
 	$(BIN)/python -m scripts.race.calls; \
 	$(BIN)/python scripts/bench_retrieval.py; \
 	$(BIN)/python scripts/bench_graphs.py; \
+	$(BIN)/python scripts/bench_viewer.py; \
 	if [ -x $(VLLM)/bin/pytest ]; then $(VLLM)/bin/python scripts/bench_engines.py real; fi \
 	) | $(BIN)/python -m scripts.bench_record $(KEEP)
 

@@ -2,11 +2,12 @@
 
     python scripts/regenerate_readme.py [--check] [FILE …]
 
-A block of `console` behind a comment `<!-- run: last N lines -->` (or `first N lines`) is run, in the order of the file
-and in one empty folder for all of them; the lines under each command are replaced. Names of runs and sweeps are left
-out: they are hashes of code and configuration, and the text is to hold after an edit of either. `--check` runs the same
-and writes nothing: it fails where a command does. Other blocks show what needs data, weights or a server that are not
-in the package; `tests/unit/test_readme.py` checks every command in either kind for unknown keys, names and commands.
+A block of `console` behind a comment `<!-- run: all lines -->` (or `last N lines`, `first N lines`) is run, in the
+order of the file and in one empty folder for all of them; the lines under each command are replaced. Names of runs and
+sweeps are left out: they are hashes of code and configuration, and the text is to hold after an edit of either.
+`--check` runs the same and writes nothing: it fails where a command does. Other blocks show what needs data, weights or
+a server that are not in the package. `tests/e2e/test_shown_commands.py` runs all of them on stand-ins and compares what
+the marked ones print, but for those `with weights` (`<!-- run: last 9 lines, with weights -->`).
 
 The kgqa that runs is that beside this Python, or, with PYTHONPATH=., that of the checkout.
 """
@@ -23,7 +24,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = re.compile(r"(?<=/)[0-9a-f]{8}(-\d+-[0-9a-f]{4})?\b")  # of a run or sweep, as the last part of its folder
-BLOCK = re.compile(r"(<!-- run: (first|last) (\d+) lines -->\n```console\n)(.*?)(```\n)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- run: ([^\n]+) -->\n```console\n)(.*?)(```\n)", re.DOTALL)
+KEPT = re.compile(r"(all|first|last)(?: (\d+))? lines(, with weights)?")
+COMMAND = r"^\$ ((?:.*\\\n)*.*)$"
 
 
 def main() -> int:
@@ -41,14 +44,26 @@ def main() -> int:
 
 def rerun(block: re.Match[str], folder: Path) -> str:
     """The block with fresh output. Ends the program where a command fails."""
-    head, end, count, body, foot = block.groups()
+    head, kept, body, foot = block.groups()
     shown = []
-    for command in re.findall(r"^\$ (.+)$", body, flags=re.MULTILINE):
-        lines = [without_name(line) for line in output(command, folder)]
-        kept = lines[-int(count) :] if end == "last" else lines[: int(count)]
-        elided = ["…"] if len(kept) < len(lines) else []
-        shown += [f"$ {command}", *(elided if end == "last" else []), *kept, *(elided if end == "first" else [])]
+    for command in re.findall(COMMAND, body, flags=re.MULTILINE):
+        shown += [f"$ {command}", *shortened(output(command, folder), kept)]
     return f"{head}{chr(10).join(shown)}\n{foot}"
+
+
+def shortened(printed: str, kept: str) -> list[str]:
+    """The lines of an output that the words of a comment keep, and … for the others; blank ones go.
+
+    Ends the program where the words mean nothing.
+    """
+    lines = [without_name(line.rstrip()) for line in printed.splitlines() if line.strip()]
+    said = KEPT.fullmatch(kept)
+    if not said or (said[1] == "all") != (said[2] is None):
+        raise SystemExit(f"<!-- run: {kept} -->: write all lines, first N lines or last N lines")
+    count = int(said[2] or len(lines))
+    if count >= len(lines):
+        return lines
+    return ["…", *lines[-count:]] if said[1] == "last" else [*lines[:count], "…"]
 
 
 def without_name(line: str) -> str:
@@ -56,8 +71,8 @@ def without_name(line: str) -> str:
     return NAME.sub(lambda name: "…" + " " * (len(name[0]) - 1) if line[name.end() :].startswith("  ") else "…", line)
 
 
-def output(command: str, folder: Path) -> list[str]:
-    """The lines a command prints, without blank ones and blanks at their ends."""
+def output(command: str, folder: Path) -> str:
+    """What a command prints."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     print(f"$ {command}", flush=True)
     ended = subprocess.run(  # a command of our own README
@@ -66,7 +81,7 @@ def output(command: str, folder: Path) -> list[str]:
     )  # fmt: skip
     if ended.returncode:
         raise SystemExit(f"{command}: exit code {ended.returncode}\n{ended.stdout}")
-    return [line.rstrip() for line in ended.stdout.splitlines() if line.strip()]
+    return ended.stdout
 
 
 if __name__ == "__main__":

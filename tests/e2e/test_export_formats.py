@@ -110,6 +110,21 @@ def test_a_question_whose_model_led_to_a_search_is_an_agents(kgqa: Kgqa) -> None
     assert {root["openinference.span.kind"] for root in roots} == {"AGENT"}
 
 
+def test_what_a_model_was_asked_is_whole_in_one_value(kgqa: Kgqa) -> None:
+    """Langfuse reads `input.value` and then no message beside it."""
+    folder = exported(kgqa, "otlp", "method=trace")
+    told = [attributes(span) for request in lines(folder / "spans.jsonl") for span in spans_of(request)]
+    calls = [each for each in told if "llm.model_name" in each]
+    several = [each for each in calls if "llm.input_messages.1.message.content" in each]
+    assert several
+    for each in several:
+        assert each["input.mime_type"] == "application/json"
+        messages = json.loads(each["input.value"])
+        for number, message in enumerate(messages):
+            assert message["content"] == each[f"llm.input_messages.{number}.message.content"]
+        assert f"llm.input_messages.{len(messages)}.message.content" not in each
+
+
 def test_a_second_export_is_the_same_traces(kgqa: Kgqa) -> None:
     folder = exported(kgqa, "otlp", "method=retrieve_read")
     assert kgqa("export", "one", "--format", "otlp", "--out", "again").code == 0

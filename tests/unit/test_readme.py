@@ -17,50 +17,35 @@ from kgqa.commands import tree
 from kgqa.commands.parsing import HelpWanted, parse
 from kgqa.experiment.config.composing import compose
 from scripts.regenerate_readme import without_name
+from tests.shown_commands import ROOT, every_command
 from tests.without_weights import stand_in_defaults
 
-ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 LONGEST = 30  # lines of code that adding a method, a dataset or a model takes
-
-
-def commands(file: Path) -> list[str]:
-    """The command lines of all code blocks that call kgqa, without comments, continued lines joined."""
-    text = file.read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(?:console)?\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    lines = re.sub(r"\\\n\s*", "", "\n".join(blocks)).splitlines()
-    typed = (line.removeprefix("$ ").partition("  #")[0].strip() for line in lines)
-    return [line for line in typed if re.match(r"(\w+=\S+ )*kgqa \w", line)]
-
-
-EVERY = [pytest.param(line, id=f"{file.stem}: {line}"[:100]) for file in DOCUMENTS for line in commands(file)]
+TYPED = [(each.place, each.typed) for page in every_command().values() for each in page]
+SHOWN = {
+    place: shlex.split(typed.replace("\\\n", " ")) for place, typed in TYPED if re.match(r"(\w+=\S+ )*kgqa ", typed)
+}
+GIVEN = {place: [word for word in words[words.index("kgqa") + 1 :] if word != "…"] for place, words in SHOWN.items()}
 
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
 
 
-@pytest.mark.parametrize("line", EVERY)
-def test_every_command_shown_is_known_with_its_options(line: str) -> None:
-    words = shlex.split(line.partition(" | ")[0].partition(" > ")[0], comments=True)
-    given = words[words.index("kgqa") + 1 :]
-    if given[0].startswith("-") or "…" in given:  # the others of a kind
-        assert given[0].startswith("-") or given[0] in tree().commands
-        return
+@pytest.mark.parametrize("place", GIVEN)
+def test_every_command_shown_is_known_with_its_options(place: str) -> None:
+    given = GIVEN[place]
     with suppress(HelpWanted) if {"-h", "--help"} & set(given) else nullcontext():
         assert vars(parse(tree(), given))
 
 
-RUNS = [param for param in EVERY if re.search(r"kgqa run (?!-m)", str(param.values[0]))]
-
-
-@pytest.mark.parametrize("line", RUNS)
-def test_every_key_of_a_run_shown_is_known(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("place", [place for place, given in GIVEN.items() if given[0] == "run" and given[1] != "-m"])
+def test_every_key_of_a_run_shown_is_known(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the engine that it names, too, which a scripted one stands for where it is run."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    given = shlex.split(line)
-    keys = [word for word in given[given.index("run") + 1 :] if "=" in word and "…" not in word]
     own = "draft_and_check", "my_model", "trivia", "walk_back"  # what OWN_CODE shows how to add
-    assert compose([key for key in keys if key.partition("=")[2] not in own])
+    assert compose([key for key in GIVEN[place] if "=" in key and key.partition("=")[2] not in own])
 
 
 def shown_files() -> dict[str, str]:

@@ -143,3 +143,12 @@ def test_several_data_sets_say_what_is_collected(tmp_path: Path, monkeypatch: py
     examples = prepared(TrainRequest.of("mdr", words), QUIET)
     assert {question.partition("/")[0] for question in examples.questions} == {"demo"}
     assert examples.made_of == ("demo",)
+
+
+def test_several_data_sets_are_collected_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = TrainRequest.of("dpr", ["dataset=demo,pdf", "dry_run=true"])
+    with pytest.raises(
+        ConfigError, match=r"no examples yet, and a dry run collects none: kgqa collect dpr .*dataset=demo,pdf"
+    ):
+        prepared(request, QUIET)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-import zstandard
 
-from kgqa.artefacts.trace import TRACE, read_trace
+from scripts.bench_viewer import write_large
 from tests.e2e.browser import Browser
 from tests.viewer.viewing import Viewing
 
@@ -25,21 +22,12 @@ def many(folder: Path, keys: dict[str, str], tmp_path_factory: pytest.TempPathFa
     """The run without context, its twelve questions again and again under other ids, and many small runs beside it."""
     base = tmp_path_factory.mktemp("many")
     source, large = folder / "outputs" / keys["no_context"], base / "outputs/large/no_context/scripted/large"
-    shutil.copytree(source, large)
+    write_large(source, large, QUESTIONS)
     for number in range(RUNS):
         copied = base / f"outputs/small/no_context/scripted/{number:04}"
         copied.mkdir(parents=True)
         for name in ("identity.json", "metrics.json", "settings.json"):
             (copied / name).write_bytes((source / name).read_bytes())
-    lines = [json.dumps(traced.json()) for traced in read_trace(source)]
-    predictions = (source / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
-    compressor = zstandard.ZstdCompressor()
-    with (large / TRACE).open("wb") as trace, (large / "predictions.jsonl").open("w", encoding="utf-8") as answers:
-        for number in range(QUESTIONS):
-            line, prediction = json.loads(lines[number % 12]), json.loads(predictions[number % 12])
-            line["question_id"] = line["question"]["id"] = prediction["question_id"] = f"q{number:05}"
-            trace.write(compressor.compress(f"{json.dumps(line)}\n".encode()))
-            answers.write(f"{json.dumps(prediction)}\n")
     viewing = Viewing.start(base)
     yield viewing
     assert viewing.interrupt()[0] == 0

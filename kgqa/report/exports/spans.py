@@ -42,7 +42,7 @@ def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
     values: dict[str, Json] = {
         "llm.model_name": model_of(run, call.role or ""),
         "llm.invocation_parameters": json.dumps({key: call.request[key] for key in PARAMETERS if key in call.request}),
-        "input.value": asked[-1].content if asked else "",
+        **_asked_values([{"role": turn.role, "content": turn.content} for turn in asked]),
         "output.value": said(call) or "",
         "metadata": _told(call),
     }
@@ -61,6 +61,13 @@ def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
     if call.kind == "generate" and call.error is None:
         values["llm.finish_reason"] = call.reply["finish"]
     return values
+
+
+def _asked_values(messages: Sequence[Mapping[str, str]]) -> dict[str, Json]:
+    """The whole conversation: some readers (Langfuse) look at no message beside it."""
+    if len(messages) == 1:
+        return {"input.value": messages[0]["content"], "input.mime_type": "text/plain"}
+    return {"input.value": json.dumps(messages, ensure_ascii=False), "input.mime_type": "application/json"}
 
 
 def _ranking_values(run: FinishedRun, call: TracedCall, shown: Mapping[str, Json]) -> dict[str, Json]:

