@@ -85,18 +85,21 @@ docs: $(DONE)-test ## the documentation as a site: outputs/site/index.html
 
 # SIZE=10 ten times as much, SEED=, ONLY="caches, kills", TRY=17 one try alone; docs/RELIABILITY.md
 attack: $(DONE)-test ## break what kgqa reads, asks and writes, and count what it does not stand: ten minutes on two cores
-	@$(BIN)/python -m scripts.attack $(if $(SIZE),--size $(SIZE)) $(if $(SEED),--seed $(SEED)) \
+	@TRAINER=$(wildcard $(ENGINES)/bin/python) $(BIN)/python -m scripts.attack $(if $(SIZE),--size $(SIZE)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(ONLY),--only "$(ONLY)") $(if $(TRY),--try $(TRY)) $(if $(RESUME),--resume)
 
 # SIZE="100 1000 10000" puts runs of so many questions side by side; ten thousand take up to an hour
-bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same run
-	@$(BIN)/python scripts/bench.py
-	@$(BIN)/python scripts/bench_memory.py $(if $(SIZE),--questions $(SIZE))
-	@$(BIN)/python scripts/bench_cache.py
-	@$(BIN)/python -m scripts.race.calls
-	@$(BIN)/python scripts/bench_retrieval.py
-	@$(BIN)/python scripts/bench_graphs.py
-	@if [ -x $(VLLM)/bin/pytest ]; then $(VLLM)/bin/python scripts/bench_engines.py real; fi
+# KEEP=--keep adds the ratios of this run to docs/bench.json, with which every run is compared
+bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same run; says which moved
+	@( set -e; \
+	$(BIN)/python scripts/bench.py; \
+	$(BIN)/python scripts/bench_memory.py $(if $(SIZE),--questions $(SIZE)); \
+	$(BIN)/python scripts/bench_cache.py; \
+	$(BIN)/python -m scripts.race.calls; \
+	$(BIN)/python scripts/bench_retrieval.py; \
+	$(BIN)/python scripts/bench_graphs.py; \
+	if [ -x $(VLLM)/bin/pytest ]; then $(VLLM)/bin/python scripts/bench_engines.py real; fi \
+	) | $(BIN)/python -m scripts.bench_record $(KEEP)
 
 format: $(DONE)-test ## let ruff write
 	@$(BIN)/ruff check --fix && $(BIN)/ruff format

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from kgqa.artefacts.form import as_json, checked, read_lines
 from kgqa.types import Json, Prompt, Question
+
+if TYPE_CHECKING:
+    from kgqa.calls import Program
 
 EXAMPLES = "examples.jsonl"
 DROPPED = "dropped.jsonl"
@@ -89,13 +92,16 @@ def read_dropped(file: Path) -> Iterator[Dropped]:
 class Source:
     """What examples are made of: a data set's questions, or those that a finished run answered.
 
-    method: as the configuration has it, since examples are asked with its prompts; None of a run, whose trace has them.
+    method: as the configuration has it, since examples are asked with its prompts; of a run as it was then, None where
+    the recipe takes runs alone, whose traces have the prompts.
+    noise: questions that `kgqa verify` flagged, where the recipe asks for such.
     """
 
     dataset: str
     questions: Sequence[Question]
     method: object | None
     run: Path | None = None
+    noise: Sequence[Question] = ()
 
 
 class Recipe(Protocol):
@@ -128,3 +134,34 @@ class Measuring(Protocol):
     """A recipe with figures of its own for the report."""
 
     def figures(self, sources: Sequence[Source]) -> Mapping[str, int | float]: ...
+
+
+Asking = Callable[[Sequence[tuple[str, "Program[Any]"]]], Mapping[str, object]]  # each key's result, or NotTaught
+
+
+class NotTaught(Exception):
+    """Why a teacher's program taught nothing."""
+
+
+@runtime_checkable
+class Taught(Protocol):
+    """A recipe that may ask a teacher, the model of the role `teacher`."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether it does; else it is collected as any other."""
+        ...
+
+    @property
+    def hard_cases(self) -> int:
+        """How many it makes at most of finished runs, which it takes beside questions; 0: it takes none."""
+        ...
+
+    @property
+    def noise(self) -> int:
+        """How many examples of questions that were flagged it adds; 0: none."""
+        ...
+
+    def taught(self, sources: Sequence[Source], ask: Asking) -> Iterator[Made]:
+        """As `collect`; it gives `ask` all programs at once."""
+        ...

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kgqa.artefacts.form import Number
+from kgqa.artefacts.form import LEFT_OUT, Number
+from kgqa.artefacts.metrics import Costs
 from kgqa.artefacts.question_hashes import QuestionHashes
 
 STAGE = "collect"  # the first word of the stage's name, the recipe is the second
@@ -35,6 +36,8 @@ class Collected:
     templates: Mapping[str, str]  # the hash of each template that an example is asked with
     question_hashes: QuestionHashes
     figures: Mapping[str, Number] = field(default_factory=dict)
+    made_by: Mapping[str, int] = field(default_factory=dict)  # examples by whom
+    cost: Costs | None = field(default=None, metadata=LEFT_OUT)  # of a teacher
 
     @property
     def examples(self) -> int:

@@ -24,6 +24,7 @@ from typing import Protocol
 
 from kgqa.commands import (
     ask,
+    bootstrap,
     cache,
     collect,
     compare,
@@ -67,7 +68,7 @@ class Command(Protocol):
 # in the order of the help
 COMMANDS: tuple[Command, ...] = (
     demo, run, ask, tune, runs, status, view, show, open_report, report, export, evaluate, compare, judge, verify, kg,
-    graph, collect, train, trained, reproduce, index, data, models, cache, doctor, new, completion,
+    graph, collect, train, trained, bootstrap, reproduce, index, data, models, cache, doctor, new, completion,
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ SUMMARY = "make examples to train models on, from questions or finished runs"
 EXAMPLES = (
     "kgqa collect kgp dataset=hotpotqa,musique dataset.split=train",
     "kgqa collect safe dataset=2wiki collect.teacher=rules limit=200",
+    "kgqa collect safe dataset=demo collect.teacher=model roles.teacher=gpt_oss_120b@vllm limit=3 dry_run=true",
     "kgqa collect knowtrace --from last",
 )
 
@@ -25,7 +26,7 @@ def arguments(parser: Parser) -> None:
     )
     parser.add_argument(
         "--from", dest="runs", metavar="RUN", action="append", default=[],
-        help=f"{RUN}; its own replies are the material, nothing is asked again; may be given more than once",
+        help=f"{RUN}; its replies are the material, of safe that of hard cases; may be given more than once",
     )  # fmt: skip
     parser.add_argument(
         "--review", metavar="CSV", type=Path, help="write a sample of 50 examples for people to judge by hand"
@@ -56,6 +57,7 @@ def run(given: Namespace) -> int:
     from kgqa.runtime.display import log_lines
     from kgqa.terminal.console import Terminal
     from kgqa.terminal.examples import show_example
+    from kgqa.terminal.plan import show_plan
     from kgqa.terminal.sections import show_sections
 
     (name,) = given.places
@@ -63,8 +65,10 @@ def run(given: Namespace) -> int:
     with log_lines(terminal):
         collecting = Collecting.of(name, given.overrides, [find_run(run) for run in given.runs])
         if collecting.experiment.settings.dry_run:
-            collected, first = collecting.plan(terminal)
+            collected, first, asked = collecting.plan(terminal)
             show_example(first, terminal)
+            if asked:
+                show_plan(asked, sum(len(source.questions) for source in collecting.sources), terminal)
         else:
             words = ["collect", name, *given.overrides, *(word for run in given.runs for word in ("--from", run))]
             collected = collecting.collect(terminal, words)

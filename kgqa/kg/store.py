@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from weakref import finalize
+from zlib import crc32
 
 from kgqa.artefacts.form import checked
 from kgqa.errors import DataError, StorageError
@@ -24,6 +25,7 @@ from kgqa.storage import begun, digest, filled, json_text, locked, replace_file,
 from kgqa.types import Json, Passage, Triple
 
 PARSED = 8192  # passages whose triples stay in memory, the last ones: those of the questions in work, and more
+CHECKSUM = "checksum"
 REMOVE = "remove the line and build again"
 ELSEWHERE = "make room or choose another folder"  # where the disk refuses
 DOUBTS = ("replaced_heads", "other_heads", "absent_tails")  # of triples, see `ParsedTriples`
@@ -209,8 +211,14 @@ class _Held:
 
 
 def extraction_line(extraction: Extraction) -> bytes:
+    """Its last key is the CRC-32 of the line without it."""
+    values = asdict(extraction)
+    return _json_line({**values, CHECKSUM: crc32(_json_line(values))})
+
+
+def _json_line(values: Mapping[str, Json]) -> bytes:
     # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
-    return json.dumps(asdict(extraction), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+    return json.dumps(values, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
 
 
 def read_extractions(file: Path) -> Iterator[Extraction]:
@@ -225,10 +233,16 @@ def read_extractions(file: Path) -> Iterator[Extraction]:
 
 
 def _parse_line(line: bytes, where: str) -> Extraction:
+    """Those of kgqa 0.2 have no checksum."""
     try:
-        return checked(Extraction, decoded(line), f"{where}: not an extraction", REMOVE)
+        values = decoded(line)
     except NotJson as error:
         raise DataError(f"{where}: not an extraction ({error}); {REMOVE}") from None
+    kept = values.pop(CHECKSUM, None) if isinstance(values, dict) else None
+    extraction = checked(Extraction, values, f"{where}: not an extraction", REMOVE)
+    if kept is not None and kept != crc32(_json_line(asdict(extraction))):
+        raise DataError(f"{where}: damaged, it is not what was written; {REMOVE}")
+    return extraction
 
 
 def _write(descriptor: int, line: bytes, file: Path) -> None:

@@ -10,6 +10,7 @@ from kgqa.counting import counted
 from kgqa.examples import Example, Positive
 from kgqa.report.content import Section
 from kgqa.report.spreadsheet import csv_text
+from kgqa.report.verification import cost_section
 from kgqa.types import Question
 
 REVIEWED = ("id", "question", "asked", "target", "label", "right", "remark")
@@ -26,6 +27,8 @@ def example_sections(collected: Collected) -> list[Section]:
         Section("Examples", ("data set", "instances", "unique questions"), [*rows, total], text=(held_out,)),
         _labels(collected),
         Section("Dropped", ("why", "count"), [(why, f"{count:,}") for why, count in whys]),
+        Section("Made by", ("", "instances"), [(who, f"{count:,}") for who, count in collected.made_by.items()]),
+        cost_section(collected.cost),
         Section("Figures", (), [(name, _number(value)) for name, value in collected.figures.items()]),
     ]
     return [section for section in sections if section.rows]

@@ -88,9 +88,10 @@ def report(trained: Trained, curves: str, confusion: Mapping[str, Mapping[str, i
     if confusion:
         shown.insert(1, _confusion(confusion))
     return page(
-        "training.html.j2",
+        "curves.html.j2",
         ["report.css", "sweep.css"],
-        trained=trained,
+        command=" ".join(trained.command),
+        heading="Losses by step",
         title=f"{trained.name}: {TITLES[trained.kind]} on {trained.base}",
         curves=Markup(curves),  # noqa: S704 - escaped by svg
         sections=shown,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kgqa.artefacts.metrics import Agreement
+from kgqa.artefacts.metrics import Agreement, Costs
 from kgqa.artefacts.run import MADE_UP, SCRIPTED
 from kgqa.artefacts.verification import MatchedLines, VerificationOutcome
 from kgqa.counting import counted
@@ -29,7 +29,7 @@ def verification_sections(
         _listed(outcome.listed),
         Section("Graphs, per question", (), [(name, f"{mean:,.2f}") for name, mean in outcome.figures.items()]),
         Section("Oddities", ("flag", "count"), [(name, f"{count:,}") for name, count in outcome.flags.items()]),
-        _cost(outcome),
+        cost_section(outcome.cost),
         *(agreement_section(f"Agreement with {name}", ("here", "there"), found) for name, found in agreements.items()),
     ]
     return [section for section in listed if section.rows]
@@ -69,10 +69,10 @@ def _listed(listed: MatchedLines | None) -> Section:
     return Section("The list", (), rows + [("unmatched, e.g.", text) for text in listed.examples])
 
 
-def _cost(outcome: VerificationOutcome) -> Section:
-    if outcome.cost is None:
+def cost_section(cost: Costs | None) -> Section:
+    if cost is None:
         return Section("Cost", (), ())
-    method, paid = outcome.cost.method, outcome.cost.paid
+    method, paid = cost.method, cost.paid
     rows = [
         ("model calls", f"{method.calls:,} ({method.calls_per_question} per question), {paid.calls:,} paid"),
         ("tokens", tokens_text(method)),

@@ -30,6 +30,28 @@ def estimate(values: Sequence[float | None], seed: int) -> Estimate:
     return Estimate(mean=mean(known), low=low, high=high, n=len(known))
 
 
+def pooled_interval(
+    parts: Sequence[tuple[float, float]], *, seed: int = 0, resamples: int = 10_000
+) -> tuple[float, float]:
+    """Percentile bootstrap interval, of 95 %, of a pooled share: sum of the first numbers by sum of the second.
+
+    Raises:
+        ValueError: no parts, or all of the second are 0.
+    """
+    import numpy as np
+
+    numbers = np.asarray(parts, dtype=np.float64).reshape(-1, 2)
+    if not numbers[:, 1].any():
+        raise ValueError("a share needs a whole that is not 0")
+    generator, count = np.random.default_rng(seed), len(numbers)
+    shares: list[float] = []
+    for _ in range(resamples):
+        part, whole = numbers[generator.integers(count, size=count)].sum(axis=0)
+        shares += [float(part / whole)] if whole else []
+    low, high = np.quantile(shares, [0.025, 0.975])
+    return float(low), float(high)
+
+
 def interval(
     values: Sequence[float], *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
 ) -> tuple[float, float]:

@@ -1,7 +1,8 @@
 """`kgqa cache` on damaged caches and damaged files of calls: alone, several at once, stopped, on full disks.
 
-What only reads leaves the cache as it is; an import brings all of a file or nothing; and whatever was done, a run over
-the cache ends with the sound run's predictions, since a reply is given again as it was or asked again.
+What only reads leaves the cache as it is, or says what it mends; an import brings all of a file or nothing; whatever
+was done, a run over the cache ends with the sound run's predictions, since a reply is given again as it was or asked
+again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from scripts.attack.trial import Trial
 Words = tuple[str, ...]
 DAMAGED = 1  # exit code of `cache check` where something is
 CHECK: Words = ("cache", "check")
+MENDED = "a damaged key"  # a run that is replayed for its calls mends one, and says so
 REPAIR: Words = ("cache", "check", "--repair")
 IMPORT: Words = ("cache", "import", CALLS)
 EXPORT: Words = ("cache", "export", "out.jsonl.zst")
@@ -59,7 +61,8 @@ def commands(trial: Trial) -> None:
     file = trial.work / CACHE / "calls.sqlite"
     before = file.read_bytes() if file.is_file() else b""
     ended = trial.kgqa(*argv, allowed=(FINE, TOLD, DAMAGED) if "check" in argv else (FINE, TOLD))
-    if argv in READING and before and not logged and file.is_file() and file.read_bytes() != before:
+    told = MENDED in ended.out + ended.err
+    if argv in READING and before and not (logged or told) and file.is_file() and file.read_bytes() != before:
         trial.found(Harm.SILENT, f"kgqa {' '.join(argv)} changed the cache")
     if "--json" in argv and ended.code == FINE:
         _is_json(trial, ended.out)

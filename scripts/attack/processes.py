@@ -62,6 +62,7 @@ class Command:
     file_limit: int | None = None
     output: str = "file"
     program: str = "kgqa"  # or another module with a `main`
+    python: str = sys.executable  # of a real process
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,12 @@ class Running:
         """Whether it has, without waiting for it."""
         return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
+    def children(self) -> list[int]:
+        """Processes that it has started and that are there."""
+        with suppress(FileNotFoundError):
+            return [int(word) for word in Path(f"/proc/{self._pid}/task/{self._pid}/children").read_text().split()]
+        return []
+
     def printed(self) -> str:
         """On standard output, so far."""
         return self._files[0].read_text(encoding="utf-8", errors="backslashreplace")
@@ -177,7 +184,7 @@ def environment(command: Command) -> dict[str, str]:
 
 
 def _start(command: Command, streams: tuple[int, int]) -> int:
-    words = [sys.executable, "-m", command.program, *command.argv]
+    words = [command.python, "-m", command.program, *command.argv]
     begin = partial(_set_up, command, streams)
     process = subprocess.Popen(
         words,

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -79,6 +80,7 @@ class Trial:
         file_limit: int | None = None,
         output: str = "file",
         program: str = "kgqa",
+        python: str = sys.executable,
     ) -> Command:
         """`within`: the folder below `work` that it runs in; a variable that is None is not there; the rest as in
         `Command`."""
@@ -89,7 +91,7 @@ class Trial:
             "KGQA_DATA": str(self.home / "nothing"),
         }
         every = {name: value for name, value in {**own, **(environment or {})}.items() if value is not None}
-        return Command(argv, self.work / within, every, limit, signalled, file_limit, output, program)
+        return Command(argv, self.work / within, every, limit, signalled, file_limit, output, program, python)
 
     def found(self, harm: Harm, what: str) -> None:
         self.findings.append(Finding(harm, what))

@@ -84,6 +84,17 @@ def test_an_exported_run_replays_elsewhere_without_a_model(
     assert " 0 new" in f" {kgqa('cache', 'import', str(tmp_path / 'calls.jsonl.zst')).out}"
 
 
+def test_exporting_a_run_mends_a_damaged_key_says_so_and_has_all_calls(kgqa: Kgqa) -> None:
+    first = kgqa(*TRACE)
+    changed("UPDATE calls SET key = 'z' || substr(key, 2) WHERE key = (SELECT max(key) FROM calls)")
+    ran = kgqa("cache", "export", "calls.jsonl.zst", "--run", str(first.folder))
+    assert ran.code == 0
+    assert "was mended; kgqa cache check tells of all" in ran.out
+    counts = re.findall(r": ([0-9,]+) calls", ran.out)
+    assert len(counts) == 2
+    assert counts[0] == counts[1]
+
+
 def test_a_run_whose_calls_are_not_all_kept_is_not_exported(kgqa: Kgqa) -> None:
     first = kgqa(*TRACE)
     changed("DELETE FROM calls WHERE value LIKE '{\"logprobs\"%'")

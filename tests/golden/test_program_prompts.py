@@ -6,17 +6,23 @@ and read the difference.
 
 from __future__ import annotations
 
+import json
 import os
+import random
 from collections.abc import Callable
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Search
+from kgqa.experiment.collect.safe import JudgedSteps
+from kgqa.experiment.config import parts
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
+from kgqa.methods.safe import Safe
 from kgqa.methods.steps.safe_verdict import CORRECT
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Prompt, Question
@@ -57,6 +63,20 @@ REPLIES: dict[str, dict[str, str]] = {
 }
 
 
+PLAN = [("Attribution", "Find the composer"), ("Attribution", "Find the town"), ("Logical", "Say which it is")]
+CLAIMS = [("Asbjarne Lyngholt composed it", 1), ("he was born in Fauskenes", 2), ("Step 2 holds the town", 0)]
+AGREED = '{"agree": true, "why": "so it is"}'
+TEACHER = {
+    "teach/plan": json.dumps({"plan": [{"kind": kind, "do": do} for kind, do in PLAN]}),
+    "teach/solve": json.dumps({"steps": [{"claim": claim, "passage": number} for claim, number in CLAIMS]}),
+    "teach/check": AGREED,
+    "teach/corrupt": '{"claim": "he was born in Oslo", "passage": 2}',
+    "teach/feedback": '{"diagnosis": "Passage 2 says Fauskenes.", "guidance": "Take the town from Passage 2."}',
+    "teach/audit": AGREED,
+    "teach/first_error": '{"step": 1, "error_type": "Off-topic", "diagnosis": "no", "guidance": "Ask for the town."}',
+}
+
+
 @cache
 def prompts(method: str) -> dict[str, Prompt]:
     """The last prompt of each template: it holds what earlier replies added."""
@@ -84,6 +104,32 @@ CASES = {
     for method, replies in REPLIES.items()
     for template in replies
 }
+
+
+@cache
+def taught() -> dict[str, Prompt]:
+    """What SAFE's teacher is asked of the question, and of a wrong answer to it."""
+    config = compose(["collect=safe"])
+    recipe, method = parts.recipe(config["collect"]), parts.method(config["method"])
+    assert isinstance(recipe, JudgedSteps)
+    assert isinstance(method, Safe)
+    teacher = replace(recipe.teaches(replace(method, passages=2)), errors_each=1, correct_each=1)
+    asked: dict[str, Prompt] = {}
+
+    def reply(call: Call[Any]) -> Any:
+        assert isinstance(call, Generate)
+        asked[call.prompt.name] = call.prompt
+        return Completion(TEACHER[call.prompt.name])
+
+    question = replace(QUESTION, support=frozenset(passage.id for passage in QUESTION.passages))
+    drive(teacher.teach(question, random.Random(0)), reply)
+    verdict = {"error_type": CORRECT, "diagnosis": "Passage 1 says so.", "guidance": "Answer with her opera."}
+    attempts = [{"step": 1, "text": STEP.strip(), "accepted": True, "verdict": verdict}]
+    drive(teacher.hard_case(question, "The Herring Queen", attempts), reply)
+    return asked
+
+
+CASES |= {name.replace("/", "__"): partial(lambda template: taught()[template], name) for name in TEACHER}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -109,6 +109,31 @@ def test_a_corrupt_line_in_the_middle_is_named(folder: Path, broken: bytes) -> N
             again.triples(PASSAGES[2])
 
 
+def test_no_flipped_bit_changes_triples_in_silence(folder: Path) -> None:
+    store = opened(folder)
+    store.add(extraction(PASSAGES[0]))
+    whole, said = store.file.read_bytes(), store.extraction(PASSAGES[0])
+    refused = 0
+    for place in range(8 * (len(whole) - 1)):  # without its last line end it is unfinished, and extracted again
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        store.file.write_bytes(flipped)
+        try:
+            assert opened(folder).missing(PASSAGES[:1]) or opened(folder).extraction(PASSAGES[0]) == said
+        except DataError:
+            refused += 1
+    assert refused > 4 * len(whole)
+
+
+def test_lines_without_a_checksum_are_read_as_they_are(folder: Path) -> None:
+    store = opened(folder)
+    store.add(extraction(PASSAGES[0]))
+    line = json.loads(store.file.read_bytes())
+    assert line.pop("checksum") > 0
+    store.file.write_bytes(json.dumps(line).encode() + b"\n")
+    assert opened(folder).extraction(PASSAGES[0]) == store.extraction(PASSAGES[0])
+
+
 def test_another_configuration_in_the_folder_is_refused_by_key(folder: Path) -> None:
     opened(folder).add(extraction(PASSAGES[0]))
     with pytest.raises(DataError, match=r"manifest.json: built with other settings \(model, seed\)"):

@@ -23,6 +23,7 @@ class Counts:
     dropped: list[Dropped] = field(default_factory=list)
     labels: dict[Key, Counter[tuple[str, int]]] = field(default_factory=dict)  # by question: label and place
     templates: set[str] = field(default_factory=set)
+    made_by: Counter[str] = field(default_factory=Counter)
     first: Example | Positive | None = None
 
     def through(self, made: Iterable[Made]) -> Iterator[Example | Positive]:
@@ -33,6 +34,7 @@ class Counts:
                 continue
             counts = self.labels.setdefault((one.origin.dataset, one.question), Counter())
             counts[one.label, one.origin.place] += 1
+            self.made_by[one.origin.made_by] += 1
             if isinstance(one, Example):
                 self.templates.add(one.prompt.name)
             self.first = self.first or one
@@ -61,6 +63,7 @@ class Counts:
             templates={name: template_hash(name) for name in sorted(self.templates)},
             question_hashes=QuestionHashes.of(trained),
             figures=figures,
+            made_by=dict(self.made_by),
         )
 
     def _instances(self, dataset: str) -> Instances:

@@ -16,9 +16,12 @@ from kgqa.artefacts.trace import TracedCall, TracedQuestion, read_trace
 from kgqa.constraints import Share
 from kgqa.errors import DataError
 from kgqa.examples import Dropped, Example, Made, Origin, Source
+from kgqa.scoring.intervals import pooled_interval
 from kgqa.scoring.metrics import score
 from kgqa.types import Json, Lesson, Message, Prompt, Question
 
+RIGHT, FA = "right answers", "FA, percent of tokens filtered"  # figures
+LOW, HIGH = ", low end of its interval", ", high end"
 UNTAUGHT = "no reply is a lesson: forced, not readable, or of a method that has none"
 
 
@@ -28,6 +31,7 @@ class RunLessons:
 
     sources: Mapping[str, str]
     filter: Literal["backtracing", "none"]
+    role: str | None
     right: Literal["em", "f1"]
     least: Share
     held_out: Share
@@ -50,15 +54,20 @@ class RunLessons:
                 yield from by_question[question.id]
 
     def figures(self, sources: Sequence[Source]) -> Mapping[str, int | float]:
-        """Right answers; FA (Figure 4): tokens that backtracing filters, percent of all written for right answers."""
+        """Right answers; FA (Figure 4): tokens that backtracing filters, percent of all written for right answers, with
+        its 95 % bootstrap interval over these."""
         right: list[Prediction] = []
         for source in sources:
             run = _run(source)
             profile, questions = Metrics.read(run).profile, {question.id: question for question in source.questions}
             right += [p for p in run_predictions(run) if self._is_right(questions[p.question_id], p, profile)]
         written, useless = (sum(p.figures.get(f"{key}_tokens", 0) for p in right) for key in ("written", "filtered"))
-        figures: dict[str, int | float] = {"right answers": len(right)}
-        return figures | ({"FA, percent of tokens filtered": 100 * useless / written} if written else {})
+        figures: dict[str, int | float] = {RIGHT: len(right)}
+        if not written:
+            return figures
+        parts = [(p.figures.get("filtered_tokens", 0), p.figures.get("written_tokens", 0)) for p in right]
+        low, high = pooled_interval(parts, seed=self.seed)
+        return figures | {FA: 100 * useless / written, f"{FA}{LOW}": 100 * low, f"{FA}{HIGH}": 100 * high}
 
     def _is_right(self, question: Question, prediction: Prediction, profile: str) -> bool:
         reached = score(prediction.scored_answer, question.answers, profile)
@@ -83,6 +92,8 @@ class RunLessons:
                     f"{source.run}: question {question.id} has no reply {lesson.call}; run its command again"
                 )
             iteration += lesson.role == prediction.lessons[0].role
+            if self.role not in (None, lesson.role):
+                continue
             origin = Origin(source.dataset, iteration, name)
             yield self._learnt(lesson, replies[lesson.call], question, origin)
 

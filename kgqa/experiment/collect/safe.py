@@ -1,47 +1,96 @@
-"""SAFE's evaluator learns to judge one step (Kwon et al., §3.3): right steps, and one error of each type a question."""
+"""SAFE's evaluator learns to judge one step (Kwon et al., §3.3): right steps, and one error of each type a question.
+
+By rules from gold decompositions, or by a teacher; with cases that a trained evaluator got wrong, and with questions
+that verification flagged.
+"""
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal
 
-from kgqa.constraints import Share
+from kgqa.artefacts.metrics import Metrics
+from kgqa.artefacts.trace import read_trace
+from kgqa.calls import Program
+from kgqa.constraints import Count, Natural, Share
 from kgqa.errors import ConfigError
-from kgqa.examples import Dropped, Example, Made, Origin, Source
+from kgqa.examples import Asking, Dropped, Example, Made, NotTaught, Origin, Source
 from kgqa.methods.safe import Safe, read_step, step_line
+from kgqa.methods.safe_teaching import Taught, Teacher
 from kgqa.methods.steps.safe_plan import NoPlan, Plan, plan
 from kgqa.methods.steps.safe_rules import JudgedStep, Solution, correct_steps, wrong_step
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, errors
 from kgqa.prompting import to_json
+from kgqa.scoring.metrics import score
 from kgqa.storage import text_digest
-from kgqa.types import Passage, Question
+from kgqa.types import Json, Question
+
+HARD = "hard case"
+FLAGGED = ", of a flagged question"
 
 
 @dataclass(frozen=True)
-class Planned:
-    """A question that has an ideal solution."""
+class Asked:
+    """A question, as its method asks it. `made_by`: who labels its steps."""
 
     dataset: str
     method: Safe
     question: Question
-    shown: tuple[Passage, ...]
-    plan: Plan
+    made_by: str
+
+    @property
+    def flagged(self) -> bool:
+        return self.made_by.endswith(FLAGGED)
+
+    def dropped(self, what: str, why: str, place: int = 0) -> Dropped:
+        return Dropped(self.question.id, what, why, Origin(self.dataset, place, self.made_by))
 
 
 @dataclass(frozen=True)
 class Case:
     """A step to judge, before it is decided whether it is kept."""
 
-    planned: Planned
+    asked: Asked
     label: str
     step: JudgedStep
 
     @property
     def id(self) -> str:
-        return f"{self.planned.dataset}/{self.planned.question.id}/{self.label}/{self.step.number}"
+        maker = f"{self.asked.made_by}/" if self.asked.made_by.startswith(HARD) else ""
+        return f"{self.asked.dataset}/{maker}{self.asked.question.id}/{self.label}/{self.step.number}"
+
+    def example(self) -> Example:
+        asked, step = self.asked, self.step
+        given = asked.method.given(asked.question, asked.method.chosen(asked.question))
+        lines = [step_line(number, text) for number, text in enumerate(step.accepted, start=1)]
+        return Example(
+            id=self.id,
+            question=asked.question.id,
+            role="feedback",
+            prompt=asked.method.judge_prompt({**given, "steps": lines}, step.number, read_step(step.text)),
+            target=to_json(step.verdict._asdict()),
+            label=self.label,
+            origin=Origin(asked.dataset, step.number, asked.made_by),
+        )
+
+    def dropped(self, why: str) -> Dropped:
+        return self.asked.dropped(self.label, why, self.step.number)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What a run answered wrong, with the attempts that its notes have."""
+
+    asked: Asked
+    answer: str
+    attempts: Sequence[Json]
+
+    def program(self, teacher: Teacher) -> Program[tuple[str, JudgedStep]]:
+        return teacher.hard_case(self.asked.question, self.answer, self.attempts)
 
 
 @dataclass(frozen=True)
@@ -49,68 +98,139 @@ class JudgedSteps:
     """Fields as in conf/collect/safe.yaml, which cites the source of each value."""
 
     sources: Mapping[str, str]
-    teacher: Literal["rules"]
+    verified: Mapping[str, str]
+    teacher: Literal["rules", "model"]
     labels: Labels
     balance: Literal["equal", "all"]
     correct: Share
+    hard_cases: Natural
+    noise: Natural
+    errors_each: Natural
+    correct_each: Natural
+    audit: bool
+    temperature: float
+    max_tokens: Count
+    max_step_tokens: Count
     held_out: Share
     seed: int
 
-    def collect(self, sources: Sequence[Source], advance: Callable[[], None]) -> Iterator[Made]:
-        """By question, in the sources' order."""
-        planned: list[Planned] = []
-        for made in (made for source in sources for made in self._planned(source, advance)):
-            if isinstance(made, Dropped):
-                yield made
-            else:
-                planned.append(made)
-        others = _others(planned)
-        cases: list[Case] = []
-        for case in (case for each in planned for case in self._cases(each, others)):
-            if isinstance(case, Dropped):
-                yield case
-            else:
-                cases.append(case)
-        kept = self._kept(cases)
-        for case in cases:
-            yield _example(case) if case.id in kept else _dropped(case, "more than its share of the labels")
+    @property
+    def asks(self) -> bool:
+        return self.teacher == "model"
 
-    def _planned(self, source: Source, advance: Callable[[], None]) -> Iterator[Planned | Dropped]:
+    def collect(self, sources: Sequence[Source], advance: Callable[[], None]) -> Iterator[Made]:
+        """By question, in the sources' order; by rules."""
+        asked = list(self._asked(sources, "rules"))
+        plans: list[tuple[Asked, Plan]] = []
+        for each in asked:
+            try:
+                shown = tuple(each.method.chosen(each.question))
+                plans.append((each, plan(each.question, shown, self._chance(each.question, "plan"))))
+            except NoPlan as why:
+                yield each.dropped("question", str(why))
+            advance()
+        others = _others(made for _, made in plans)
+        yield from self._parted(chain.from_iterable(self._by_rules(each, made, others) for each, made in plans))
+
+    def taught(self, sources: Sequence[Source], ask: Asking) -> Iterator[Made]:
+        """The same by a teacher, then hard cases."""
+        asked = list(self._asked([source for source in sources if source.run is None], "teacher"))
+        wrong = [one for source in sources if source.run is not None for one in self._wrong(source)]
+        of_questions = [
+            (f"question {place}", self.teaches(each.method).teach(each.question, self._chance(each.question, "teach")))
+            for place, each in enumerate(asked)
+        ]
+        of_runs = [(f"hard case {n}", one.program(self.teaches(one.asked.method))) for n, one in enumerate(wrong)]
+        ended = ask([*of_questions, *of_runs])
+        made = (self._by_teacher(each, ended[f"question {place}"]) for place, each in enumerate(asked))
+        yield from self._parted(chain.from_iterable(made))
+        yield from self._hard(wrong, [ended[f"hard case {place}"] for place in range(len(wrong))])
+
+    def _asked(self, sources: Sequence[Source], made_by: str) -> Iterator[Asked]:
+        for source in sources:
+            for questions, who in ((source.questions, made_by), (source.noise, made_by + FLAGGED)):
+                for question in questions:
+                    yield Asked(source.dataset, self._method(source), question, who)
+
+    def _method(self, source: Source) -> Safe:
         if not isinstance(source.method, Safe):
             raise ConfigError("method: these examples are asked as method=safe asks; leave method= out")
-        method = replace(source.method, labels=self.labels)
-        for question in source.questions:
-            shown = tuple(method.chosen(question))
-            try:
-                made = plan(question, shown, self._chance(question, "plan"))
-            except NoPlan as why:
-                yield Dropped(question.id, "question", str(why), Origin(source.dataset, 0, self.teacher))
-            else:
-                yield Planned(source.dataset, method, question, shown, made)
-            advance()
+        return replace(source.method, labels=self.labels)
 
-    def _cases(self, planned: Planned, others: Mapping[str, Sequence[str]]) -> Iterator[Case | Dropped]:
-        question = planned.question
-        solution = Solution.of(planned.plan, planned.shown, question.support, others, self._chance(question, "steps"))
-        made = [(CORRECT, step) for step in correct_steps(solution)]
+    def teaches(self, method: Safe) -> Teacher:
+        return Teacher(
+            method, self.errors_each, self.correct_each, self.audit, self.temperature, self.max_tokens,
+            self.max_step_tokens,
+        )  # fmt: skip
+
+    def _by_rules(self, asked: Asked, made: Plan, others: Mapping[str, Sequence[str]]) -> Iterator[Case | Dropped]:
+        question, shown = asked.question, tuple(asked.method.chosen(asked.question))
+        solution = Solution.of(made, shown, question.support, others, self._chance(question, "steps"))
+        for step in correct_steps(solution):
+            yield Case(asked, CORRECT, step)
         for error in errors(self.labels):
-            if step := wrong_step(error, solution, self._chance(question, error)):
-                made.append((error, step))
+            if wrong := wrong_step(error, solution, self._chance(question, error)):
+                yield Case(asked, error, wrong)
             else:
-                origin = Origin(planned.dataset, 0, self.teacher)
-                yield Dropped(question.id, error, f"no place for {error}", origin)
-        for label, step in made:
-            case = Case(planned, label, step)
-            longest = max(len(step.verdict.diagnosis), len(step.verdict.guidance))
-            fits = longest <= planned.method.max_feedback_characters
-            yield case if fits else _dropped(case, "longer than method.max_feedback_characters")
+                yield asked.dropped(error, f"no place for {error}")
+
+    def _by_teacher(self, asked: Asked, result: object) -> Iterator[Case | Dropped]:
+        if isinstance(result, NotTaught):
+            yield asked.dropped("question", str(result))
+            return
+        assert isinstance(result, Taught)
+        yield from (Case(asked, label, step) for label, step in result.steps)
+        yield from (asked.dropped(what, why) for what, why in result.dropped)
+
+    def _parted(self, made: Iterable[Case | Dropped]) -> Iterator[Made]:
+        """Examples of the cases that are kept; of flagged questions `noise` of them."""
+        cases: list[Case] = []
+        for one in made:
+            if isinstance(one, Dropped):
+                yield one
+            elif _longest(one) > one.asked.method.max_feedback_characters:
+                yield one.dropped("longer than method.max_feedback_characters")
+            else:
+                cases.append(one)
+        kept = self._kept([case for case in cases if not case.asked.flagged])
+        flagged = self._kept([case for case in cases if case.asked.flagged])
+        kept |= set(sorted(flagged, key=self._drawn)[: self.noise])
+        for case in cases:
+            yield case.example() if case.id in kept else case.dropped("more than its share of the labels")
+
+    def _wrong(self, source: Source) -> Iterator[Wrong]:
+        """The run's wrong answers whose steps were judged."""
+        run, method = source.run, self._method(source)
+        assert run is not None
+        profile = Metrics.read(run).profile
+        for traced in read_trace(run):
+            said, question = traced.prediction, traced.question
+            attempts, answer = said.notes.get("attempts"), said.scored_answer or ""
+            if said.error is None and attempts and score(answer, question.answers, profile)["em"] < 1:
+                yield Wrong(Asked(source.dataset, method, question, f"{HARD} of {run.name}"), answer, attempts)
+
+    def _hard(self, wrong: Sequence[Wrong], results: Sequence[object]) -> Iterator[Made]:
+        """§3.3's train, diagnose, augment: the first error that the evaluator let pass; at most so many."""
+        cases: list[Case] = []
+        for one, result in zip(wrong, results, strict=True):
+            if isinstance(result, NotTaught):
+                yield one.asked.dropped("hard case", str(result))
+            else:
+                assert isinstance(result, tuple)
+                cases.append(Case(one.asked, *result))
+        kept = set(sorted((case.id for case in cases), key=self._drawn)[: self.hard_cases])
+        for case in cases:
+            yield case.example() if case.id in kept else case.dropped("more than collect.hard_cases")
+
+    def _drawn(self, name: str) -> str:
+        return text_digest(f"{self.seed} {name}")
 
     def _kept(self, cases: Sequence[Case]) -> set[str]:
         """Each error as often as the rarest that occurs, right steps in proportion; which ones, the seed decides."""
         if self.balance == "all":
             return {case.id for case in cases}
         by_label: dict[str, list[str]] = defaultdict(list)
-        for case in sorted(cases, key=lambda case: text_digest(f"{self.seed} {case.id}")):
+        for case in sorted(cases, key=lambda case: self._drawn(case.id)):
             by_label[case.label].append(case.id)
         right = by_label.pop(CORRECT, [])
         least = min(map(len, by_label.values()), default=0)
@@ -122,29 +242,13 @@ class JudgedSteps:
         return random.Random(f"{self.seed}/{question.id}/{what}")  # noqa: S311 - a draw, not a secret
 
 
-def _others(planned: Sequence[Planned]) -> dict[str, list[str]]:
+def _others(plans: Iterable[Plan]) -> dict[str, list[str]]:
     """The values of all facts by what is wanted of a subject, each once."""
     values: dict[str, dict[str, None]] = defaultdict(dict)
-    for fact in (fact for each in planned for fact in each.plan.facts if fact.subject):
+    for fact in (fact for each in plans for fact in each.facts if fact.subject):
         values[fact.wanted.removesuffix(f" of {fact.subject}")][fact.value] = None
     return {kind: list(found) for kind, found in values.items()}
 
 
-def _example(case: Case) -> Example:
-    planned, step = case.planned, case.step
-    given = planned.method.given(planned.question, list(planned.shown))
-    lines = [step_line(number, text) for number, text in enumerate(step.accepted, start=1)]
-    return Example(
-        id=case.id,
-        question=planned.question.id,
-        role="feedback",
-        prompt=planned.method.judge_prompt({**given, "steps": lines}, step.number, read_step(step.text)),
-        target=to_json(step.verdict._asdict()),
-        label=case.label,
-        origin=Origin(planned.dataset, step.number, "rules"),
-    )
-
-
-def _dropped(case: Case, why: str) -> Dropped:
-    origin = Origin(case.planned.dataset, case.step.number, "rules")
-    return Dropped(case.planned.question.id, case.label, why, origin)
+def _longest(case: Case) -> int:
+    return max(len(case.step.verdict.diagnosis), len(case.step.verdict.guidance))

@@ -18,7 +18,7 @@ DATASET_KEYS = ("name", "profile", "family")  # that others than the dataset's c
 # groups that may be null
 OPTIONAL = (
     "ranker", "demonstrations_ranker", "reranker", "retriever", "graph", "collection", "judge", "verify", "tracker",
-    "experiment", "collect", "train",
+    "experiment", "collect", "train", "bootstrap",
 )  # fmt: skip
 
 
@@ -98,7 +98,8 @@ def _place_in_yaml(error: MarkedYAMLError) -> str:
 
 def check_form(override: str) -> None:
     """Raises ConfigError for what is no override."""
-    if ("=" not in override and not override.startswith("~")) or not override.lstrip("+~").partition("=")[0].strip():
+    key = _group(override.lstrip("+~").partition("=")[0])
+    if ("=" not in override and not override.startswith("~")) or not key.strip():
         raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10; see kgqa run --help")
 
 

@@ -27,6 +27,7 @@ NOT_IDENTITY = (
     "collect",
     "allow_trained_questions",
     "train",
+    "bootstrap",
 )
 FAILED_BEFORE = 0.05  # the limit before `fail_above` was a key
 # of an engine: how a server is reached and for how long, not what it answers

@@ -51,7 +51,8 @@ class Replayed:
 
 
 def replay(folder: Path, display: Display) -> Replayed:
-    """Extraction, questions and verdicts of a run's folder; nothing is asked or written.
+    """Extraction, questions and verdicts of a run's folder; nothing is asked, or written but for
+    a damaged key that the cache recognises and mends, with a line.
 
     Raises:
         DataError: not a run that ended; the cache has not all of its calls; or it gives other answers.

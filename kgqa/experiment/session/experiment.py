@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -95,9 +96,18 @@ class Experiment:
 
     @cached_property
     def verified(self) -> frozenset[str] | None:
-        """The ids that `dataset.verified` leaves; None: all. Raises DataError: it cannot be used for this dataset."""
+        """The ids that `dataset.verified` leaves; None: all.
+
+        Raises:
+            ConfigError: it is no folder's name.
+            DataError: it cannot be used for this dataset.
+        """
         folder = None if self.given else self.config["dataset"].get("verified")
-        return None if folder is None else valid_ids(Path(folder), self.data_sha256)
+        if folder is None:
+            return None
+        if not isinstance(folder, str):
+            raise ConfigError(f"dataset.verified={json.dumps(folder)}: expected a folder of kgqa verify, or null")
+        return valid_ids(Path(folder), self.data_sha256)
 
     @cached_property
     def collection(self) -> Collected | None:

@@ -49,9 +49,9 @@ def roughly_estimated(cells: Sequence[Cell], questions: int) -> list[Estimated |
     numbered = [replace(cell, number=number) for number, cell in enumerate(cells)]
     sizes = {cell.number: len(replace(cell.experiment).questions) for cell in numbered}
     done = {cell.number for cell in numbered if _ended(cell)}
-    firsts = [_first(cell, questions) for cell in numbered if cell.number not in done]
+    firsts = [first_questions(cell, questions) for cell in numbered if cell.number not in done]
     found: dict[int, Estimated | str] = {**dict.fromkeys(done, FINISHED), **estimated_cells(firsts)}
-    return [_times(found[cell.number], max(1.0, sizes[cell.number] / questions)) for cell in numbered]
+    return [times(found[cell.number], max(1.0, sizes[cell.number] / questions)) for cell in numbered]
 
 
 def _ended(cell: Cell) -> bool:
@@ -66,7 +66,7 @@ def _finished(session: Session) -> bool:
     return (ended_verification if session.experiment.verifies else finished)(session) is not None
 
 
-def _first(cell: Cell, questions: int) -> Cell:
+def first_questions(cell: Cell, questions: int) -> Cell:
     """A run of no other's name, so that none seems to have ended."""
     experiment = cell.experiment
     ids = [question.id for question in replace(experiment).questions[:questions]]
@@ -74,7 +74,7 @@ def _first(cell: Cell, questions: int) -> Cell:
     return replace(cell, experiment=Experiment.of(experiment.overrides, config))
 
 
-def _times(estimated: Estimated | str, share: float) -> Estimated | str:
+def times(estimated: Estimated | str, share: float) -> Estimated | str:
     if isinstance(estimated, str):
         return estimated
     return replace(

@@ -118,6 +118,12 @@ def planned(request: TrainRequest, examples: Parted) -> Plan:
     )
 
 
+def planned_for(request: TrainRequest, tokens: int) -> Plan:
+    """The same of examples that are not there yet, of which only so many tokens are known."""
+    shapes = _shapes(request, _folder(request))
+    return Plan(request, Parted((), ()), shapes, tokens, 0, counted=False, rate=_measured_rate(request), done=None)
+
+
 def _folder(request: TrainRequest) -> Path | None:
     """The base as a transformers folder, where it is one or was turned into one already."""
     model = request.base.model

@@ -27,14 +27,16 @@ OURS = ("train", "tracker", "experiment", "dry_run", "hydra")  # words that say 
 Render = Callable[[Example], str]
 
 
-def prepared(request: TrainRequest, display: Display) -> Parted:
+def prepared(request: TrainRequest, display: Display, folder: Path | None = None) -> Parted:
     """Collects examples where nothing says which, and says so.
+
+    folder: of `kgqa collect`, in place of what the request names; its number of examples counts.
 
     Raises:
         ConfigError: there are no examples, and none can be made here.
         DataError: they cannot be read; the line is named.
     """
-    given = request.given or _collected(request, display)
+    given = folder or request.given or _collected(request, display)
     if given.is_dir():
         return _of_folder(request, given)
     training = request.training

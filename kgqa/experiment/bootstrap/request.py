@@ -1,0 +1,147 @@
+"""What `kgqa bootstrap` is told, and the words of each run, collection and training that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kgqa.artefacts.bootstrap import STAGE
+from kgqa.constraints import Count
+from kgqa.errors import ConfigError
+from kgqa.experiment.config.building import build
+from kgqa.experiment.config.files import Config, node
+from kgqa.experiment.config.overrides import override_group, override_key, spelt
+from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.session.identity import run_identity
+from kgqa.experiment.session.session import Session
+from kgqa.experiment.train.request import TrainRequest
+from kgqa.runtime.stages import StageFolder
+from kgqa.storage import ids_digest, outputs
+from kgqa.types import Json
+
+Filter = Literal["backtracing", "none"]
+FILTER = "bootstrap.filter"
+NOT_IDENTITY = ("rounds", "filter", "fewest")  # more rounds go on in the same folder
+ALONE = ("name", "out", "allow_trained_questions")  # keys that cannot be the same for all runs
+
+
+@dataclass(frozen=True)
+class Bootstrapping:
+    """Fields as in conf/bootstrap/knowtrace.yaml, which cites the source of each value."""
+
+    rounds: Count
+    filter: tuple[Filter, ...]
+    split: str | None
+    sample: Count | None
+    limit: Count | None
+    ids: tuple[str, ...] | None
+    fewest: Count
+    collect: str
+    train: Mapping[str, str]
+
+    @property
+    def learnt_from(self) -> list[str]:
+        """The words that choose its questions."""
+        chosen = [spelt(key, getattr(self, key)) for key in ("sample", "limit", "ids")]
+        return [*([spelt("dataset.split", self.split)] if self.split else []), *chosen]
+
+
+@dataclass(frozen=True)
+class BootstrapRequest:
+    """`words`: of every run; `of_collect`, `of_train`: of every collection and training."""
+
+    settings: Bootstrapping
+    config: Config
+    words: tuple[str, ...]
+    of_collect: tuple[str, ...]
+    of_train: tuple[str, ...]
+
+    @classmethod
+    def of(cls, overrides: Sequence[str]) -> BootstrapRequest:
+        """Raises ConfigError: a key or value that is wrong, or that is set by the bootstrapping itself."""
+        chosen = [_listed(word) for word in overrides]
+        if not any(override_key(word) == STAGE for word in chosen):
+            chosen = [f"{STAGE}=knowtrace", *chosen]
+        if not any(override_key(word) == "method" for word in chosen):
+            chosen = ["method=knowtrace", *chosen]
+        for word in chosen:
+            key = override_key(word)
+            if key in ALONE or key in ("train.name", "collect.filter", "collect.role"):
+                raise ConfigError(f"{word}: is not for kgqa bootstrap, which gives each run and training its own")
+        config = Experiment.of([word for word in chosen if override_group(word) not in ("collect", "train")]).config
+        settings: Bootstrapping = build(config[STAGE], STAGE)
+        own = [word for word in chosen if override_group(word) not in ("collect", "train", STAGE)]
+        words = [word for word in own if override_key(word) != "dry_run"]
+        parts = ([word for word in chosen if override_group(word) == group] for group in ("collect", "train"))
+        return cls(settings, config, tuple(words), *map(tuple, parts))
+
+    @property
+    def name(self) -> str:
+        """Of what is trained: knowtrace-hotpotqa."""
+        chosen = self.config["choices"]
+        return f"{chosen['method']}-{chosen['dataset']}"
+
+    def trained_name(self, filter: Filter, number: int, role: str) -> str:  # noqa: A002 - the key's name
+        """knowtrace-hotpotqa/round1/explorer; of Non-Backtracing knowtrace-vanilla-hotpotqa/…"""
+        chosen = self.config["choices"]
+        name = self.name if filter == "backtracing" else f"{chosen['method']}-vanilla-{chosen['dataset']}"
+        return f"{name}/round{number}/{role}"
+
+    def evaluating(self, adapters: Mapping[str, str]) -> list[str]:
+        """The words of a run on the questions that are evaluated on."""
+        return [*self.words, *(f"roles.{role}=+{name}" for role, name in adapters.items())]
+
+    def learning(self, adapters: Mapping[str, str]) -> list[str]:
+        """Of one on those that are learnt from, which its adapters were trained on, too (Algorithm 2)."""
+        return [*self.evaluating(adapters), *self.settings.learnt_from, "allow_trained_questions=true"]
+
+    def collecting(self, filter: Filter, role: str) -> list[str]:  # noqa: A002 - the key's name
+        return [*self.of_collect, f"collect.filter={filter}", f"collect.role={role}"]
+
+    def training(self, role: str, name: str) -> TrainRequest:
+        """Raises ConfigError: as `TrainRequest.of`, or a folder of examples is named."""
+        own = [f"train.base={self._base}", *self.of_train, f"train.name={name}"]
+        request = TrainRequest.of(self.settings.train[role], own)
+        if request.given is not None:
+            raise ConfigError(f"train.examples={request.training.examples}: they come of each round; give a number")
+        return request
+
+    @property
+    def _base(self) -> str:
+        """The run's own model, as a preset and where its weights are."""
+        preset, path = self.config["choices"]["model"], self.config["model"].get("path")
+        return preset if path == node("model", preset).get("path") else f"{preset}:{path}"
+
+    def folder(self) -> StageFolder:
+        """Named by all that can change a round.
+
+        Raises:
+            ConfigError: the questions that are learnt from are evaluated on, too.
+        """
+        runs: list[Json] = []
+        asked: list[set[str]] = []
+        for words in (self.evaluating({}), self.learning({})):
+            with Session(Experiment.of(words)) as session:
+                ids = [question.id for question in session.experiment.questions]
+                runs.append({"run": run_identity(session), "questions": ids_digest(ids)})
+                asked.append(set(ids))
+        if both := len(asked[0] & asked[1]):
+            raise ConfigError(
+                f"{both:,} of {len(asked[0]):,} questions are evaluated on and learnt from: give another "
+                "bootstrap.split=, or other bootstrap.ids= than ids="
+            )
+        trainings = {role: self.training(role, "any") for role in self.settings.train}
+        identity: dict[str, Json] = {
+            "runs": runs,
+            "bootstrap": {key: value for key, value in self.config[STAGE].items() if key not in NOT_IDENTITY},
+            "collect": [*self.of_collect],
+            "train": {role: [*map(list, each.settings)] for role, each in trainings.items()},
+        }
+        return StageFolder.named(STAGE, outputs() / STAGE / self.name, identity)
+
+
+def _listed(word: str) -> str:
+    """`bootstrap.filter=backtracing,none` as Hydra writes a list."""
+    value = word.partition("=")[2]
+    return f"{FILTER}=[{value}]" if word.startswith(f"{FILTER}=") and not value.startswith("[") else word

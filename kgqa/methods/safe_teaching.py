@@ -1,0 +1,295 @@
+"""SAFE's labelled steps by a teacher (§3.3): plan (Figures 15 to 17), ideal steps (Figure 18), one step replaced by an
+error (Figure 19), feedback on it; and, of what an evaluator let pass, the first error.
+
+All are calls of the role `teacher`, whose replies are held to a JSON schema; one that cannot be read twice teaches
+nothing. The examples themselves are asked as `safe` asks its evaluator: `experiment.collect.safe`.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from kgqa.calls import Generate
+from kgqa.constraints import Count, Natural
+from kgqa.examples import NotTaught
+from kgqa.methods.safe import CITED, Safe, step_line
+from kgqa.methods.steps.reader import passages_text
+from kgqa.methods.steps.safe_plan import WORDINGS, sentence
+from kgqa.methods.steps.safe_rules import JudgedStep, answering, late
+from kgqa.methods.steps.safe_teacher_replies import (
+    AGREES,
+    CLAIM,
+    PLAN,
+    STEPS,
+    Claim,
+    Found,
+    Planned,
+    feedback_schema,
+    found_schema,
+    read_agrees,
+    read_claim,
+    read_feedback,
+    read_found,
+    read_plan,
+    read_steps,
+)
+from kgqa.methods.steps.safe_verdict import CORRECT, StepVerdict, protocol
+from kgqa.prompting import render
+from kgqa.scoring.normalisation import normalise
+from kgqa.types import Json, Passage, Question
+
+T = TypeVar("T")
+ROLE = "teacher"
+MISLEADING, UNANSWERABLE = "Misleading Guidance", "Dataset Error"  # the released code's names
+SAMPLED = ("Unsupported", "Off-topic", "Redundancy")  # the released code samples these
+FINAL = ("Wrong Conclusion", "Premature Conclusion")  # errors that are an answer
+_TAG = re.compile(r"\s*\((?:Attribution|Logical|Final Answer)\)\s*$", re.IGNORECASE)
+
+
+@dataclass
+class Taught:
+    """Labelled steps, and what came to none: what, and why."""
+
+    steps: list[tuple[str, JudgedStep]] = field(default_factory=list)
+    dropped: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Ideal:
+    """The ideal solution of a question: a step for each of the plan, then the answer."""
+
+    question: str
+    passages: str
+    kinds: tuple[str, ...]  # of the steps before the answer
+    claims: tuple[str, ...]
+    steps: tuple[str, ...]
+
+    def lines(self, count: int) -> list[str]:
+        return [step_line(number, text) for number, text in enumerate(self.steps[:count], start=1)]
+
+    def places(self, error: str) -> list[int]:
+        """Where one can be put, from 1."""
+        count = len(self.kinds)
+        found = [place for place, kind in enumerate(self.kinds, start=1) if kind == "Attribution"]
+        if error in ("Wrong Conclusion", "Overthinking"):
+            return [count + 1]
+        if error in ("Off-topic", "Inefficiency"):
+            return list(range(1, count + 1))
+        if error in ("Redundancy", "Premature Conclusion"):
+            return list(range(2, count + 1))
+        if error == "Logical Fallacy":
+            return [place for place, kind in enumerate(self.kinds, start=1) if kind == "Logical"]
+        return found[:-1] if error == "Premature Attribution" else found
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """`errors_each`, `correct_each`: wrong and right steps that a question is asked for. The others as in
+    conf/collect/safe.yaml."""
+
+    method: Safe
+    errors_each: Natural
+    correct_each: Natural
+    audit: bool
+    temperature: float
+    max_tokens: Count
+    max_step_tokens: Count
+
+    @property
+    def meanings(self) -> Mapping[str, str]:
+        return {name: meaning for phase in protocol(self.method.labels).values() for name, meaning in phase.items()}
+
+    async def teach(self, question: Question, chance: random.Random) -> Taught:
+        """Of one question. Raises NotTaught: it has no ideal solution."""
+        ideal, taught = await self.solve(question, chance), Taught()
+        right = sorted(chance.sample(range(len(ideal.steps)), min(self.correct_each, len(ideal.steps))))
+        names = [name for name in self.meanings if ideal.places(name)]
+        wrong = chance.sample(names, min(self.errors_each, len(names)))
+        for label, place in [*((CORRECT, place + 1) for place in right), *((name, 0) for name in wrong)]:
+            await self._labelled(label, place or late(ideal.places(label), chance), ideal, chance, taught)
+        return taught
+
+    async def _labelled(self, label: str, number: int, ideal: Ideal, chance: random.Random, taught: Taught) -> None:
+        try:
+            right = label == CORRECT
+            text = ideal.steps[number - 1] if right else await self.corrupted(label, number, ideal, chance)
+            taught.steps.append((label, await self.judged(label, number, text, ideal)))
+        except NotTaught as why:
+            taught.dropped.append((label, str(why)))
+
+    async def solve(self, question: Question, chance: random.Random) -> Ideal:
+        """The plan, carried out on the gold passages under the numbers they have among all, and checked."""
+        shown = self.method.chosen(question)
+        gold = {n: passage for n, passage in enumerate(shown, start=1) if passage.id in question.support}
+        among = [Passage(p.id, f"Passage {n}: {p.title}", p.text) for n, p in enumerate(gold.values(), start=1)]
+        if not gold or not question.answers:
+            raise NotTaught("no gold passage or answer")
+        hops = [hop.question for hop in question.decomposition]
+        plan = await self.asked("teach/plan", read_plan, PLAN, {"question": question.text, "hops": hops})
+        given: dict[str, object] = {
+            "question": question.text,
+            "answer": question.answers[0],
+            "passages": passages_text(among),
+        }
+        claims = await self.asked("teach/solve", read_steps, STEPS, {"plan": plan, **given})
+        steps = _carried_out(plan, claims, tuple(gold), chance)
+        ideal = Ideal(
+            question.text, self.method.given(question, shown)["passages"], tuple(step.kind for step in plan),
+            tuple(claim.claim for claim in claims), (*steps, answering(question.answers[0])),
+        )  # fmt: skip
+        lines = _uncited(plan, claims, question.answers[0])
+        if self.audit and not await self.asked("teach/check", read_agrees, AGREES, {"steps": lines, **given}):
+            raise NotTaught("the ideal steps do not stand the check")
+        return ideal
+
+    async def corrupted(self, error: str, number: int, ideal: Ideal, chance: random.Random) -> str:
+        """The step with this error."""
+        final = error in FINAL
+        values = {
+            "error": error, "meaning": self.meanings[error], "final": final, "number": number,
+            "question": ideal.question, "passages": ideal.passages, "steps": ideal.lines(len(ideal.steps)),
+        }  # fmt: skip
+        claim = await self.asked(
+            "teach/corrupt", read_claim, CLAIM, values, max_tokens=self.max_step_tokens,
+            temperature=self.temperature if error in SAMPLED else 0.0,
+        )  # fmt: skip
+        said = _plain(claim.claim)
+        same = ideal.claims[number - 1] if number <= len(ideal.claims) else ""
+        text = answering(said) if final else _worded(claim, "Attribution" if claim.passage else "Logical", chance)
+        if normalise(said) == normalise(same) or text == ideal.steps[number - 1]:
+            raise NotTaught("the step with the error is the ideal one")
+        return text
+
+    async def judged(self, label: str, number: int, text: str, ideal: Ideal) -> JudgedStep:
+        """With its feedback, which the audit agrees with."""
+        right = label == CORRECT
+        following = ideal.steps[number] if number < len(ideal.steps) else ""
+        given: dict[str, object] = {
+            "label": label, "meaning": "no error type applies" if right else self.meanings[label],
+            "question": ideal.question, "passages": ideal.passages, "steps": ideal.lines(number - 1),
+            "step": step_line(number, text),
+        }  # fmt: skip
+        schema = feedback_schema(self.method.max_feedback_characters)
+        ideal_step = "" if right else ideal.steps[number - 1]
+        guided: dict[str, object] = {**given, "ideal": ideal_step, "next": following}
+        said = await self.asked("teach/feedback", read_feedback, schema, guided)
+        audited: dict[str, object] = {**given, "diagnosis": said.diagnosis}
+        if self.audit and not await self.asked("teach/audit", read_agrees, AGREES, audited):
+            raise NotTaught("the auditor does not agree")
+        return JudgedStep(number, ideal.steps[: number - 1], text, StepVerdict(label, *said))
+
+    async def hard_case(self, question: Question, given: str, attempts: Sequence[Json]) -> tuple[str, JudgedStep]:
+        """The first error of a wrong answer that an evaluator let pass, with the verdict it should have given.
+
+        attempts: the notes of `Safe.answer`.
+
+        Raises:
+            NotTaught: no error is found, or another one at the second look.
+        """
+        accepted = [attempt for attempt in attempts if attempt["accepted"]]
+        lines = [
+            {"text": step_line(number, one["text"]), "guidance": (one["verdict"] or {}).get("guidance", "")}
+            for number, one in enumerate(accepted, start=1)
+        ]
+        names = (*self.meanings, MISLEADING, UNANSWERABLE)
+        schema = found_schema(self.method.max_feedback_characters, names)
+        values: dict[str, object] = {
+            "errors": self.meanings, "misleading": MISLEADING, "unanswerable": UNANSWERABLE, "steps": lines,
+            "answer": question.answers[0], "given": given, **self.method.given(question, self.method.chosen(question)),
+        }  # fmt: skip
+
+        def read(text: str) -> Found | None:
+            return read_found(text, names)
+
+        first = await self.asked("teach/first_error", read, schema, {**values, "earlier": None})
+        second = await self.asked("teach/first_error", read, schema, {**values, "earlier": first})
+        if second.step != first.step:
+            raise NotTaught("at the second look another step errs")
+        return _corrected(second, accepted)
+
+    async def asked(
+        self,
+        template: str,
+        read: Callable[[str], T | None],
+        schema: str,
+        values: Mapping[str, object],
+        *,
+        temperature: float = 0.0,
+        max_tokens: int | None = None,
+    ) -> T:
+        """What the reply says; one that cannot be read is asked for once more. Raises NotTaught: neither can be."""
+        for again in (False, True):
+            prompt = render(template, again=again, **values)
+            reply = await Generate(
+                prompt, max_tokens or self.max_tokens, schema=schema, role=ROLE, temperature=temperature
+            )
+            if (found := read(reply.text)) is not None:
+                return found
+        raise NotTaught(f"a reply to {template} cannot be read")
+
+
+def _carried_out(
+    plan: Sequence[Planned], claims: Sequence[Claim], gold: Sequence[int], chance: random.Random
+) -> list[str]:
+    """`gold`: numbers that the gold passages have among all, in the order in which the teacher saw them.
+
+    Raises:
+        NotTaught: a step is missing, or rests on no passage.
+    """
+    if len(claims) != len(plan):
+        raise NotTaught("not a step for each of the plan")
+    for step, claim in zip(plan, claims, strict=True):
+        if step.kind == "Attribution" and not 1 <= claim.passage <= len(gold):
+            raise NotTaught("an ideal step is of no gold passage")
+    among_all = [
+        claim._replace(passage=gold[claim.passage - 1] if 1 <= claim.passage <= len(gold) else 0) for claim in claims
+    ]
+    return [_worded(claim, step.kind, chance) for step, claim in zip(plan, among_all, strict=True)]
+
+
+def _uncited(plan: Sequence[Planned], claims: Sequence[Claim], answer: str) -> list[str]:
+    """The ideal steps for the check, with the numbers that the gold passages have among themselves."""
+    texts = [
+        f"Passage {claim.passage}: {sentence(claim.claim)} (Attribution)"
+        if step.kind == "Attribution"
+        else f"{sentence(claim.claim)} (Logical)"
+        for step, claim in zip(plan, claims, strict=True)
+    ]
+    return [step_line(number, text) for number, text in enumerate([*texts, answering(answer)], start=1)]
+
+
+def _worded(claim: Claim, kind: str, chance: random.Random) -> str:
+    """As a step: an attribution cites its passage in one of several wordings, as in the released code."""
+    said = _plain(claim.claim)
+    if kind == "Attribution":
+        if CITED.search(said):
+            raise NotTaught("a step names a passage in its sentence")
+        said = chance.choice(WORDINGS).format(n=claim.passage, claim=said)
+    return f"{sentence(said)} ({kind})"
+
+
+def _plain(claim: str) -> str:
+    """Without a step's tag or number."""
+    return _TAG.sub("", re.sub(r"^Step \d+:\s*", "", claim)).strip()
+
+
+def _corrected(found: Found, accepted: Sequence[Json]) -> tuple[str, JudgedStep]:
+    """Guidance that misled was given with the verdict on the step before."""
+    if found.error_type == UNANSWERABLE:
+        raise NotTaught("the passages do not lead to the right answer")
+    misled = found.error_type == MISLEADING
+    number = found.step - 1 if misled else found.step
+    if not 1 <= number <= len(accepted):
+        raise NotTaught("there is no such step")
+    one = accepted[number - 1]
+    if misled and not one["verdict"]:
+        raise NotTaught("the step before had no guidance")
+    verdict = StepVerdict(found.error_type, found.diagnosis, found.guidance)
+    if misled:
+        verdict = StepVerdict(one["verdict"]["error_type"], one["verdict"]["diagnosis"], found.guidance)
+    before = tuple(each["text"] for each in accepted[: number - 1])
+    return verdict.error_type, JudgedStep(number, before, one["text"], verdict)

@@ -1,0 +1,155 @@
+"""`kgqa bootstrap`: two rounds of a scripted explorer and completer, whose adapters train on a tiny random model."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from kgqa.artefacts.bootstrap import Round, Rounds
+from kgqa.artefacts.form import read
+from kgqa.artefacts.manifest import MANIFEST
+from tests.training.tiny import steps
+
+pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
+ROOT = Path(__file__).parents[2]
+SLOW = 900  # seconds that a loaded machine may take
+BRIDGE = "Question: In which town was the architect of the Candle Bridge born\\?\nKnowledge:\n"
+NOVEL = "Question: Which award went to the author of The Glass Orchard\\?\nKnowledge:\n"
+RULES = [
+    (f"{BRIDGE}none\nSufficient:$", " No\nExplore:\n- Candle Bridge | architect\n- Candle Bridge | colour"),
+    (f"{BRIDGE}<[^\n]*Ilse Ravenholt>\n<[^\n]*>\nSufficient:$", " No\nExplore:\n- Ilse Ravenholt | birthplace"),
+    (f"{BRIDGE}.*Pellery>.*\nSufficient:$", " Yes\nThought: Ilse Ravenholt was born in Pellery.\nAnswer: Pellery"),
+    (f"{NOVEL}none\nSufficient:$", " No\nExplore:\n- The Glass Orchard | award of its author"),
+    (f"{NOVEL}.*Prize>.*\nSufficient:$", " Yes\nThought: It is the Lantern Prize.\nAnswer: Lantern Prize"),
+    ("Relation: architect\nTriples:$", " <Candle Bridge; designed by; Ilse Ravenholt>"),
+    ("Relation: colour\nTriples:$", " <Lantern Bridge; colour; red>"),
+    ("Relation: birthplace\nTriples:$", " <Ilse Ravenholt; born in; Pellery>\n<Ilse Ravenholt; was; tall>"),
+    ("Relation: award of its author\nTriples:$", " <The Glass Orchard; award of its author; Lantern Prize>"),
+    ("Sufficient:$", " Yes\nThought: I guess.\nAnswer: nowhere"),
+]  # fmt: skip
+WORDS = (
+    "dataset=demo", "engine=scripted", "engine.rules=rules.jsonl", "ranker=lexical",
+    "ids=[2hop__demo_02,2hop__demo_05]", "bootstrap.ids=[2hop__demo_01,2hop__demo_30]", "bootstrap.split=null",
+    "bootstrap.sample=null", "bootstrap.fewest=2", "bootstrap.rounds=2",
+    "train.batch=2", "train.precision=float32", "train.device=cpu", "train.save_minutes=0",
+    "train.rank=2", "train.held_out=0.5", "collect.held_out=0.5",
+)  # fmt: skip
+
+
+def started(folder: Path, llama: Path, *more: str) -> subprocess.Popen[str]:
+    rules = [json.dumps({"match": match, "reply": reply}) for match, reply in RULES]
+    (folder / "rules.jsonl").write_text("\n".join(rules), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KGQA_TRAINED": "", "KGQA_CACHE": ""}
+    return subprocess.Popen(
+        [sys.executable, "-m", "kgqa", "bootstrap", *WORDS, f"train.base=smollm2_135m:{llama}", *more], cwd=folder,
+        env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+
+
+def ended(process: subprocess.Popen[str]) -> Path:
+    said, _ = process.communicate(timeout=SLOW)
+    assert process.returncode == 0, said
+    return Path(said.strip().splitlines()[-1])
+
+
+def wait_for(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + SLOW
+    while not happened():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def made(folder: Path) -> dict[str, bytes]:
+    """Examples and adapters."""
+    files = [
+        *folder.glob("outputs/examples/*/*/examples.jsonl"),
+        *folder.glob("outputs/trained/*/*/*/*/adapter/*.saf*"),
+    ]
+    outputs = {file.relative_to(folder).as_posix(): file.read_bytes() for file in files}
+    assert len(outputs) == 8  # of two rounds and two roles
+    return outputs
+
+
+@pytest.fixture(scope="module")
+def undisturbed(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Where it was run, and the folder of the rounds."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return folder, folder / ended(started(folder, llama))
+
+
+def test_each_round_learns_from_what_the_round_before_got_right(undisturbed: tuple[Path, Path]) -> None:
+    place, folder = undisturbed
+    zero, first, second = read(Rounds, folder / "rounds.json").rounds
+    assert (zero.number, zero.run, zero.em.mean, zero.filtered.mean) == (0, None, 0, None)
+    assert (first.asked, first.right) == (2, 2)
+    assert first.kept == {"explorer": 5, "completer": 3}
+    assert first.filtered.mean == pytest.approx(second.filtered.mean)
+    assert (first.filtered.low, first.filtered.n) == (0, 2)  # of one of the two nothing is filtered
+    assert 0 < (first.filtered.mean or 0) < (first.filtered.high or 0)
+    config = (place / str(second.run) / "config.yaml").read_text(encoding="utf-8")
+    assert all(f"{role}: +{name}" in config for role, name in first.adapters.items())
+    assert first.adapters != second.adapters
+
+
+def test_both_adapters_learn_from_examples_of_their_own(undisturbed: tuple[Path, Path]) -> None:
+    _, folder = undisturbed
+    for role in ("explorer", "completer"):
+        lines = (folder / "backtracing/round1" / f"examples-{role}" / "examples.jsonl").read_text(encoding="utf-8")
+        assert {json.loads(line)["role"] for line in lines.splitlines()} == {role}
+        base = json.loads((folder / "backtracing/round1" / role / MANIFEST).read_text(encoding="utf-8"))["base"]
+        assert base == "smollm2_135m"
+
+
+def test_the_report_has_a_row_a_round_and_a_curve(undisturbed: tuple[Path, Path]) -> None:
+    _, folder = undisturbed
+    report = (folder / "report.md").read_text(encoding="utf-8")
+    assert [line.split("|")[1].strip() for line in report.splitlines() if line.startswith("| ")][2:] == ["0", "1", "2"]
+    shown = ElementTree.parse(folder / "curve.svg").getroot()
+    assert "EM, KnowTrace*" in "".join(shown.itertext())
+
+
+def test_a_killed_bootstrapping_goes_on_to_the_same_bytes(
+    undisturbed: tuple[Path, Path], llama: Path, tmp_path: Path
+) -> None:
+    process = started(tmp_path, llama)
+    completer = tmp_path / "outputs/trained/knowtrace-demo/round1/completer"
+    wait_for(lambda: any(steps(file.parent) for file in completer.glob("*/progress.jsonl")), process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    before = {file: file.stat().st_mtime_ns for file in tmp_path.glob("outputs/demo/knowtrace/scripted/*/metrics.json")}
+    before |= {file: file.stat().st_mtime_ns for file in tmp_path.glob(f"outputs/trained/**/{MANIFEST}")}
+    assert len(before) == 3  # round 0, the run that round 1 learns from, its explorer
+    ended(started(tmp_path, llama))
+    assert {file: file.stat().st_mtime_ns for file in before} == before
+    assert made(tmp_path) == made(undisturbed[0])
+
+
+def test_few_right_answers_end_the_round_with_what_there_is(undisturbed: tuple[Path, Path], llama: Path) -> None:
+    place, _ = undisturbed
+    process = started(place, llama, "bootstrap.fewest=3", "bootstrap.filter=none")
+    said, _ = process.communicate(timeout=SLOW)
+    assert process.returncode == 2
+    assert "round 1: 2 of 2 answers are right, fewer than bootstrap.fewest=3" in said
+
+
+def test_questions_that_are_learnt_from_are_not_evaluated_on(llama: Path, tmp_path: Path) -> None:
+    process = started(tmp_path, llama, "bootstrap.ids=[2hop__demo_02,2hop__demo_01]")
+    said, _ = process.communicate(timeout=SLOW)
+    assert process.returncode == 2
+    assert "1 of 2 questions are evaluated on and learnt from" in said
+
+
+def test_a_round_is_read_as_it_was_written(undisturbed: tuple[Path, Path]) -> None:
+    _, folder = undisturbed
+    rounds = read(Rounds, folder / "rounds.json").rounds
+    assert rounds[1] == read(Round, folder / "backtracing/round1/round.json")
