@@ -9,6 +9,7 @@ import pytest
 from kgqa.commands import tree
 from kgqa.commands.parsing import parse
 from kgqa.errors import ConfigError
+from kgqa.experiment.bootstrap.request import BootstrapRequest
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.listing import keys
@@ -66,10 +67,14 @@ def test_the_commands_of_every_artefact_are_ones_that_kgqa_takes(name: str) -> N
         assert task.taken.hours is not None
         assert task.taken.gigabytes < 80.1
     *_, (command, *words) = (task.words for task in tasks)
+    if command == "bootstrap":
+        request = BootstrapRequest.of(words)
+        [filter_] = request.settings.filter
+        assert name in {request.trained_name(filter_, k, role) for k in range(1, 5) for role in request.settings.train}
     if command == "train":
-        request = TrainRequest.of(words[0], without_folder(words[1:]))
-        assert request.name == name
-        assert (None if request.pairs else request.base.preset) == artefact(name).base
+        training = TrainRequest.of(words[0], without_folder(words[1:]))
+        assert training.name == name
+        assert (None if training.pairs else training.base.preset) == artefact(name).base
 
 
 def without_folder(words: list[str]) -> list[str]:
@@ -89,6 +94,8 @@ def composed(command: str, places: list[str], overrides: list[str]) -> None:
         one = [word.partition(",")[0] if word.startswith("dataset=") else word for word in overrides]
         config = compose([*chosen, *one])
         assert parts.recipe(config["collect"]) if places else config["verify"]
+    elif command == "bootstrap":
+        assert BootstrapRequest.of(overrides).settings.rounds == 4
     else:
         compose(overrides)
 
