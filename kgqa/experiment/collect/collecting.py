@@ -135,7 +135,9 @@ class Collecting:
         examples = list(read_examples(self.stage.path / EXAMPLES))
         chance = random.Random(f"{self.recipe.seed}/review")  # noqa: S311 - a sample, not a secret
         sample = [examples[place] for place in sorted(chance.sample(range(len(examples)), min(REVIEW, len(examples))))]
-        asked = ((source.dataset, question) for source in self.sources for question in source.questions)
+        asked = (
+            (source.dataset, question) for source in self.sources for question in (*source.questions, *source.noise)
+        )
         return replace_file(file, review_csv(sample, asked))
 
     def _examples(self, counts: Counts, display: Display, teacher: Asks | None) -> Iterator[Example | Positive]:
@@ -151,7 +153,11 @@ class Collecting:
         if not counts.labels:
             why = "; ".join(dict.fromkeys(one.why for one in counts.dropped)) or "there are no questions"
             raise DataError(f"collect {self.name}: not one example: {why}")
-        texts = {(source.dataset, each.id): each.text for source in self.sources for each in source.questions}
+        texts = {
+            (source.dataset, each.id): each.text
+            for source in self.sources
+            for each in (*source.questions, *source.noise)
+        }
         figures = self.recipe.figures(self.sources) if isinstance(self.recipe, Measuring) else {}
         return counts.collected(self.name, texts, HeldOut(self.recipe.held_out, self.recipe.seed), figures)
 
