@@ -177,7 +177,7 @@ def _experiments(name: str, overrides: Sequence[str]) -> list[Experiment]:
         declared = parts.recipe(node).sources
         wanted = [[f"dataset={dataset}", f"dataset.split={split}"] for dataset, split in declared.items()]
     for words in wanted:
-        if folder := node.get("verified", {}).get(words[0].partition("=")[2]):
+        if folder := node.get("verdicts", {}).get(words[0].partition("=")[2]):
             words.append(spelt("dataset.verified", folder))
     if len(wanted) > 1 and (own := [o for o in others if override_key(o) in OF_ONE]):
         raise ConfigError(f"{own[0]}: of which data set? Name one with dataset=NAME")
@@ -218,7 +218,7 @@ def _data_identity(experiment: Experiment, noise: Sequence[Question]) -> Json:
 
 
 def _identity(name: str, recipe: Recipe, experiment: Experiment, made_of: Sequence[Json]) -> dict[str, Json]:
-    settings = {key: value for key, value in experiment.config["collect"].items() if key not in ("sources", "verified")}
+    settings = {key: value for key, value in experiment.config["collect"].items() if key not in ("sources", "verdicts")}
     asked = {} if not recipe.sources else {"method": experiment.config["method"], "code": experiment.code["method"]}
     taught = {"teacher": teacher_identity(experiment)} if isinstance(recipe, Taught) and recipe.asks else {}
     return {
