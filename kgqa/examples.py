@@ -6,16 +6,13 @@ one of an encoder has texts. The fields are the keys of a line, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from kgqa.artefacts.form import as_json, checked, read_lines
 from kgqa.types import Json, Prompt, Question
-
-if TYPE_CHECKING:
-    from kgqa.calls import Program
 
 EXAMPLES = "examples.jsonl"
 DROPPED = "dropped.jsonl"
@@ -136,7 +133,8 @@ class Measuring(Protocol):
     def figures(self, sources: Sequence[Source]) -> Mapping[str, int | float]: ...
 
 
-Asking = Callable[[Sequence[tuple[str, "Program[Any]"]]], Mapping[str, object]]  # each key's result, or NotTaught
+# programs (`kgqa.calls.Program`) by key; gives each key's result, or why it taught nothing
+Asking = Callable[[Sequence[tuple[str, Coroutine[Any, Any, Any]]]], Mapping[str, object]]
 
 
 class NotTaught(Exception):

@@ -11,6 +11,7 @@ import pytest
 from kgqa.artefacts.question_hashes import QuestionHashes, id_hash, text_hash, trained_on
 from kgqa.errors import DataError
 from kgqa.experiment.run.leaks import among
+from kgqa.prompting import template_hash
 from kgqa.types import Question
 from tests.adapters_for_tests import write_lora
 from tests.e2e.conftest import QUICK, Kgqa
@@ -76,6 +77,23 @@ def test_a_run_without_anything_trained_keeps_its_name_and_says_nothing(kgqa: Kg
     assert "trained_questions" not in ran.json("metrics.json")
     again = kgqa("run", "method=no_context", "dataset=demo", "limit=1", "allow_trained_questions=true", *QUICK)
     assert again.folder == ran.folder
+
+
+def test_a_template_that_has_changed_since_is_told(kgqa: Kgqa) -> None:
+    folder = artefact()
+    asked = ("run", "method=no_context", "dataset=demo", "limit=1", "roles.reader=+evaluator", *QUICK)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    for templates, told in (
+        ({"safe/judge": template_hash("safe/judge")}, []),
+        ({"safe/judge": "0" * 16}, ["safe/judge"]),
+        ({"gone/with_it": "0" * 16}, ["gone/with_it"]),
+    ):
+        manifest["examples"]["templates"] = templates
+        (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+        ran = kgqa(*asked)
+        assert ran.code == 0, ran.err
+        said = [line for line in ran.out.splitlines() if "was trained with another template" in line]
+        assert [line.split("template ")[1].split()[0] for line in said] == told
 
 
 def test_questions_are_known_by_data_set_and_id_or_by_their_words() -> None:

@@ -143,6 +143,10 @@ def test_several_data_sets_say_what_is_collected(tmp_path: Path, monkeypatch: py
     examples = prepared(TrainRequest.of("mdr", words), QUIET)
     assert {question.partition("/")[0] for question in examples.questions} == {"demo"}
     assert examples.made_of == ("demo",)
+    assert len(examples.text_hashes) == len(examples.questions)
+    few = prepared(TrainRequest.of("mdr", [*words, "train.examples=2"]), QUIET)
+    assert len(few.text_hashes) == len(few.questions) <= 2
+    assert {*few.text_hashes} < {*examples.text_hashes}
 
 
 def test_several_data_sets_are_collected_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from kgqa.commands import tree
 from kgqa.commands.parsing import parse
 from kgqa.errors import ConfigError
+from kgqa.experiment.bootstrap.request import BootstrapRequest
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.listing import keys
@@ -16,6 +17,7 @@ from kgqa.experiment.config.overrides import role_choice
 from kgqa.experiment.machine.availability import missing
 from kgqa.experiment.reproduce.artefacts import artefact, artefacts
 from kgqa.experiment.reproduce.cells import PlannedCell, chosen_cells, planned_cells
+from kgqa.experiment.reproduce.gpu_hours import in_all
 from kgqa.experiment.reproduce.making import Making, lacking
 from kgqa.experiment.reproduce.reading import load_table, table_ids
 from kgqa.experiment.reproduce.request import ReproduceRequest
@@ -65,16 +67,25 @@ def test_the_commands_of_every_artefact_are_ones_that_kgqa_takes(name: str) -> N
         assert task.taken.hours is not None
         assert task.taken.gigabytes < 80.1
     *_, (command, *words) = (task.words for task in tasks)
+    if command == "bootstrap":
+        request = BootstrapRequest.of(words)
+        [filter_] = request.settings.filter
+        assert name in {request.trained_name(filter_, k, role) for k in range(1, 5) for role in request.settings.train}
     if command == "train":
-        request = TrainRequest.of(words[0], words[1:])
-        assert request.name == name
-        assert (None if request.pairs else request.base.preset) == artefact(name).base
+        training = TrainRequest.of(words[0], without_folder(words[1:]))
+        assert training.name == name
+        assert (None if training.pairs else training.base.preset) == artefact(name).base
+
+
+def without_folder(words: list[str]) -> list[str]:
+    """That of examples is there only once they are collected."""
+    return [word for word in words if not word.startswith("train.examples=")]
 
 
 def composed(command: str, places: list[str], overrides: list[str]) -> None:
     if command == "train":
         (recipe,) = places
-        request = TrainRequest.of(recipe, overrides)
+        request = TrainRequest.of(recipe, without_folder(overrides))
         assert request.training.collect is not None
         collects, *words = request.training.collect.split()
         composed("collect", [collects], [*words, *(word for word in overrides if not word.startswith("train."))])
@@ -83,13 +94,15 @@ def composed(command: str, places: list[str], overrides: list[str]) -> None:
         one = [word.partition(",")[0] if word.startswith("dataset=") else word for word in overrides]
         config = compose([*chosen, *one])
         assert parts.recipe(config["collect"]) if places else config["verify"]
+    elif command == "bootstrap":
+        assert BootstrapRequest.of(overrides).settings.rounds == 4
     else:
         compose(overrides)
 
 
 def test_a_training_takes_the_very_examples_that_were_collected() -> None:
     """The command before it collects what its own words would collect."""
-    for name in ("kgp_t5", "kgp_llama", "mdr", "dpr"):
+    for name in ("kgp_t5", "kgp_llama", "mdr", "dpr", "safe_evaluator_synthetic"):
         *_, collect, train = [task.words for task in Making.of([name]).distinct]
         request = TrainRequest.of(train[1], train[2:])
         assert request.training.collect is not None
@@ -132,6 +145,24 @@ def test_commands_are_told_once_with_hours_and_what_they_are_reckoned_by() -> No
     adapters = [f"knowtrace-2wiki/round{k}/{role}" for k in (1, 2) for role in ("explorer", "completer")]
     assert len(Making.of(adapters).distinct) == 1
     assert "by the same" in list(Making.of(adapters).lines())[-2]
+
+
+def rows_of_the_docs() -> list[str]:
+    """What docs/TRAINING.md says of each artefact: its own commands, without those of what it needs."""
+    rows = []
+    for form in artefacts():
+        tasks = Making.of([name := form.replace("{dataset}", "hotpotqa").replace("{round}", "4")]).tasks[name]
+        own = in_all(task.taken for task in tasks)
+        steps = ", ".join(f"{task.words[0]} {task.taken.hours:.1f}" for task in tasks if task.taken.hours)
+        rows.append(f"| `{form}` | {steps} | {own.gigabytes:.0f} GB | {own.usd or 0:.0f} USD |")
+    return rows
+
+
+def test_the_docs_say_what_is_reckoned() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "TRAINING.md").read_text(encoding="utf-8")
+    assert [
+        line for line in text.splitlines() if line.startswith("| `") and line.endswith(" USD |")
+    ] == rows_of_the_docs()
 
 
 def test_what_a_cell_lacks_is_neither_given_nor_replaced() -> None:

@@ -135,7 +135,9 @@ class Collecting:
         examples = list(read_examples(self.stage.path / EXAMPLES))
         chance = random.Random(f"{self.recipe.seed}/review")  # noqa: S311 - a sample, not a secret
         sample = [examples[place] for place in sorted(chance.sample(range(len(examples)), min(REVIEW, len(examples))))]
-        asked = ((source.dataset, question) for source in self.sources for question in source.questions)
+        asked = (
+            (source.dataset, question) for source in self.sources for question in (*source.questions, *source.noise)
+        )
         return replace_file(file, review_csv(sample, asked))
 
     def _examples(self, counts: Counts, display: Display, teacher: Asks | None) -> Iterator[Example | Positive]:
@@ -151,7 +153,11 @@ class Collecting:
         if not counts.labels:
             why = "; ".join(dict.fromkeys(one.why for one in counts.dropped)) or "there are no questions"
             raise DataError(f"collect {self.name}: not one example: {why}")
-        texts = {(source.dataset, each.id): each.text for source in self.sources for each in source.questions}
+        texts = {
+            (source.dataset, each.id): each.text
+            for source in self.sources
+            for each in (*source.questions, *source.noise)
+        }
         figures = self.recipe.figures(self.sources) if isinstance(self.recipe, Measuring) else {}
         return counts.collected(self.name, texts, HeldOut(self.recipe.held_out, self.recipe.seed), figures)
 
@@ -171,7 +177,7 @@ def _experiments(name: str, overrides: Sequence[str]) -> list[Experiment]:
         declared = parts.recipe(node).sources
         wanted = [[f"dataset={dataset}", f"dataset.split={split}"] for dataset, split in declared.items()]
     for words in wanted:
-        if folder := node.get("verified", {}).get(words[0].partition("=")[2]):
+        if folder := node.get("verdicts", {}).get(words[0].partition("=")[2]):
             words.append(spelt("dataset.verified", folder))
     if len(wanted) > 1 and (own := [o for o in others if override_key(o) in OF_ONE]):
         raise ConfigError(f"{own[0]}: of which data set? Name one with dataset=NAME")
@@ -212,7 +218,7 @@ def _data_identity(experiment: Experiment, noise: Sequence[Question]) -> Json:
 
 
 def _identity(name: str, recipe: Recipe, experiment: Experiment, made_of: Sequence[Json]) -> dict[str, Json]:
-    settings = {key: value for key, value in experiment.config["collect"].items() if key not in ("sources", "verified")}
+    settings = {key: value for key, value in experiment.config["collect"].items() if key not in ("sources", "verdicts")}
     asked = {} if not recipe.sources else {"method": experiment.config["method"], "code": experiment.code["method"]}
     taught = {"teacher": teacher_identity(experiment)} if isinstance(recipe, Taught) and recipe.asks else {}
     return {

@@ -80,15 +80,8 @@ class HopPairs:
             return
         anchor = question.text
         for hop, passage in enumerate(chain[: self.hops], start=1):
-            yield Positive(
-                id=f"{dataset}/{question.id}/hop {hop}",
-                question=question.id,
-                anchor=anchor,
-                positive=passage.wording,
-                negatives=negatives.of(anchor, question, chance),
-                label=f"hop {hop}",
-                origin=Origin(dataset, hop, "gold"),
-            )
+            drawn = negatives.of(anchor, question, chance)
+            yield _positive(question, f"hop {hop}", (anchor, passage, drawn), Origin(dataset, hop, "gold"))
             anchor = method.second_query(anchor, passage)
 
 
@@ -113,13 +106,20 @@ class SupportPairs:
                 if not gold:
                     yield Dropped(question.id, "question", "no supporting passage", Origin(source.dataset, 0, "gold"))
                 for place, passage in enumerate(gold, start=1):
-                    yield Positive(
-                        id=f"{source.dataset}/{question.id}/support {place}",
-                        question=question.id,
-                        anchor=question.text,
-                        positive=passage.wording,
-                        negatives=negatives.of(question.text, question, chance),
-                        label="support",
-                        origin=Origin(source.dataset, place, "gold"),
-                    )
+                    texts = (question.text, passage, negatives.of(question.text, question, chance))
+                    yield _positive(question, "support", texts, Origin(source.dataset, place, "gold"))
                 advance()
+
+
+def _positive(question: Question, label: str, texts: tuple[str, Passage, tuple[str, ...]], origin: Origin) -> Positive:
+    """`texts`: the anchor, its passage, and negatives."""
+    anchor, passage, negatives = texts
+    return Positive(
+        id=f"{origin.dataset}/{question.id}/{label.partition(' ')[0]} {origin.place}",
+        question=question.id,
+        anchor=anchor,
+        positive=passage.wording,
+        negatives=negatives,
+        label=label,
+        origin=origin,
+    )

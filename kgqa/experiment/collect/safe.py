@@ -98,7 +98,7 @@ class JudgedSteps:
     """Fields as in conf/collect/safe.yaml, which cites the source of each value."""
 
     sources: Mapping[str, str]
-    verified: Mapping[str, str]
+    verdicts: Mapping[str, str | None]
     teacher: Literal["rules", "model"]
     labels: Labels
     balance: Literal["equal", "all"]

@@ -64,7 +64,7 @@ def _asking(asks: Asks | None, words: Sequence[str]) -> Taken:
 def _learning(learns: Learns | None, words: Sequence[str]) -> Taken:
     if learns is None:
         return Taken(0.0)
-    own = [word for word in words[1:] if override_group(word) == "train"]
+    own = [word for word in words[1:] if override_group(word) == "train" and not _is_folder(word)]
     request = TrainRequest.of(learns.recipe or words[1], own)
     size = request.base.parameters or (learns.parameters and learns.parameters * 1e9)
     if not size:
@@ -75,3 +75,9 @@ def _learning(learns: Learns | None, words: Sequence[str]) -> Taken:
     reckoning = Reckoning(request.training, reckoned(size), *counts)
     assert reckoning.on_h100 is not None
     return Taken(learns.times * reckoning.on_h100 / 3600, sum(reckoning.memory.values()) / GB)
+
+
+def _is_folder(word: str) -> bool:
+    """Of examples, which may still have to be collected."""
+    key, _, value = word.partition("=")
+    return key == "train.examples" and not value.isdigit()

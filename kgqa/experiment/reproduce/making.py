@@ -37,7 +37,8 @@ class Task:
         _, *words = shlex.split(step.command)
         theirs = {words[0], "collect"} if words[0] == "train" else {words[0]}
         taken_over = [word for word in given if override_group(word) not in VERBS or override_group(word) in theirs]
-        return cls((words[0], *merged(words[1:], taken_over)), step)
+        own = [word for word in words if "=" in word and not word.startswith("-")]
+        return cls((*(word for word in words if word not in own), *merged(own, taken_over)), step)
 
     @property
     def command(self) -> str:

@@ -23,7 +23,7 @@ from kgqa.experiment.run.answering import Answers, answer
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.finished import REPORTS, finished, nothing_is_left, too_many_failed
 from kgqa.experiment.run.judging import judge_answers
-from kgqa.experiment.run.leaks import leaks, refuse_trained
+from kgqa.experiment.run.leaks import leaks, refuse_trained, stale
 from kgqa.experiment.run.manifest import manifest
 from kgqa.experiment.run.measuring import measure, score_answers
 from kgqa.experiment.run.tracking import track
@@ -93,6 +93,8 @@ def execute_unless_finished(session: Session, display: Display) -> Executed:
     except UsageError as error:
         check(session, error)
         raise
+    for line in stale(session.experiment):
+        display.line(line)
     if metrics is None or not nothing_is_left(session, metrics):
         check(session)
         return execute(session, display)

@@ -1,11 +1,11 @@
-"""Questions that something in use was trained on: a run over them shows what was learnt by heart, so it is refused."""
+"""What something in use was trained on: a run over the same questions is refused, a changed template is told."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from kgqa.artefacts.question_hashes import QuestionHashes, id_hash, text_hash, trained_on
+from kgqa.artefacts.question_hashes import QuestionHashes, id_hash, text_hash, trained_on, trained_with
 from kgqa.counting import counted
 from kgqa.errors import ConfigError
 from kgqa.experiment.config.files import flatten
@@ -13,6 +13,7 @@ from kgqa.experiment.run.judging import judge_nodes
 from kgqa.experiment.session.engines import Answering, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.judge.judges import ROLE
+from kgqa.prompting import has_template, template_hash
 from kgqa.types import Question
 
 KEY = "allow_trained_questions"
@@ -53,6 +54,14 @@ def refusal(found: Leaks, questions: int) -> str:
         f"of {counted(questions, 'question')} {said}: scores on these mean nothing; take others "
         f"(dataset.split=, ids=), or give {KEY}=true, which flags them"
     )
+
+
+def stale(experiment: Experiment) -> Iterator[str]:
+    """A line for each template that is another one than something in use was trained with."""
+    for key, folder in artefacts_in_use(experiment):
+        for name, then in trained_with(folder).items():
+            if not has_template(name) or template_hash(name) != then:
+                yield f"{key} was trained with another template {name} than there is now: train it again"
 
 
 def artefacts_in_use(experiment: Experiment) -> Iterator[tuple[str, Path]]:

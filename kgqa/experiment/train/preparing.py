@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kgqa.artefacts.collected import STAGE, Collected
 from kgqa.artefacts.manifest import MANIFEST
+from kgqa.artefacts.question_hashes import id_hash
 from kgqa.artefacts.stage import StageManifest
 from kgqa.calls import Generate
 from kgqa.errors import ConfigError, DataError
@@ -80,12 +81,14 @@ def _of_folder(request: TrainRequest, folder: Path) -> Parted:
     texts = drawn(_texts(request, made, folder), training.seed)
     measured = some_of(collected.held_out, training.held_out, collected.questions, training.seed)
     known = frozenset(collected.held_out)
+    parted = divided(texts, known, frozenset(measured), request.count)
+    ids = (id_hash(*question.split("/", 1)) for question in parted.questions)
     return replace(
-        divided(texts, known, frozenset(measured), request.count),
+        parted,
         collected=folder,
         made_of=tuple(collected.datasets),
         templates=collected.templates,
-        text_hashes=collected.question_hashes.texts,
+        text_hashes=collected.question_hashes.texts_of(ids),
     )
 
 
