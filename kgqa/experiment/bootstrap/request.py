@@ -22,7 +22,7 @@ from kgqa.types import Json
 
 Filter = Literal["backtracing", "none"]
 FILTER = "bootstrap.filter"
-NOT_IDENTITY = ("rounds", "filter", "fewest")  # more rounds go on in the same folder
+NOT_IDENTITY = ("rounds", "fewest")  # more rounds go on in the same folder
 ALONE = ("name", "out", "allow_trained_questions")  # keys that cannot be the same for all runs
 
 
