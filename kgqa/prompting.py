@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.places import prompt_folders
@@ -61,7 +61,7 @@ def _known(value: Any) -> Any:
 
     None: it may change, and with it what a template makes of it.
     """
-    kind = type(value)
+    kind = cast(Hashable, type(value))  # which mypy does not see
     match _told_by(kind):
         case "value":
             return kind, value
