@@ -8,11 +8,12 @@ reply decides how far its method goes also has the block `imagined`, the reply t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.places import prompt_folders
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 KEPT = 128  # prompts: a method counts one, then asks with it, and the other questions at work do the same in between
-_PLAIN = (str, int, float, bool, type(None))
 
 
 def render(name: str, /, **values: object) -> Prompt:
@@ -56,22 +56,36 @@ class _Asked:
         return isinstance(other, _Asked) and self.key == other.key
 
 
-def _known(value: object) -> Any:
+def _known(value: Any) -> Any:
     """What tells a value from others: a text or a passage by what it says, another frozen one by being the same object.
 
     None: it may change, and with it what a template makes of it.
     """
-    if isinstance(value, _PLAIN):
-        return type(value), value
-    if isinstance(value, Passage):
-        return value
-    if isinstance(value, dict):
-        value = tuple(value.items())
-    if isinstance(value, tuple):
-        parts = tuple(map(_known, value))
-        return None if None in parts else parts
-    parameters = getattr(value, "__dataclass_params__", None)
-    return (type(value), id(value)) if parameters and parameters.frozen else None
+    kind = cast(Hashable, type(value))  # which mypy does not see
+    match _told_by(kind):
+        case "value":
+            return kind, value
+        case "passage":
+            return value
+        case "identity":
+            return kind, id(value)
+        case "parts":
+            parts = tuple(map(_known, value.items() if isinstance(value, dict) else value))
+            return None if None in parts else parts
+    return None
+
+
+@cache
+def _told_by(kind: type) -> Literal["value", "passage", "parts", "identity", "nothing"]:
+    """How values of a type are told apart: asked a hundred times a prompt, of the same ten types."""
+    if issubclass(kind, (str, int, float, type(None))):
+        return "value"
+    if issubclass(kind, Passage):
+        return "passage"
+    if issubclass(kind, (dict, tuple)):
+        return "parts"
+    parameters = getattr(kind, "__dataclass_params__", None)
+    return "identity" if parameters and parameters.frozen else "nothing"
 
 
 @lru_cache(maxsize=KEPT)
@@ -130,6 +144,19 @@ def to_json(value: Json, indent: int | None = None) -> str:
 
 
 def _template(name: str) -> Template:
+    """As its file has it now."""
+    own = os.environ.get("KGQA_CONF")
+    template = _found(name, own)
+    if not template.is_up_to_date:
+        _found.cache_clear()
+        template = _found(name, own)
+    return template
+
+
+@cache
+def _found(name: str, own: str | None) -> Template:
+    """`own`: where a person's own templates lie, for `prompt_folders`; asking that costs more than a rendering."""
+    del own  # part of the key only
     from jinja2 import TemplateNotFound, TemplateSyntaxError
 
     folders = prompt_folders()

@@ -28,6 +28,10 @@ class Passage:
         content = f"{title}\n{text}" + (f"\0{place}" if place else "")
         return cls(hashlib.sha256(content.encode()).hexdigest()[:16], title, text, sentences, place)
 
+    def __reduce__(self) -> tuple[type[Passage], tuple[str, str, str, tuple[str, ...], str]]:
+        """A run packs and unpacks millions: what dataclasses do for pickle goes through a list of their fields."""
+        return Passage, (self.id, self.title, self.text, self.sentences, self.place)
+
     @property
     def wording(self) -> str:
         """What stands for the passage: its text, or its title where it has none."""
