@@ -12,7 +12,7 @@ from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import check_choice, compose
 from kgqa.experiment.config.files import Config, flatten, groups
 from kgqa.experiment.config.listing import sources
-from kgqa.experiment.config.overrides import override_key, value_text
+from kgqa.experiment.config.overrides import override_group, override_key, value_text
 from kgqa.experiment.train.base import Base
 from kgqa.experiment.train.examples import Parted
 from kgqa.runtime.folder import run_name
@@ -39,7 +39,8 @@ class TrainRequest:
     def of(cls, recipe: str, overrides: Sequence[str]) -> TrainRequest:
         """Raises ConfigError: no such recipe, or a key or value that is wrong; the nearest is named."""
         check_choice(f"train={recipe}", groups())
-        config = compose([f"train={recipe}", *map(_of_one, overrides)])
+        own = [word for word in overrides if override_group(word) != "collect"]  # these say what is collected
+        config = compose([f"train={recipe}", *map(_of_one, own)])
         training = parts.training(config["train"])
         base = Base.of(training.base, encodes=isinstance(training, BiEncoderTraining))
         request = cls(recipe, tuple(overrides), config, training, base)
