@@ -76,7 +76,8 @@ def visited(viewing: Viewing, browser: Browser, folder: Path) -> dict[str, float
 
 def tasks(browser: Browser) -> float:
     """CPU seconds of the page's thread."""
-    return {each["name"]: each["value"] for each in browser.ask("Performance.getMetrics")["metrics"]}["TaskDuration"]
+    every = browser.ask("Performance.getMetrics")["metrics"]
+    return float(next(each["value"] for each in every if each["name"] == "TaskDuration"))
 
 
 def asked(viewing: Viewing, folder: Path) -> dict[str, float]:

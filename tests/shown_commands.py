@@ -146,8 +146,8 @@ class Shell:
 
     def run(self, typed: str) -> tuple[int, str]:
         """Exit code, and what was printed."""
-        for pattern, words in self._instead:
-            typed = re.sub(pattern, words, typed)
+        for pattern, instead in self._instead:
+            typed = re.sub(pattern, instead, typed)
         if MANY.match(typed) and not NUMBERED.search(typed):
             typed += " limit=2"
         words = shlex.split(typed.replace("\\\n", " "))

@@ -93,8 +93,8 @@ def execute_unless_finished(session: Session, display: Display) -> Executed:
     except UsageError as error:
         check(session, error)
         raise
-    for line in stale(session.experiment):
-        display.line(line)
+    for stale_line in stale(session.experiment):
+        display.line(stale_line)
     if metrics is None or not nothing_is_left(session, metrics):
         check(session)
         return execute(session, display)
