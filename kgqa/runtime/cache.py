@@ -58,13 +58,15 @@ class Origin:
 class CallCache:
     """Replies as JSON values by key. Safe to use from several threads.
 
+    notes: the day on which a reply was last asked for is written.
+
     Raises:
         DataError: the file is not a cache or is damaged.
         StorageError: the disk is full or not writable, or another program holds the file.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / FILE
+    def __init__(self, folder: Path, *, notes: bool = True) -> None:
+        self.path, self._notes = folder / FILE, notes
         self.damaged = 0  # replies found that were not what was written, and taken for missing
         self.recognised = 0  # rows found under a damaged key, by their checksum
         self._lock = threading.Lock()
@@ -99,7 +101,7 @@ class CallCache:
             if reply is BAD:
                 self._reject(key)
                 return None
-            if used != self._today:
+            if used != self._today and self._notes:
                 self._asked_for.append(key)
                 if len(self._asked_for) >= _NOTED:
                     self._note_use()

@@ -20,6 +20,7 @@ from kgqa.training.progress import Listener, Said
 
 LISTEN = 0.2  # seconds between two looks at what was said
 PATIENCE = 120.0  # seconds that a trainer has to come to its checkpoint when it is interrupted
+INTERRUPTED = (130, -signal.SIGINT, -signal.SIGTERM)  # the latter before it has begun to listen
 TOLD = "kgqa: "  # what the line of a trainer begins with that is for a person
 
 
@@ -99,7 +100,7 @@ def _judge(code: int, lines: list[str], job: Job) -> None:
         return
     if said := [line for line in lines if line.startswith(TOLD)]:
         raise UsageError(said[-1].removeprefix(TOLD))
-    if code == 130:
+    if code in INTERRUPTED:
         raise KeyboardInterrupt
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     killed = "; killed for want of memory, perhaps" if code == -signal.SIGKILL else ""

@@ -95,6 +95,14 @@ def test_exporting_a_run_mends_a_damaged_key_says_so_and_has_all_calls(kgqa: Kgq
     assert counts[0] == counts[1]
 
 
+def test_exporting_a_run_is_no_use_of_its_calls_and_leaves_the_cache_as_it_is(kgqa: Kgqa) -> None:
+    first = kgqa(*TRACE)
+    changed("UPDATE calls SET used = used - 3")
+    before = CACHE.read_bytes()
+    assert kgqa("cache", "export", "calls.jsonl.zst", "--run", str(first.folder)).code == 0
+    assert CACHE.read_bytes() == before
+
+
 def test_a_run_whose_calls_are_not_all_kept_is_not_exported(kgqa: Kgqa) -> None:
     first = kgqa(*TRACE)
     changed("DELETE FROM calls WHERE value LIKE '{\"logprobs\"%'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ from kgqa.runtime.display import Display
 from kgqa.runtime.folder import traced_question
 from kgqa.runtime.requests import Done, Request, ServiceReply
 from kgqa.runtime.scheduler import WIDTH, Finished, Scheduler
+from kgqa.storage import call_cache
 from kgqa.types import Answer, Json, Question, Triple
 
 
@@ -60,7 +62,11 @@ def replay(folder: Path, display: Display) -> Replayed:
     metrics, config = Metrics.read(folder), load_yaml(folder / "config.yaml")
     choices = dict(read(Chosen, folder / SETTINGS).choices)
     experiment = Experiment.of((), {**config, "choices": choices})
-    with Session(experiment) as session, opened_index(session, display) as index:
+    with (
+        closing(CallCache(call_cache(), notes=False)) as calls,
+        Session(experiment, calls=calls) as session,
+        opened_index(session, display) as index,
+    ):
         replaying = Replaying(session, index)
         answers = replaying.answers()
         keys, missing = replaying.keys, replaying.missing
