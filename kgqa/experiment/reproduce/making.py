@@ -9,8 +9,8 @@ from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
-from kgqa.artefacts.trained import find_trained, finished
-from kgqa.errors import UsageError
+from kgqa.artefacts.trained import Trained, find_trained, finished
+from kgqa.errors import DataError, UsageError
 from kgqa.experiment.config.overrides import merged, override_group, override_key
 from kgqa.experiment.reproduce.artefacts import TRAINED, Step, artefact, gpu
 from kgqa.experiment.reproduce.cells import parted
@@ -126,7 +126,7 @@ def lacking(cells: Iterable[PublishedCell], given: Sequence[str]) -> list[str]:
 
 def those_here(names: Iterable[str]) -> dict[str, Path]:
     """The newest finished training of each name that has one."""
-    return {name: found[0] for name in names if (found := finished(name))}
+    return {name: found[0] for name in names if (found := [each for each in finished(name) if _sound(each)])}
 
 
 def given_as(folders: Mapping[str, Path]) -> tuple[str, ...]:
@@ -147,3 +147,12 @@ def _made(name: str, last: Task) -> Path:
         return find_trained(name)
     request = TrainRequest.of(last.words[1], last.words[2:])
     return request.folder(prepared(request, QUIET))
+
+
+def _sound(folder: Path) -> bool:
+    """Whether its manifest can be read; what cannot is as good as not there, where nobody named it."""
+    try:
+        Trained.read(folder)
+    except DataError:
+        return False
+    return True
