@@ -127,7 +127,7 @@ def flagged_questions(experiment: Experiment) -> tuple[Question, ...]:
     if folder is None or experiment.verified is None:
         raise ConfigError(
             f"collect.noise: which questions of {name} are flagged? give dataset.verified=FOLDER of kgqa verify, "
-            f"or of several data sets collect.verdicts.{name}=FOLDER"
+            f"or of several data sets 'collect.verdicts={{{name}:FOLDER,…}}'"
         )
     verdicts = read_verdicts(StageManifest.read(Path(folder), STAGE).file(Path(folder), VERDICTS))
     noise = {line.id for line in verdicts if line.verdict == "noise"}
