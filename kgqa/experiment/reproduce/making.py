@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 
 from kgqa.artefacts.trained import Trained, find_trained, finished
@@ -44,17 +43,12 @@ class Task:
     def command(self) -> str:
         return shlex.join(("kgqa", *self.words))
 
-    @property
-    def there(self) -> bool:
-        """Whether kgqa has the command."""
-        return find_spec(f"kgqa.commands.{self.words[0]}") is not None
-
     @cached_property
     def taken(self) -> Taken:
         return taken(self.step, self.words)
 
     def line(self) -> str:
-        return f"{self.command} ({self.taken}{'' if self.there else '; not yet part of kgqa'})"
+        return f"{self.command} ({self.taken})"
 
 
 @dataclass(frozen=True)
@@ -136,7 +130,7 @@ def given_as(folders: Mapping[str, Path]) -> tuple[str, ...]:
 
 def _with_needed(name: str, *, anew: bool) -> Iterator[str]:
     for needed in artefact(name).needs:
-        if anew or not finished(needed):
+        if anew or not those_here([needed]):
             yield from _with_needed(needed, anew=anew)
     yield name
 
