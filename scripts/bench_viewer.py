@@ -4,7 +4,8 @@
 
 The runs are one of twelve questions again and again, under other ids. Seconds by the clock are from the click on, and
 say as much of what else the machine does; those of `server` and `page` are of the CPU, of the server and of the page's
-thread, until the first rows are there. Each is the median of five visits after one that loads the server's modules.
+thread, until the first rows are there; `scroll` is milliseconds of the page's thread for a frame in which ten rows come
+into sight. Each is the median of five visits after one that loads the server's modules.
 Without Chromium the server alone is measured. Prints a Markdown table.
 """
 
@@ -37,6 +38,16 @@ RUN = "run method=no_context dataset=demo limit=12 engine=scripted ranker=lexica
 PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 ROWS = "document.querySelectorAll('#rows li').length > 5"
 ALL = "document.documentElement.dataset.ready === 'yes'"
+SCROLL = """new Promise((resolve) => {
+    let left = %d;
+    const step = () => {
+        byId('list').scrollTop += 540;
+        if (left-- > 0) requestAnimationFrame(step);
+        else resolve();
+    };
+    requestAnimationFrame(step);
+})"""
+FRAMES = 120
 
 
 def write_large(source: Path, large: Path, questions: int) -> None:
@@ -71,7 +82,10 @@ def visited(viewing: Viewing, browser: Browser, folder: Path) -> dict[str, float
     browser.wait(f"{PAINTED} > 0")
     told["first paint"] = browser.value(PAINTED) / 1000
     browser.wait(ALL, 300)
-    return {**told, "last row": browser.value("performance.now()") / 1000}
+    told["last row"] = browser.value("performance.now()") / 1000
+    before = tasks(browser)
+    browser.value(SCROLL % FRAMES)
+    return {**told, "scroll": 1000 * (tasks(browser) - before) / FRAMES}
 
 
 def tasks(browser: Browser) -> float:

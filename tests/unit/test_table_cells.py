@@ -91,6 +91,22 @@ def test_data_that_are_not_here_are_missing(tmp_path: Path) -> None:
     assert reason.startswith("dataset=musique: no data here")
 
 
+def test_data_that_came_since_are_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another folder, or below another $KGQA_DATA: one process may look at both."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KGQA_DATA", raising=False)
+    wanted = ("dataset=musique", "engine=scripted")
+    assert missing(wanted)
+    (tmp_path / "there/data").mkdir(parents=True)
+    (tmp_path / "there/data/musique_ans_dev.jsonl").write_text("")
+    monkeypatch.setenv("KGQA_DATA", str(tmp_path / "there/data"))
+    assert missing(wanted) == []
+    monkeypatch.delenv("KGQA_DATA")
+    assert missing(wanted)
+    monkeypatch.chdir(tmp_path / "there")
+    assert missing(wanted) == []
+
+
 def test_answers_other_names_that_are_not_here_are_missing_data(tmp_path: Path) -> None:
     (tmp_path / "dev.json").write_text("[]")
     given = ("dataset=2wiki", f"dataset.path={tmp_path / 'dev.json'}", "engine=scripted")

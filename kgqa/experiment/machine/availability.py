@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from os import environ
+from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config import parts
@@ -17,6 +18,23 @@ from kgqa.experiment.machine.presets import Preset, fitness, presets
 from kgqa.extras import missing_libraries
 
 ENCODERS = ("ranker", "demonstrations_ranker", "retriever", "reranker")
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def once_here(function: Callable[P, R]) -> Callable[P, R]:
+    """What it returned stays while the folder and the environment do; a table asks the same for its hundred cells."""
+    kept: dict[object, R] = {}
+
+    def asked(*given: P.args, **named: P.kwargs) -> R:
+        key = (Path.cwd(), *sorted(environ.items()), given, *sorted(named.items()))
+        if key not in kept:
+            kept[key] = function(*given, **named)
+        return kept[key]
+
+    return asked
 
 
 def with_engines(overrides: Sequence[str]) -> tuple[str, ...]:
@@ -45,7 +63,7 @@ def missing(overrides: Sequence[str]) -> list[str]:
     return [*_models(named), *_encoders(named), *_datasets(named)]
 
 
-@cache
+@once_here
 def _presets() -> dict[str, Preset]:
     return {preset.name: preset for preset in presets()}
 
@@ -82,7 +100,7 @@ def _models(named: Mapping[str, str]) -> Iterator[str]:
             yield f"{key}={name}: {_reason(preset, fit)}; or give {key}=PRESET"
 
 
-@cache
+@once_here
 def _asks_models(method: str) -> bool:
     """Whether a method as its preset has it, which "" stands for if none is named, asks any."""
     if method not in groups()["method"]:
@@ -125,7 +143,7 @@ def _encoders(named: Mapping[str, str]) -> Iterator[str]:
                 break
 
 
-@cache
+@once_here
 def _absence(model: str) -> str:
     """Why an encoder's model cannot be loaded from this machine; "" where it can."""
     from kgqa import hub
@@ -136,7 +154,7 @@ def _absence(model: str) -> str:
         return str(error)
 
 
-@cache
+@once_here
 def _encoder_models(group: str, name: str, place: str, chosen: frozenset[str]) -> tuple[str, ...]:
     """The models that the configuration at `place` names, and those of its parts that are not chosen otherwise."""
     encoder = node(group, name)
@@ -156,7 +174,7 @@ def _datasets(named: Mapping[str, str]) -> Iterator[str]:
         yield f"dataset={name}: no data here ({reason})"
 
 
-@cache
+@once_here
 def _no_data(name: str, given: tuple[tuple[str, str], ...]) -> str:
     """Why a dataset's file cannot be read; "" where it is there."""
     values = {key: None if value == "null" else value for key, value in given}
