@@ -86,7 +86,7 @@ ELSEWHERE = (
     Elsewhere("docker compose", "needs Docker"),
     Elsewhere(r"kgqa collect safe .*(HASH|RUN)", "wants folders of earlier verifications and runs, by their hashes"),
     Elsewhere("kgqa bootstrap", "samples 5,000 questions; tests/training/test_bootstrap.py has two rounds"),
-    Elsewhere(r"kgqa reproduce .*--make", "trains; not yet tested from end to end"),
+    Elsewhere(r"kgqa reproduce .*--make", "trains; tests/training/test_made_cells.py makes two cells"),
     Elsewhere(
         "kgqa data prepare", "fetches from the network; tests/e2e/test_data_commands.py fetches from a server here"
     ),

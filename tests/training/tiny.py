@@ -59,14 +59,14 @@ def tokenizer(folder: Path) -> int:
     return int(made.get_vocab_size())
 
 
-def llama(folder: Path) -> Path:
+def llama(folder: Path, positions: int = 256) -> Path:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=tokenizer(folder), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=16, max_position_embeddings=256, eos_token_id=1, bos_token_id=1,
+        num_key_value_heads=1, head_dim=16, max_position_embeddings=positions, eos_token_id=1, bos_token_id=1,
     )  # fmt: skip
     LlamaForCausalLM(config).save_pretrained(folder)
     return folder
