@@ -104,6 +104,7 @@ def test_noise_is_of_questions_that_verification_flagged(kgqa: Kgqa, tmp_path: P
     [
         ("dataset=demo --from last", "only a teacher finds hard cases; give collect.teacher=model"),
         ("dataset=demo collect.teacher=model collect.hard_cases=0 --from last", "collect.hard_cases=0 wants none"),
+        ("dataset=demo roles.teacher=gpt_oss_120b", "rules ask no teacher; give collect.teacher=model"),
         ("dataset=demo collect.noise=5", "collect.noise: which questions of demo are flagged? give dataset.verified="),
     ],
 )

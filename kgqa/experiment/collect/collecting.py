@@ -190,7 +190,7 @@ def _names_dataset(override: str) -> bool:
 
 def _refuse(name: str, recipe: Recipe, overrides: Sequence[str], runs: Sequence[Path]) -> None:
     if isinstance(recipe, Taught):
-        if why := refusal(recipe, runs):
+        if why := refusal(recipe, overrides, runs):
             raise ConfigError(f"collect {name}: {why}")
     elif recipe.sources and runs:
         raise ConfigError(f"--from {runs[0]}: collect {name} takes questions, not runs; give dataset=NAME")
