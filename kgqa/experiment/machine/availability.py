@@ -18,14 +18,12 @@ from kgqa.experiment.machine.presets import Preset, fitness, presets
 from kgqa.extras import missing_libraries
 
 ENCODERS = ("ranker", "demonstrations_ranker", "retriever", "reranker")
-
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def once_here(function: Callable[P, R]) -> Callable[P, R]:
-    """What it returned stays while the folder and the environment do; a table asks the same for its hundred cells."""
+    """What it returned stays while the working directory and the environment do: a table asks the same for each cell."""
     kept: dict[object, R] = {}
 
     def asked(*given: P.args, **named: P.kwargs) -> R:
