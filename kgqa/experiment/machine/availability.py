@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 def once_here(function: Callable[P, R]) -> Callable[P, R]:
-    """What it returned stays while the working directory and the environment do: a table asks the same for each cell."""
+    """What it returned stays while the working directory and the environment do; a table asks it for each cell."""
     kept: dict[object, R] = {}
 
     def asked(*given: P.args, **named: P.kwargs) -> R:
