@@ -127,10 +127,10 @@ def _losses(trained: Trained) -> Iterator[tuple[str, Number | None]]:
 
 def _examples(trained: Trained) -> Iterator[tuple[str, str]]:
     told = trained.examples
-    yield "trained on", f"{counted(told.count, 'example')} of {counted(told.questions, 'question')}"
+    yield "to train on", f"{counted(told.count, 'example')} of {counted(told.questions, 'question')}"
     yield "held out", f"{counted(told.held_out_count, 'example')} of {counted(len(told.held_out), 'question')}"
-    yield "left out, too long", figure(told.left_out)
-    yield "cut", figure(told.cut)
+    yield "left out of both, too long", figure(told.left_out)
+    yield "cut in both", figure(told.cut)
     yield "sha256 of the texts", told.sha256
 
 

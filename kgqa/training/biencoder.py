@@ -115,7 +115,8 @@ class BiEncoderTraining(Schedule):
 
     def losses(self, network: Any, held_out: Rows) -> tuple[float | None, dict[str, list[float | None]]]:
         """Of the held-out questions: the mean loss of a line among its own question's texts, and figures of each
-        question by hop: 1 where the gold passage is first, and its reciprocal rank."""
+        question by hop: 1 where the gold passage is first, and its reciprocal rank. At the second hop the first fact is
+        in the anchor and known: it counts in the loss, as in training, and not among those that are ranked."""
         import torch
 
         figures: dict[str, list[float | None]] = {}
@@ -128,7 +129,8 @@ class BiEncoderTraining(Schedule):
                 embedded = self._embedded(network, batch["texts"])
                 scores = _scores(embedded, batch)
                 losses.append(float(self._loss(network, embedded, batch)) / len(batch["gold"]))
-            for hop, row, gold in zip(batch["hops"], scores, batch["gold"], strict=True):
+            known = torch.tensor(batch["known"], device=scores.device)
+            for hop, row, gold in zip(batch["hops"], scores.masked_fill(known, -torch.inf), batch["gold"], strict=True):
                 rank = 1 + int((row > row[gold]).sum())
                 shown = f", hop {hop}" if hop is not None else ""
                 for name, value in ((f"first place{shown}", float(rank == 1)), (f"reciprocal rank{shown}", 1 / rank)):
@@ -219,7 +221,8 @@ def _batch(asked: Sequence[Any], negatives: int | None) -> dict[str, Any]:
     """`texts`: the anchors, then the passages, with their kinds; `gold`: of each anchor, among the passages.
 
     A question's other positives are masked where they come later (MDR: the second fact is no wrong answer at the first
-    hop, the first one is at the second), all of them where there is no order. `negatives`: of each line, None: all.
+    hop, the first one is at the second), all of them where there is no order. `known`: of each anchor, the facts in it.
+    `negatives`: of each line, None: all.
     """
     lines = [line for each in asked for line in each.lines]
     passages = [("passage", line.positive) for line in lines]
@@ -234,6 +237,7 @@ def _batch(asked: Sequence[Any], negatives: int | None) -> dict[str, Any]:
         "gold": list(range(len(lines))),
         "hops": [line.hop for line in lines],
         "masked": [[_is_no_negative(line, other) for other in owners] for line in lines],
+        "known": [[_is_known(line, other) for other in owners] for line in lines],
     }
 
 
@@ -241,6 +245,12 @@ def _is_no_negative(line: Line, other: Line | None) -> bool:
     if other is None or other is line or not line.question or line.question != other.question:
         return False
     return line.hop is None or other.hop is None or other.hop > line.hop
+
+
+def _is_known(line: Line, other: Line | None) -> bool:
+    if other is None or not line.question or line.question != other.question:
+        return False
+    return line.hop is not None and other.hop is not None and other.hop < line.hop
 
 
 def _pieces(texts: Sequence[tuple[str, str]], size: int) -> Iterator[Sequence[tuple[str, str]]]:

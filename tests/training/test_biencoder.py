@@ -12,7 +12,7 @@ import pytest
 from kgqa.calls import Rank
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.training import BiEncoderTraining
-from kgqa.training.biencoder import Line, _batch
+from kgqa.training.biencoder import Asked, Line, _batch
 from kgqa.training.job import Outcome
 from tests.training import tiny
 from tests.training.tiny import job, steps, train
@@ -87,6 +87,13 @@ def test_an_encoder_learns_goes_on_after_a_stop_and_ranks(bert: Path, tmp_path: 
     ranker = SentenceTransformer.of(str(whole / "encoder"))
     [scores] = ranker.score([Rank("mayor of Rome?", ("Rome lies in the north.", "Oslo has no mayor."), "ranker")])
     assert len(set(scores)) == 2
+
+
+def test_the_fact_in_the_anchor_is_not_among_those_ranked_at_the_second_hop() -> None:
+    lines = (Line("a", "who?", "one", ("no",), "q", 1), Line("b", "who? one", "two", ("no",), "q", 2))
+    batch = _batch([Asked("q", lines, 4)], None)
+    assert batch["masked"] == [[False, True, False], [False, False, False]]  # of the loss, as MDR has it
+    assert batch["known"] == [[False, False, False], [True, False, False]]  # of the figures
 
 
 def test_several_processes_are_refused(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

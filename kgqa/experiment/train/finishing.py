@@ -86,7 +86,7 @@ def _examples(examples: Parted, outcome: Outcome) -> TrainedExamples:
         collected=str(examples.collected) if examples.collected else None,
         made_of=examples.made_of,
         sha256=examples.sha256,
-        count=outcome.examples,
+        count=len(examples.train),
         questions=len(examples.questions),
         left_out=outcome.left_out,
         cut=outcome.cut,
