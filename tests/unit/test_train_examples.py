@@ -12,10 +12,14 @@ from kgqa.calls import Generate
 from kgqa.engines.chat import ChatTemplate
 from kgqa.errors import ConfigError, DataError
 from kgqa.examples import Example, Origin
+from kgqa.experiment.collect.collecting import Collecting
 from kgqa.experiment.train.examples import Parted, Written, part, texts_of
+from kgqa.experiment.train.held_out import baselines, measured
 from kgqa.experiment.train.preparing import prepared, written
 from kgqa.experiment.train.request import TrainRequest
+from kgqa.experiment.train.sought import sought
 from kgqa.runtime.display import QUIET
+from kgqa.training.job import REPLIES, Outcome
 from kgqa.types import Json, Message, Prompt
 
 TEMPLATE = (
@@ -113,6 +117,7 @@ def test_a_training_prompt_is_the_inference_prompt_byte_for_byte(prompt: Prompt,
         (["train.ranks=8"], r"train\.ranks=8: unknown key 'train\.ranks'; did you mean train\.rank"),
         (["train.batch=6", "train.batch_per_device=4"], r"train\.batch=6: is no multiple of 4"),
         (["train.name=../up"], r"train\.name=\.\./up: must be a folder's name"),
+        (["method.budget=9"], r"method\.budget=9: says what is collected, and train\.examples=.* already; leave one"),
     ],
 )
 def test_a_wrong_word_is_one_line(tmp_path: Path, words: list[str], told: str) -> None:
@@ -156,3 +161,52 @@ def test_several_data_sets_are_collected_first(tmp_path: Path, monkeypatch: pyte
         ConfigError, match=r"no examples yet, and a dry run collects none: kgqa collect dpr .*dataset=demo,pdf"
     ):
         prepared(request, QUIET)
+
+
+def facts_of(*words: str) -> Parted:
+    """Examples of the next fact, as the bare messages: no weights are here."""
+    collected = ["collect.agent=llama", "dataset=demo", *words]
+    Collecting.of("kgp", collected).collect(QUIET, ["kgqa", "collect", "kgp", *collected])
+    return prepared(TrainRequest.of("kgp_llama", ["dry_run=true", "dataset=demo", *words]), QUIET)
+
+
+def test_words_of_a_method_say_what_is_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the recipe's method, which is not the one that a run has by itself."""
+    monkeypatch.chdir(tmp_path)
+    examples = facts_of("method=kgp", "method.instruction=What comes next?")
+    assert all(isinstance(each, Written) and "What comes next?" in each.prompt for each in examples.train)
+    wrong = TrainRequest.of("kgp_llama", ["method=kgp", "method.instructions=x"])
+    with pytest.raises(ConfigError, match=r"unknown key 'method\.instructions'; did you mean method\.instruction"):
+        prepared(wrong, QUIET)
+
+
+def test_a_fact_is_found_where_its_passage_is_nearest_of_those_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = facts_of()
+    wanted = sought(examples.collected)
+    facts = [each for each in (*examples.train, *examples.held_out) if isinstance(each, Written)]
+    assert wanted.keys() > {fact.id for fact in facts}  # no more are measured than train.held_out says
+    assert all(wanted[fact.id].found(fact.completion) for fact in facts)
+    assert not any(wanted[fact.id].found("") for fact in facts)
+    assert not any(other in fact.prompt for fact in facts for other in wanted[fact.id].others)
+    (tmp_path / "outputs").rename(tmp_path / "kept")
+    assert sought(examples.collected) == {}
+
+
+def test_what_needs_no_training_stands_beside_the_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = facts_of()
+    facts = [each for each in examples.held_out if isinstance(each, Written)][:2]
+    replies = [{"id": each.id, "before": "", "after": each.completion} for each in facts]
+    (tmp_path / REPLIES).write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
+    no_losses = Outcome(
+        steps=0, examples=0, left_out=0, cut=0, trainable=0, parameters=0, tokens=0, seconds=0.0, peak_memory=0,
+        device="CPU", processes=1, versions={}, held_out_loss=(None, None), measured={},
+    )  # fmt: skip
+    figures = {figure.name: figure for figure in measured(no_losses, tmp_path, examples, seed=0)}
+    assert (figures["gold passage first"].before, figures["gold passage first"].after) == (0, 100)
+    beside = baselines(tmp_path, examples)
+    assert beside.keys() == {"token F1, the question as query", "gold passage first, the question as query"}
+    assert 0 < beside["token F1, the question as query"] < 100

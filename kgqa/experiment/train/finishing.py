@@ -74,7 +74,7 @@ def _trained(
         processes=outcome.processes,
         losses=losses(points, outcome),
         measured=measured(outcome, folder, examples, training.seed),
-        baselines=baselines(examples),
+        baselines=baselines(folder, examples),
         kgqa=made_by.kgqa,
         versions=outcome.versions,
     )

@@ -9,31 +9,50 @@ from pathlib import Path
 from kgqa.artefacts.form import read_lines
 from kgqa.artefacts.trained import Losses, Measured
 from kgqa.experiment.train.examples import Parted, Written
+from kgqa.experiment.train.sought import sought
 from kgqa.methods.steps.safe_verdict import read_verdict
 from kgqa.scoring.intervals import interval
 from kgqa.scoring.metrics import token_f1
 from kgqa.training.curves import CurvePoint
 from kgqa.training.job import REPLIES, Outcome
 
+FOUND = "gold passage first"
 Figures = tuple[Sequence[float | None], Sequence[float | None]]  # of each example, before and after
 
 
 def measured(outcome: Outcome, folder: Path, examples: Parted, seed: int) -> tuple[Measured, ...]:
-    """Loss, and of the replies token F1 with what should have been written; of verdicts the share of right labels;
-    of encoders what they were measured by."""
+    """Loss, and of the replies token F1 with what should have been written; of verdicts the share of right labels, of
+    next facts how often they find their passage; of encoders what they were measured by."""
     listed = [_measured(name, figures, seed, percent=name != "loss") for name, figures in outcome.measured.items()]
     listed += [_measured(name, figures, seed) for name, figures in _of_replies(folder, examples)]
     return tuple(figure for figure in listed if figure is not None)
 
 
-def baselines(examples: Parted) -> dict[str, float]:
-    """What needs no training: for labels the most frequent one, in percent of the held-out examples."""
+def baselines(folder: Path, examples: Parted) -> dict[str, float]:
+    """What needs no training, in percent of the held-out examples: for labels the most frequent one, for next facts
+    the question itself."""
+    return {**_commonest(examples), **_question_as_query(folder, examples)}
+
+
+def _commonest(examples: Parted) -> dict[str, float]:
     labels = [example.label for example in examples.train if isinstance(example, Written)]
     held_out = [example.label for example in examples.held_out if isinstance(example, Written)]
     if len({*labels}) < 2 or not held_out or not _judges(examples):
         return {}
     commonest = Counter(labels).most_common(1)[0][0]
     return {"label accuracy, the most frequent label": 100 * held_out.count(commonest) / len(held_out)}
+
+
+def _question_as_query(folder: Path, examples: Parted) -> dict[str, float]:
+    wanted = sought(examples.collected)
+    asked = [(wanted[one.id], one.completion) for one, _, _ in _replies(folder, examples) if one.id in wanted]
+    if not asked:
+        return {}
+    scores = {
+        "token F1": [token_f1(each.question, fact) for each, fact in asked],
+        FOUND: [each.found(each.question) for each, _ in asked],
+    }
+    return {f"{name}, the question as query": 100 * sum(some) / len(some) for name, some in scores.items()}
 
 
 def losses(points: Sequence[CurvePoint], outcome: Outcome) -> Losses:
@@ -65,6 +84,8 @@ def _of_replies(folder: Path, examples: Parted) -> Iterator[tuple[str, Figures]]
     yield "token F1", _scored(answered, lambda reply, example: token_f1(reply, example.completion))
     if _judges(examples):
         yield "label accuracy", _scored(answered, _has_label)
+    if (wanted := sought(examples.collected)) and (facts := [one for one in answered if one[0].id in wanted]):
+        yield FOUND, _scored(facts, lambda reply, example: wanted[example.id].found(reply))
 
 
 def _replies(folder: Path, examples: Parted) -> Iterator[tuple[Written, str, str]]:

@@ -23,6 +23,7 @@ from kgqa.types import Json
 
 # what changes neither the weights nor the figures: how it is run, and what they are called
 NOT_IDENTITY = ("name", "base", "examples", "processes", "device", "save_minutes", "max_hours")
+OF_EXAMPLES = ("collect", "method")  # words that say what is collected, and are checked there
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class TrainRequest:
     def of(cls, recipe: str, overrides: Sequence[str]) -> TrainRequest:
         """Raises ConfigError: no such recipe, or a key or value that is wrong; the nearest is named."""
         check_choice(f"train={recipe}", groups())
-        own = [word for word in overrides if override_group(word) != "collect"]  # these say what is collected
+        own = [word for word in overrides if override_group(word) not in OF_EXAMPLES]
         config = compose([f"train={recipe}", *map(_of_one, own)])
         training = parts.training(config["train"])
         base = Base.of(training.base, encodes=isinstance(training, BiEncoderTraining))
@@ -83,6 +84,11 @@ class TrainRequest:
             raise ConfigError(
                 f"train.examples={self.training.examples}: no such file or folder; give a number, a folder of kgqa "
                 "collect, or a file of rendered texts"
+            )
+        if self.given is not None and (idle := [o for o in self.overrides if override_group(o) in OF_EXAMPLES]):
+            raise ConfigError(
+                f"{idle[0]}: says what is collected, and train.examples={self.training.examples} is collected already; "
+                "leave one of them out"
             )
 
     def identity(self, examples: Parted) -> Mapping[str, Json]:
