@@ -29,18 +29,19 @@ def measured(outcome: Outcome, folder: Path, examples: Parted, seed: int) -> tup
 
 
 def baselines(folder: Path, examples: Parted) -> dict[str, float]:
-    """What needs no training, in percent of the held-out examples: for labels the most frequent one, for next facts
-    the question itself."""
-    return {**_commonest(examples), **_question_as_query(folder, examples)}
+    """What needs no training, in percent of the examples that were answered: of labels the most frequent one, of next
+    facts the question itself."""
+    return {**_commonest(folder, examples), **_question_as_query(folder, examples)}
 
 
-def _commonest(examples: Parted) -> dict[str, float]:
+def _commonest(folder: Path, examples: Parted) -> dict[str, float]:
+    """Of the examples that were answered, the others have no label to compare with."""
     labels = [example.label for example in examples.train if isinstance(example, Written)]
-    held_out = [example.label for example in examples.held_out if isinstance(example, Written)]
-    if len({*labels}) < 2 or not held_out or not _judges(examples):
+    answered = [example.label for example, _, _ in _replies(folder, examples)]
+    if len({*labels}) < 2 or not answered or not _judges(examples):
         return {}
     commonest = Counter(labels).most_common(1)[0][0]
-    return {"label accuracy, the most frequent label": 100 * held_out.count(commonest) / len(held_out)}
+    return {f"label accuracy, {commonest} alone": 100 * answered.count(commonest) / len(answered)}
 
 
 def _question_as_query(folder: Path, examples: Parted) -> dict[str, float]:
