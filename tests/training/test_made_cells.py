@@ -125,3 +125,22 @@ def test_a_cell_of_mdr_is_made_and_goes_on_from_each_death(tmp_path: Path) -> No
         "Acc": 48.39, "EM": 23.49, "F1": 37.03,
     }  # fmt: skip
     assert next(line for line in table["lines"] if line["metric"]["name"] == "F1")["ours"]["questions"] == 2
+
+
+def test_a_cell_of_safe_is_made_and_goes_on_from_each_death(tmp_path: Path) -> None:
+    """Verified by a model without weights; its evaluator learns from steps made by rules."""
+    (tmp_path / "weights").mkdir()
+    preset(tmp_path, tiny.llama(tmp_path / "weights", POSITIONS))
+    table, said = made_through_three_deaths(
+        tmp_path, "reproduce", "safe/table12", "only=Synthetic*12B,MuSiQue", "--make", *MAKE,
+        "make.model=smollm2_135m", "make.engine=scripted", "make.collect.teacher=rules", "make.roles.teacher=null",
+        "make.collect.verdicts={}", "make.train.base=tiny", "make.train.quantization=none", "make.train.rank=4",
+        "make.train.examples=16", "make.train.max_length=16384", "make.train.replies=0", "model=tiny", "engine=transformers", "engine.dtype=float32",
+        "method.passages=3", *CELLS,
+    )  # fmt: skip
+    assert "trained with these examples and settings" in said
+    [folder] = (tmp_path / "outputs/trained/safe_evaluator_synthetic").iterdir()
+    assert Trained.read(folder).base == "tiny"
+    [cell] = table["cells"]
+    assert cell["state"] == "done"
+    assert f"roles.feedback=tiny+{folder}@transformers" in cell["command"]

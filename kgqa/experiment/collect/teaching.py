@@ -14,7 +14,7 @@ from kgqa.artefacts.verification import STAGE, VERDICTS, read_verdicts
 from kgqa.calls import Program
 from kgqa.errors import ConfigError, UsageError
 from kgqa.examples import NotTaught, Recipe, Taught
-from kgqa.experiment.config.overrides import override_key
+from kgqa.experiment.config.overrides import override_values
 from kgqa.experiment.run.planning import Plan, Planner, Shared
 from kgqa.experiment.session.engines import Engines, role_nodes
 from kgqa.experiment.session.experiment import Experiment
@@ -107,9 +107,9 @@ def teacher_identity(experiment: Experiment) -> Json:
 
 def refusal(recipe: Taught, overrides: Sequence[str], runs: Sequence[Path]) -> str | None:
     """Why nothing would come of these words and runs, in one line."""
-    asked = next((given for given in overrides if override_key(given) == f"roles.{ROLE}"), None)
-    if asked and not recipe.asks:
-        return f"{asked}: rules ask no teacher; give collect.teacher=model"
+    teacher = override_values(overrides).get(f"roles.{ROLE}", "null")
+    if teacher != "null" and not recipe.asks:
+        return f"roles.{ROLE}={teacher}: rules ask no teacher; give collect.teacher=model"
     if runs and not recipe.asks:
         return f"--from {runs[0]}: only a teacher finds hard cases; give collect.teacher=model"
     if runs and not recipe.hard_cases:
