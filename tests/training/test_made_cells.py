@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 from kgqa.artefacts.trained import Trained
+from kgqa.experiment.config import parts
+from kgqa.experiment.config.composing import compose
 from kgqa.places import shipped_conf
 from tests.training import tiny
+from tests.training.test_bootstrap import RULES
 
 pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
 ROOT = Path(__file__).parents[2]
@@ -135,8 +138,8 @@ def test_a_cell_of_safe_is_made_and_goes_on_from_each_death(tmp_path: Path) -> N
         tmp_path, "reproduce", "safe/table12", "only=Synthetic*12B,MuSiQue", "--make", *MAKE,
         "make.model=smollm2_135m", "make.engine=scripted", "make.collect.teacher=rules", "make.roles.teacher=null",
         "make.collect.verdicts={}", "make.train.base=tiny", "make.train.quantization=none", "make.train.rank=4",
-        "make.train.examples=16", "make.train.max_length=16384", "make.train.replies=0", "model=tiny", "engine=transformers", "engine.dtype=float32",
-        "method.passages=3", *CELLS,
+        "make.train.examples=16", "make.train.max_length=16384", "make.train.replies=0", "model=tiny",
+        "engine=transformers", "engine.dtype=float32", "method.passages=3", *CELLS,
     )  # fmt: skip
     assert "trained with these examples and settings" in said
     [folder] = (tmp_path / "outputs/trained/safe_evaluator_synthetic").iterdir()
@@ -144,3 +147,46 @@ def test_a_cell_of_safe_is_made_and_goes_on_from_each_death(tmp_path: Path) -> N
     [cell] = table["cells"]
     assert cell["state"] == "done"
     assert f"roles.feedback=tiny+{folder}@transformers" in cell["command"]
+
+
+def as_hotpotqa(file: Path, *ids: str) -> None:
+    """Questions of the demo set in the form of HotpotQA's file."""
+    chosen = [
+        question for question in parts.dataset(compose(["dataset=demo"])["dataset"]).questions() if question.id in ids
+    ]
+    listed = [
+        {
+            "_id": question.id, "question": question.text, "answer": question.answers[0], "type": "bridge",
+            "level": "hard", "context": [[passage.title, [passage.text]] for passage in question.passages],
+            "supporting_facts": [[each.title, 0] for each in question.passages if each.id in question.support],
+        }
+        for question in chosen
+    ]  # fmt: skip
+    file.write_text(json.dumps(listed), encoding="utf-8")
+
+
+def test_a_round_of_knowtrace_is_made_and_goes_on_from_each_death(tmp_path: Path) -> None:
+    """Figure 4's first round: the adapters of both roles learn from two right answers."""
+    (tmp_path / "weights").mkdir()
+    weights = tiny.llama(tmp_path / "weights", POSITIONS)
+    as_hotpotqa(tmp_path / "hotpot.json", *(f"2hop__demo_{number}" for number in ("01", "30", "02", "05")))
+    rules = [json.dumps({"match": match, "reply": reply}) for match, reply in RULES]
+    (tmp_path / "rules.jsonl").write_text("\n".join(rules), encoding="utf-8")
+    asked = ("model=smollm2_135m", "engine=scripted", "engine.rules=rules.jsonl", "ranker=lexical")
+    told = ("dataset.path=hotpot.json", "ids=[2hop__demo_02,2hop__demo_05]", "collection=null")
+    learnt = (
+        "bootstrap.ids=[2hop__demo_01,2hop__demo_30]", "bootstrap.split=null", "bootstrap.sample=null",
+        "bootstrap.fewest=2", "bootstrap.rounds=1", f"train.base=smollm2_135m:{weights}", "train.batch=1",
+        "train.epochs=4", "train.precision=float32", "train.device=cpu", "train.save_minutes=0", "train.rank=2",
+        "train.held_out=0.5", "collect.held_out=0.5",
+    )  # fmt: skip
+    table, _ = made_through_three_deaths(
+        tmp_path, "reproduce", "knowtrace/figure4", "only=HotpotQA*KnowTrace*,1", "--make",
+        *(f"make.{word}" for word in (*asked, *told, *learnt)), *asked, *told, "judge=null",
+    )  # fmt: skip
+    [cell] = table["cells"]
+    assert cell["state"] == "done"
+    for role in ("explorer", "completer"):
+        [folder] = (tmp_path / "outputs/trained/knowtrace-hotpotqa/round1" / role).iterdir()
+        assert f"+{folder}@scripted" in cell["command"]
+    assert next(line for line in table["lines"] if line["metric"]["name"] == "EM")["ours"]["questions"] == 2

@@ -20,6 +20,7 @@ from kgqa.experiment.train.request import TrainRequest
 from kgqa.runtime.display import QUIET
 
 VERBS = ("verify", "collect", "train", "bootstrap")  # commands whose own keys begin with their name
+TAKES = {"train": ("train", "collect"), "bootstrap": ("bootstrap", "collect", "train")}  # keys of others as well
 Run = Callable[[Sequence[str]], int]  # a command of kgqa; gives the exit code
 
 
@@ -32,9 +33,10 @@ class Task:
 
     @classmethod
     def of(cls, step: Step, given: Sequence[str]) -> Task:
-        """`given`: words for all commands; each takes its own keys and those of none, a training its examples', too."""
+        """`given`: words for all commands; each takes its own keys and those of none, a training its examples' too, a
+        bootstrapping those of both."""
         _, *words = shlex.split(step.command)
-        theirs = {words[0], "collect"} if words[0] == "train" else {words[0]}
+        theirs = TAKES.get(words[0], words[:1])
         taken_over = [word for word in given if override_group(word) not in VERBS or override_group(word) in theirs]
         own = [word for word in words if "=" in word and not word.startswith("-")]
         return cls((*(word for word in words if word not in own), *merged(own, taken_over)), step)
