@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = '#!/bin/sh\necho "key=${VLLM_API_KEY-none}"\necho "$@"\n'
+PROGRAM = '#!/bin/sh\necho "key=${VLLM_API_KEY-none}"\necho "$@"\necho "$MALLOC_MMAP_MAX_"\n'
 
 
 def served(tmp_path: Path, *options: str, **environment: str) -> tuple[list[str], str]:
@@ -28,7 +28,7 @@ def served(tmp_path: Path, *options: str, **environment: str) -> tuple[list[str]
 
 
 def test_a_server_gets_a_key_that_is_shown_once_and_stands_in_no_command(tmp_path: Path) -> None:
-    (key, words), told = served(tmp_path)
+    (key, words, _), told = served(tmp_path)
     made = key.removeprefix("key=")
     assert re.fullmatch(r"[0-9a-f]{32}", made)
     assert told == f"runs that ask this server need: export OPENAI_API_KEY={made}\n"
@@ -38,12 +38,17 @@ def test_a_server_gets_a_key_that_is_shown_once_and_stands_in_no_command(tmp_pat
 
 @pytest.mark.parametrize(("given", "key"), [("s3cret", "key=s3cret"), ("", "key=none")])
 def test_a_key_of_ones_own_is_taken_and_not_shown(tmp_path: Path, given: str, key: str) -> None:
-    (taken, _), told = served(tmp_path, VLLM_API_KEY=given)
+    (taken, *_), told = served(tmp_path, VLLM_API_KEY=given)
     assert (taken, told) == (key, "")
 
 
+def test_a_server_keeps_its_memory_mapped_unless_told_otherwise(tmp_path: Path) -> None:
+    assert served(tmp_path)[0][2] == "0"
+    assert served(tmp_path, MALLOC_MMAP_MAX_="65536")[0][2] == "65536"
+
+
 def test_a_server_listens_on_this_machine_alone(tmp_path: Path) -> None:
-    (_, words), _ = served(tmp_path, "--host", "0.0.0.0")
+    (_, words, _), _ = served(tmp_path, "--host", "0.0.0.0")
     assert words.endswith("--host 127.0.0.1")
     composed = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
     ports = [port for service in composed["services"].values() for port in service["ports"]]

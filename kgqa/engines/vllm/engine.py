@@ -27,6 +27,9 @@ from kgqa.types import Choice, Completion, Json, Usage
 ADAPTER = 1  # raise it when equal calls get other replies than before
 LISTED = 128  # token ids whose log-probabilities one request may ask for: vLLM's limit
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of LoRA adapters, as vLLM makes room for them
+# Of GNU's malloc, for vLLM's processes on a CPU: activations stay mapped. Given back and asked for again for every
+# layer, a tenth of their time goes to pages (docs/PERFORMANCE.md)
+KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**34)}
 CPU_CACHE = 4.0  # GiB; vLLM's own default would take nearly all of the machine's memory
 GpuShare = Annotated[float, Bound("must be a share above 0, at most 1", lambda share: 0 < share <= 1)]
 Gibibytes = Annotated[float, Bound("must be above 0 GiB, or null", lambda size: size > 0)]
@@ -224,7 +227,7 @@ class Vllm:
         }
         # vLLM compiles parts of its sampler even then, which takes half a minute on a CPU
         environment = {"VLLM_BATCH_INVARIANT": str(int(self.batch_invariant)), "TORCHDYNAMO_DISABLE": str(int(eager))}
-        return LoopSettings({**arguments, **self._room()}, environment)
+        return LoopSettings({**arguments, **self._room()}, {**(KEEPING if on_cpu else {}), **environment})
 
     def _room(self) -> Mapping[str, Json]:
         """What vLLM is told of the adapters that will come."""
