@@ -27,6 +27,13 @@ def arguments(parser: Parser) -> None:
     export.add_argument(
         "--run", metavar="RUN", dest="runs", action="append", help=f"only the calls of {RUN}; may be given again"
     )
+    export.add_argument(
+        "--engine",
+        metavar="NAME",
+        dest="engines",
+        action="append",
+        help="only what this engine, ranker or retriever answered; may be given again",
+    )
     export.examples = ("kgqa cache export calls.jsonl.zst --run last", "kgqa cache export all.jsonl.zst")
     merge = parser.command("import", "the calls of such a file into this cache; what is here stays")
     merge.takes_places(_EXPORTED, "what kgqa cache export wrote")
@@ -92,7 +99,7 @@ def export(given: Namespace) -> int:
     file = Path(given.places[0])
     if file.is_dir():
         raise ConfigError(f"{file}: a folder; name a file in it, e.g. {file / 'calls.jsonl.zst'}")
-    exported = export_calls(call_cache(), file, _keys_of(given.runs) if given.runs else None)
+    exported = export_calls(call_cache(), file, _keys_of(given.runs) if given.runs else None, given.engines)
     for count, why in (
         (exported.damaged, "damaged; see kgqa cache check"),
         (exported.secret, "their replies repeat a key that the environment holds"),

@@ -21,7 +21,7 @@ from typing import Any
 import zstandard
 
 from kgqa.artefacts.form import checked
-from kgqa.errors import DataError
+from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.json_values import decoded, decoded_trace
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.cache_schema import BAD, checksum, reply_of
@@ -76,26 +76,39 @@ class _Line:
     made: int | None
 
 
-def export_calls(folder: Path, file: Path, keys: Collection[str] | None = None) -> Exported:
-    """Write the calls with these keys, or all, by key: equal contents give equal bytes.
+def export_calls(
+    folder: Path, file: Path, keys: Collection[str] | None = None, engines: Collection[str] | None = None
+) -> Exported:
+    """Write the calls with these keys that these engines, rankers or retrievers answered, or all, by key.
+
+    Equal contents give equal bytes.
 
     Raises:
+        ConfigError: nothing in the cache is of such an engine.
         DataError: there is no cache.
         StorageError: the disk refuses, or another program holds the cache.
     """
     counts = Counter[str]()
+    with existing(folder) as database:
+        known = {_word(engine) for (engine,) in database.rows("SELECT DISTINCT engine FROM origins")}
+    if unknown := sorted(set(engines or ()) - known):
+        raise ConfigError(f"--engine {unknown[0]}: no calls of it here; {nearest(unknown[0], sorted(known))}")
     with existing(folder) as database, replacing(file, _ELSEWHERE) as fresh, fresh.open("wb") as target:
         packer = zstandard.ZstdCompressor(level=9, write_checksum=True)
         with packer.stream_writer(target, closefd=False) as packed:
-            for line in _lines(database, keys, counts):
+            for line in _lines(database, keys, engines, counts):
                 packed.write(f"{json.dumps(line)}\n".encode())
     return Exported(counts["calls"], counts["damaged"], counts["secret"])
 
 
-def _lines(database: Database, keys: Collection[str] | None, counts: Counter[str]) -> Iterator[dict[str, Json]]:
+def _lines(
+    database: Database, keys: Collection[str] | None, engines: Collection[str] | None, counts: Counter[str]
+) -> Iterator[dict[str, Json]]:
     secrets = _secrets()
     yield {"format": FORMAT}
     for key, value, kept, engine, model, made in _read(database, keys):
+        if engines is not None and _word(engine) not in engines:
+            continue
         if reply_of(key, value, kept) is BAD:
             counts["damaged"] += 1
         elif any(word in value for word in secrets):

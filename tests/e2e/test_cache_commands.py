@@ -103,6 +103,29 @@ def test_exporting_a_run_is_no_use_of_its_calls_and_leaves_the_cache_as_it_is(kg
     assert CACHE.read_bytes() == before
 
 
+def test_replies_of_one_engine_are_enough_where_searches_and_ranks_are_made_again(
+    kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = kgqa("run", "method=retrieve_read", "limit=2", *QUICK)
+    everything = kgqa("cache", "export", "all.jsonl.zst", "--run", str(first.folder)).out
+    replies = kgqa("cache", "export", "calls.jsonl.zst", "--run", str(first.folder), "--engine", "scripted").out
+    counts = [int(re.findall(r"zst: ([0-9,]+) calls", out)[0]) for out in (everything, replies)]
+    assert 0 < counts[1] < counts[0]
+    monkeypatch.setenv("KGQA_CACHE", "elsewhere")
+    kgqa("cache", "import", "calls.jsonl.zst")
+    again = kgqa("run", "method=retrieve_read", "limit=2", "name=again", *QUICK)
+    assert (again.folder / "predictions.jsonl").read_bytes() == (first.folder / "predictions.jsonl").read_bytes()
+    assert again.json("metrics.json")["cost"]["paid"]["calls"] == 0
+
+
+def test_an_engine_that_answered_nothing_is_named_and_no_file_written(kgqa: Kgqa) -> None:
+    kgqa("run", "method=no_context", "limit=2", *QUICK)
+    ran = kgqa("cache", "export", "calls.jsonl.zst", "--engine", "script")
+    assert ran.code == 2
+    assert "--engine script: no calls of it here; did you mean scripted?" in ran.err
+    assert not Path("calls.jsonl.zst").exists()
+
+
 def test_a_run_whose_calls_are_not_all_kept_is_not_exported(kgqa: Kgqa) -> None:
     first = kgqa(*TRACE)
     changed("DELETE FROM calls WHERE value LIKE '{\"logprobs\"%'")
