@@ -1,0 +1,222 @@
+"""The tables of docs/RESULTS.md, from the folders of finished runs.
+
+    python scripts/results_page.py outputs/sweeps/results_* > tables.md
+
+For each data set: scores with 95 % intervals and costs, then every method beside `REFERENCE` on the questions that both
+have (difference in F1 with its bootstrap interval, McNemar's and permutation tests, Holm's correction over the data
+set), then, for pairs that a paper has in one table, on which side the difference is there and here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from kgqa.artefacts.metrics import Estimate
+from kgqa.artefacts.run import FinishedRun
+from kgqa.errors import KgqaError
+from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run, share_questions
+from kgqa.experiment.reproduce.published import PublishedTable
+from kgqa.experiment.reproduce.reading import load_table
+from kgqa.scoring.comparison import Difference, compare
+
+REFERENCE = "all_documents"
+ORDER = [
+    *("no_context", REFERENCE, "golden", "retrieve_read", "iter_retgen", "self_ask", "react", "ircot", "knowtrace"),
+    *("trace", "trace, documents", "safe", "kgp"),
+]
+DATASETS = {"hotpotqa": "HotpotQA", "2wiki": "2WikiMultiHopQA", "musique": "MuSiQue"}
+
+
+class Pair(NamedTuple):
+    """Two methods, and the rows of a published table that compare them."""
+
+    table: str
+    columns: tuple[str, ...]  # of HotpotQA, 2Wiki and MuSiQue
+    first: str
+    second: str
+    rows: tuple[str, str]
+
+
+TRACE = ("HotPotQA", "2WikiMultiHopQA", "MuSiQue")
+IRCOT = ("HotpotQA", "2WikiMQA", "MuSiQue")
+KNOWTRACE = ("HotpotQA", "2Wiki", "MuSiQue")
+PAIRS = (
+    Pair("trace/table1", TRACE, "no_context", REFERENCE, ("w/o documents", "w. all documents")),
+    Pair("trace/table1", TRACE, "ircot", REFERENCE, ("IRCoT", "w. all documents")),
+    Pair("trace/table1", TRACE, "trace", REFERENCE, ("TRACE-Triple", "w. all documents")),
+    Pair("trace/table1", TRACE, "trace, documents", REFERENCE, ("TRACE-Doc", "w. all documents")),
+    Pair("trace/table1", TRACE, "trace", "ircot", ("TRACE-Triple", "IRCoT")),
+    Pair("ircot/table4", IRCOT, "ircot", "retrieve_read", ("GPT3, IRCoT QA, Direct", "GPT3, OneR QA, Direct")),
+    Pair("knowtrace/table1", KNOWTRACE, "knowtrace", "ircot", ("LLaMA3, KnowTrace", "LLaMA3, IRCoT")),
+    Pair("knowtrace/table1", KNOWTRACE, "knowtrace", "iter_retgen", ("LLaMA3, KnowTrace", "LLaMA3, Iter-RetGen")),
+    Pair("knowtrace/table1", KNOWTRACE, "iter_retgen", "self_ask", ("LLaMA3, Iter-RetGen", "LLaMA3, Self-Ask")),
+    Pair("knowtrace/table1", KNOWTRACE, "react", "self_ask", ("LLaMA3, ReAct", "LLaMA3, Self-Ask")),
+)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run as the page has it."""
+
+    label: str
+    dataset: str
+    folder: Path
+    finished: FinishedRun
+
+    @classmethod
+    def of(cls, folder: Path) -> Shown:
+        finished = FinishedRun.read(folder)
+        read = {key: value for key, value, _ in finished.settings}
+        documents = finished.choices["method"] == "trace" and read.get("method.context") == "documents"
+        label = finished.choices["method"] + (", documents" if documents else "")
+        return cls(label, finished.choices["dataset"], folder, finished)
+
+    def row(self) -> str:
+        metrics = self.finished.metrics
+        scores, cost, count = metrics.scores, metrics.cost.method, metrics.questions
+        seconds = metrics.question_seconds
+        cached = f"{100 * cost.cached_tokens / cost.prompt_tokens:.0f} %" if cost.prompt_tokens else "–"
+        cells = [
+            f"`{self.label}`",
+            str(count),
+            shown(scores.em),
+            shown(scores.f1),
+            shown(scores.containment),
+            "–" if scores.support_recall.mean is None else f"{scores.support_recall.mean:.1f}",
+            f"{cost.calls / count:.1f}",
+            f"{cost.prompt_tokens / count:,.0f} + {cost.output_tokens / count:,.0f}",
+            cached,
+            "–" if seconds is None else f"{seconds.p50:.0f} / {seconds.p95:.0f}",
+        ]
+        return line(cells)
+
+
+def line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def head(cells: Sequence[str]) -> str:
+    return f"{line(cells)}\n{line(['---'] * len(cells))}"
+
+
+def shown(figure: Estimate | None) -> str:
+    if figure is None or figure.mean is None:
+        return "–"
+    return f"{figure.mean:.1f} [{figure.low:.1f}, {figure.high:.1f}]"
+
+
+def folders(given: Sequence[Path]) -> Iterator[Path]:
+    """Of runs; those of the cells of a sweep that have ended."""
+    for place in given:
+        if not (place / "sweep.json").is_file():
+            yield place
+            continue
+        for cell in sorted((place / "cells").glob("*.json")):
+            run = json.loads(cell.read_text(encoding="utf-8")).get("run")
+            if run and (Path(run) / "metrics.json").is_file():
+                yield Path(run)
+
+
+def ordered(runs: Iterable[Shown], dataset: str) -> list[Shown]:
+    return sorted((run for run in runs if run.dataset == dataset), key=lambda run: ORDER.index(run.label))
+
+
+def scores_of(runs: Sequence[AnsweredQuestions], names: Sequence[str]) -> dict[str, dict[str, list[float | None]]]:
+    rows = {name: run.rows() for name, run in zip(names, runs, strict=True)}
+    return {
+        "EM": {name: [row.em for row in each] for name, each in rows.items()},
+        "F1": {name: [row.f1 for row in each] for name, each in rows.items()},
+    }
+
+
+def beside(one: Shown, other: Shown) -> dict[str, Difference]:
+    """EM and F1 of two runs over the questions that both have."""
+    shared = share_questions([open_run(one.folder), open_run(other.folder)], common=True)
+    return {each.metric: each for each in compare(scores_of(shared, (one.label, other.label)), seed=0)}
+
+
+def against(runs: Sequence[Shown]) -> Iterator[str]:
+    """Rows: each run beside the reference."""
+    (reference,) = (run for run in runs if run.label == REFERENCE)
+    for run in runs:
+        if run is reference:
+            continue
+        pair = beside(run, reference)
+        em, f1 = pair["EM"], pair["F1"]
+        yield line(
+            [
+                f"`{run.label}`",
+                str(f1.n),
+                f"{f1.means[1]:.1f}",
+                f"{f1.difference:+.1f} [{f1.low:+.1f}, {f1.high:+.1f}]",
+                f"{f1.p:.3f}",
+                f"{em.difference:+.1f} [{em.low:+.1f}, {em.high:+.1f}]",
+                f"{em.wins[0]} : {em.wins[1]}",
+                f"{em.p:.3f}",
+            ]
+        )
+
+
+def published(table: PublishedTable, row: str, column: str) -> float:
+    place = [metric.name for metric in table.metrics].index("F1")
+    (cell,) = (cell for cell in table.cells if (cell.row, cell.column) == (row, column))
+    value = cell.values[place]
+    assert value is not None
+    return value.number
+
+
+def signs(runs: Sequence[Shown]) -> Iterator[str]:
+    """Rows: F1 of the first less F1 of the second, in the paper and here."""
+    by = {(run.dataset, run.label): run for run in runs}
+    for pair in PAIRS:
+        table = load_table(pair.table)
+        cells = [f"`{pair.first}` − `{pair.second}`", f"{table.id.replace('/', ', ')}"]
+        for dataset, column in zip(DATASETS, pair.columns, strict=True):
+            theirs = published(table, pair.rows[0], column) - published(table, pair.rows[1], column)
+            one, other = by.get((dataset, pair.first)), by.get((dataset, pair.second))
+            if one is None or other is None:
+                cells.append(f"{theirs:+.1f} / –")
+                continue
+            ours = beside(one, other)["F1"]
+            clear = ours.low * ours.high > 0
+            same = "same" if theirs * ours.difference > 0 else "other"
+            cells.append(f"{theirs:+.1f} / {ours.difference:+.1f} {same if clear else '(' + same + ')'}")
+        yield line(cells)
+
+
+def page(runs: Sequence[Shown]) -> Iterator[str]:
+    for dataset, name in DATASETS.items():
+        here = ordered(runs, dataset)
+        if not here:
+            continue
+        yield f"### {name}\n"
+        titles = ["method", "questions", "EM", "F1", "containment", "support recall", "calls", "tokens"]
+        yield head([*titles, "known", "seconds"])
+        yield from (run.row() for run in here)
+        yield ""
+        yield head(["method", "n", f"F1 of `{REFERENCE}`", "F1", "p", "EM", "better on", "p"])
+        yield from against(here)
+        yield ""
+    yield head(["F1", "published in", *DATASETS.values()])
+    yield from signs(runs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("places", nargs="+", type=Path, metavar="RUN", help="a run's folder, or a sweep's")
+    try:
+        print("\n".join(page([Shown.of(folder) for folder in folders(parser.parse_args().places)])))
+    except KgqaError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
