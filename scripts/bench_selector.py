@@ -37,6 +37,7 @@ from scripts.prompt_variants import Scores, Variant, shown_by, table
 
 STEPS = 2
 OFFERED, MASS, NEW = "gold among those offered", "mass on gold", "mass on gold passages not in the chain"
+GOING_ON, KEPT = "mass on gold of what does not stop", "gold among the branch of a beam"
 LIKELIEST, STOP = "likeliest is gold", "probability to stop"
 
 
@@ -87,16 +88,20 @@ async def select(method: Trace, question: Question, chain: Chain) -> Selected:
     return Selected(chain, tuple(candidates), tuple((unit, exp(logprob)) for unit, logprob in options))
 
 
-def scores(selected: Selected, gold: frozenset[str]) -> dict[str, float]:
-    """Shares of one choice; gold is what comes from a gold passage."""
+def scores(selected: Selected, gold: frozenset[str], branch: int) -> dict[str, float]:
+    """Shares of one choice; gold is what comes from a gold passage. Of the likeliest choices a beam keeps `branch`."""
     used = {unit.passage_id for unit in selected.chain.units}
-    likeliest, _ = max(selected.options, key=lambda option: option[1])
+    ordered = [unit for unit, _ in sorted(selected.options, key=lambda option: -option[1])]
+    likeliest = ordered[0]
     taken = [(unit.passage_id, share) for unit, share in selected.options if unit is not None]
+    mass = sum(share for passage, share in taken if passage in gold)
     return {
         OFFERED: sum(unit.passage_id in gold for unit in selected.candidates) / len(selected.candidates),
-        MASS: sum(share for passage, share in taken if passage in gold),
+        MASS: mass,
+        GOING_ON: mass / sum(share for _, share in taken),
         NEW: sum(share for passage, share in taken if passage in gold - used),
         LIKELIEST: float(likeliest is not None and likeliest.passage_id in gold),
+        KEPT: sum(unit is not None and unit.passage_id in gold for unit in ordered[:branch]) / branch,
         STOP: sum(share for unit, share in selected.options if unit is None),
     }
 
@@ -120,7 +125,7 @@ def measure(method: Trace, questions: Sequence[Question], runner: Runner) -> lis
                 raise finished.result
             made[finished.key] = finished.result
             print(f"step {step + 1}: {len(made)} of {len(asked)}", end="\r", file=sys.stderr, flush=True)
-        of_question = {q.id: scores(made[q.id], q.support) if q.id in made else {} for q in questions}
+        of_question = {q.id: scores(made[q.id], q.support, method.branch) if q.id in made else {} for q in questions}
         by_step.append({name: [of_question[q.id].get(name) for q in questions] for name in of_question[asked[0].id]})
         following = {q.id: next_chain(made[q.id], q.support) for q in asked}
         chains = {name: chain for name, chain in following.items() if chain is not None}

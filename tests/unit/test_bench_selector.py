@@ -15,7 +15,20 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.methods.steps.trace_chains import Chain
 from kgqa.prompting import render
 from kgqa.testing import drive
-from scripts.bench_selector import LIKELIEST, MASS, NEW, OFFERED, STOP, Dump, Selected, next_chain, scores, select
+from scripts.bench_selector import (
+    GOING_ON,
+    KEPT,
+    LIKELIEST,
+    MASS,
+    NEW,
+    OFFERED,
+    STOP,
+    Dump,
+    Selected,
+    next_chain,
+    scores,
+    select,
+)
 from scripts.prompt_variants import Variant, shown_by, table
 from tests.trace_world import BIRCH, METHOD, QUESTION, WROTE, World, weights
 
@@ -38,16 +51,19 @@ def test_a_choice_is_asked_as_the_method_asks_it() -> None:
 
 
 def test_shares_are_of_triples_from_gold_passages() -> None:
-    shares = scores(selected(Chain()), GOLD)
-    assert shares == pytest.approx({OFFERED: 0.25, MASS: 0.6, NEW: 0.6, LIKELIEST: 1.0, STOP: 0.1})
+    shares = scores(selected(Chain()), GOLD, branch=2)
+    assert shares == pytest.approx(
+        {OFFERED: 0.25, MASS: 0.6, GOING_ON: 0.6 / 0.9, NEW: 0.6, LIKELIEST: 1.0, KEPT: 0.5, STOP: 0.1}
+    )
 
 
 def test_the_next_chain_begins_with_the_best_ranked_gold_triple() -> None:
     chain = next_chain(selected(Chain()), GOLD)
     assert chain is not None
     assert chain.texts == ("<Birch; year; 1901>",)
-    shares = scores(selected(chain), GOLD)
-    assert shares == pytest.approx({OFFERED: 0.0, MASS: 0.0, NEW: 0.0, LIKELIEST: 0.0, STOP: 0.7})
+    shares = scores(selected(chain), GOLD, branch=2)
+    nothing = dict.fromkeys((OFFERED, MASS, GOING_ON, NEW, LIKELIEST, KEPT), 0.0)
+    assert shares == pytest.approx({**nothing, STOP: 0.7})
     assert next_chain(selected(chain), GOLD) is None
 
 
@@ -55,10 +71,10 @@ def test_a_gold_passage_of_the_chain_is_not_new() -> None:
     both = frozenset(passage.id for passage in QUESTION.passages)
     chain = next_chain(selected(Chain()), GOLD)
     assert chain is not None
-    shares = scores(selected(chain), both)
+    shares = scores(selected(chain), both, branch=2)
     assert shares[MASS] == pytest.approx(0.3)
     assert shares[NEW] == pytest.approx(0.3)
-    assert scores(selected(Chain()), both)[MASS] == pytest.approx(0.9)
+    assert scores(selected(Chain()), both, branch=2)[MASS] == pytest.approx(0.9)
 
 
 def test_differences_are_question_by_question() -> None:
@@ -139,7 +155,7 @@ def test_prompts_are_compared_on_the_same_questions(
     for step in ("Step 1", "Step 2"):
         rows = told.stdout.partition(step)[2].splitlines()[2:]
         assert [row.split(" | ")[0] for row in rows[2:7]] == [
-            f"| {name}" for name in (OFFERED, MASS, NEW, LIKELIEST, STOP)
+            f"| {name}" for name in (OFFERED, MASS, GOING_ON, NEW, LIKELIEST, KEPT, STOP)
         ]
         assert rows[2].endswith("| +0.0 [+0.0, +0.0] |")  # the same is offered to all
     again = subprocess.run(command, capture_output=True, text=True, check=True)
