@@ -80,7 +80,7 @@ class World:
 
 def shown(call: Choose) -> tuple[list[str], list[str]]:
     """The chain so far and the options' texts, as the selection prompt's last message has them."""
-    *lines, _question = call.prompt.messages[-1].content.partition("Chain so far: ")[2].splitlines()
+    *lines, _question, _next = call.prompt.messages[-1].content.partition("Chain so far: ")[2].splitlines()
     so_far = [] if lines[0] == "empty" else [f"<{part.strip('<>')}>" for part in lines[0].split(">, <")]
     assert [line.split(". ")[0] for line in lines[2:]] == list(call.options)
     return so_far, [line.partition(". ")[2] for line in lines[2:]]

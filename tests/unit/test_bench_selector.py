@@ -154,7 +154,7 @@ def test_prompts_are_compared_on_the_same_questions(
     assert "| | ours | none | none − ours |" in told.stdout
     for step in ("Step 1", "Step 2"):
         rows = told.stdout.partition(step)[2].splitlines()[2:]
-        assert [row.split(" | ")[0] for row in rows[2:7]] == [
+        assert [row.split(" | ")[0] for row in rows[2:9]] == [
             f"| {name}" for name in (OFFERED, MASS, GOING_ON, NEW, LIKELIEST, KEPT, STOP)
         ]
         assert rows[2].endswith("| +0.0 [+0.0, +0.0] |")  # the same is offered to all
