@@ -27,9 +27,17 @@ from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Prompt, Question
 
 MAX_CANDIDATES = 727  # labels there are, less one for the option to stop
-Layout = Literal["figures", "released"]
-SELECT: dict[Layout, str] = {"figures": "trace/select", "released": "trace/select_released"}
-READ: dict[Layout, str] = {"figures": "reader/answer", "released": "trace/answer_released"}
+Layout = Literal["figures", "released", "begun"]
+SELECT: dict[Layout, str] = {
+    "figures": "trace/select",
+    "released": "trace/select_released",
+    "begun": "trace/select_begun",
+}
+READ: dict[Layout, str] = {
+    "figures": "reader/answer",
+    "released": "trace/answer_released",
+    "begun": "reader/answer",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from kgqa.demonstrations import ChainDemonstration, DocumentDemonstration, Selec
 from kgqa.methods.steps.few_shot import FewShot, Shot, WrittenThoughts
 from kgqa.methods.steps.reader import numbered, passages_text
 from kgqa.methods.steps.trace_chains import Chain, Unit
-from kgqa.methods.trace import ChainState, Trace
+from kgqa.methods.trace import ChainState, Layout, Trace
 from kgqa.prompting import render
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Prompt
@@ -47,11 +47,11 @@ CHAIN = ChainDemonstration(
 )
 
 
-def selection_prompt(steps: int, may_stop: bool = True, chosen: str = COMPOSER) -> Prompt:
+def selection_prompt(steps: int, may_stop: bool = True, chosen: str = COMPOSER, layout: Layout = "figures") -> Prompt:
     method = Trace(
         context="triples", units="triples", candidates=2, ranker=True, selector=True, top=None, max_length=4,
         beam=5, branch=5, chains=5, min_probability=0.0, adaptive_termination=may_stop, query_order="question_first",
-        query_labels=False, short_demonstrations="last_step", layout="figures",
+        query_labels=False, short_demonstrations="last_step", layout=layout,
         demonstrations="fixed", demonstration_count=1, demonstrations_from=(CHAIN,), max_answer_tokens=25,
     )  # fmt: skip
     offered = BIRTHPLACE if chosen == COMPOSER else COMPOSER
@@ -127,6 +127,7 @@ PROMPTS = {
     ),
     "trace_select_first": selection_prompt(0),
     "trace_select_second": selection_prompt(1),
+    "trace_select_begun": selection_prompt(1, layout="begun"),
     "trace_select_fixed_length": selection_prompt(1, may_stop=False),
 }
 
