@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from typing import Any
 
 from kgqa.errors import ConfigError
 
@@ -37,6 +38,18 @@ def installed(extra: str, *packages: str) -> Mapping[str, str]:
         return {package: version(package) for package in packages}
     except PackageNotFoundError as error:
         raise ConfigError(f"the package {error.name} is not installed; pip install 'kgqa[{extra}]'") from None
+
+
+def keep_four_bits(network: Any) -> None:
+    """Weights of bitsandbytes (0.50) stay as they were quantised.
+
+    On a CPU with AVX-512 BF16 it packs a layer anew when that is first evaluated, with rounded scales, for a product
+    that no gradient passes: what was measured before training left most adapters untrained, in silence, and a base
+    answered differently after an adapter than before.
+    """
+    for layer in network.modules():
+        if hasattr(layer, "support_avx512bf16_for_cpu"):
+            layer.support_avx512bf16_for_cpu = False
 
 
 def present(package: str) -> bool:

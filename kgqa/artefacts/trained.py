@@ -5,6 +5,7 @@ It is written last: a folder without one is a training that has not ended.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ from kgqa.artefacts.form import LEFT_OUT, Number, as_json, read
 from kgqa.artefacts.manifest import MANIFEST, Code
 from kgqa.artefacts.run import Setting
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.storage import trained
+from kgqa.storage import storing, trained
 from kgqa.types import Json
 
 CARD = "README.md"
@@ -149,6 +150,12 @@ def find_trained(name: str) -> Path:
     known = {kept.name.rpartition("/")[0] for kept in kept_trainings() if kept.ended}
     hint = nearest(name, known) if known else f"nothing is trained in {trained()}; begin with kgqa train --help"
     raise ConfigError(f"{name}: nothing trained of that name; {hint}")
+
+
+def prefer(folder: Path) -> None:
+    """What is trained there is from now on what its name means: it counts as the last one."""
+    with storing(folder):
+        os.utime(folder / MANIFEST)
 
 
 def refuse_begun(name: str) -> None:

@@ -177,7 +177,14 @@ def repeated(overrides: Sequence[str]) -> list[str]:
 
 def _is_key(word: str) -> bool:
     """What is on disk is a place, whatever its name; so is a sentence that says "=" somewhere."""
-    return re.match(r"[^\s=]*=", word) is not None and not Path(word).exists()
+    return re.match(r"[^\s=]*=", word) is not None and not _on_disk(word)
+
+
+def _on_disk(word: str) -> bool:
+    try:
+        return Path(word).exists()
+    except OSError:  # longer than a name can be, such as a list of ids
+        return False
 
 
 def _check_places(parser: Parser, places: Sequence[str]) -> None:

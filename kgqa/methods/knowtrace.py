@@ -9,7 +9,7 @@ Roles: `explorer` and `completer`, which the paper trains an adapter each for, e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -95,15 +95,7 @@ class KnowTrace:
     async def explore(self, question: Question, course: Course, *, begun: str = "") -> Exploration:
         """Equation 1. `begun`: how the reply begins where it has to answer (not in the paper)."""
         course.memory = await self.remember(course)
-        prompt = render(
-            "knowtrace/explore",
-            examples=[{**example, "memory": self.told(example)} for example in self.explorations_from],
-            pinned=passages_text(question.pinned),
-            question=question.text,
-            form=self.memory,
-            memory=course.memory,
-            begun=begun,
-        )
+        prompt = self.exploration(question, course.memory, begun)
         reply = await Generate(prompt, self.max_exploration_tokens, stop=("\nQuestion:",), role=EXPLORER)
         call = course.heard()
         written = f"{begun} {reply.text.strip()}" if begun else reply.text
@@ -115,6 +107,32 @@ class KnowTrace:
         course.flags["forced_answer"] |= bool(begun)
         course.explored.append(replace(exploration, call=call, forced=bool(begun)))
         return exploration
+
+    def exploration(self, question: Question, memory: str, begun: str = "") -> Prompt:
+        return render(
+            "knowtrace/explore",
+            examples=[{**example, "memory": self.told(example)} for example in self.explorations_from],
+            pinned=passages_text(question.pinned),
+            question=question.text,
+            form=self.memory,
+            memory=memory,
+            begun=begun,
+        )
+
+    def supported(self, question: Question, notes: Mapping[str, Json]) -> Sequence[tuple[Prompt, Prompt]]:
+        """Of each exploration of an answer with these notes: its prompt, and that of the graph's support alone.
+
+        Not of those that were begun for the model. The graph as a text was written by a model, so it is not known here.
+        """
+        kept = {Fact(*fact) for fact in notes["support"]}
+        told: list[tuple[Prompt, Prompt]] = []
+        graph: dict[Fact, None] = {}
+        for completions in [[], *notes["iterations"]]:
+            graph.update((Fact(*fact), None) for one in completions for fact in one["triples"])
+            memories = (self.lines(list(graph)), self.lines([fact for fact in graph if fact in kept]))
+            whole, support = (self.exploration(question, memory) for memory in memories)
+            told.append((whole, support))
+        return told
 
     async def complete(self, question: Question, pair: Pair) -> Completed:
         """Equation 2: retrieve by "entity relation", then read the passages for triples about the pair."""

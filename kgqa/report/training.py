@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from kgqa.artefacts.choosing import TrainingChoice, TriedTraining
 from kgqa.artefacts.form import Number
 from kgqa.artefacts.trained import Measured, Trained
 from kgqa.counting import counted
@@ -65,6 +66,30 @@ def sections(trained: Trained) -> list[Section]:
         Section("Settings", ("key", "value", "source"), trained.settings),
     ]
     return [section for section in listed if section.rows]
+
+
+def choice_sections(record: TrainingChoice) -> list[Section]:
+    """What `kgqa train -m` tried, and the choice."""
+    rows = [
+        (f"{'→ ' if place == record.chosen else ''}{tried.settings}", *_tried(tried), tried.folder)
+        for place, tried in enumerate(record.tried)
+    ]
+    ended = sum(tried.loss is not None for tried in record.tried)
+    text = (
+        f"Chosen by the loss of {counted(record.held_out, 'held-out example')}, {figure_of(record.untrained)} before "
+        f"any training. The lowest of {ended} is lower than it would be on others: measure it on questions that were "
+        "not held out either."
+    )
+    return [Section("Tried", ("values", "held-out loss", "above the chosen", "folder"), rows, (text,))]
+
+
+def _tried(tried: TriedTraining) -> tuple[str, str]:
+    if tried.error is not None:
+        return f"failed: {tried.error}", ""
+    if tried.above is None:
+        return figure_of(tried.loss), ""
+    more, low, high = tried.above
+    return figure_of(tried.loss), f"{more:+.4f} [{low:+.4f}, {high:+.4f}]"
 
 
 def curves_svg(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> str:

@@ -12,8 +12,9 @@ from rich.table import Table
 
 from kgqa.artefacts.trained import KeptTraining, Trained
 from kgqa.experiment.machine.hardware import size_text
-from kgqa.experiment.train.planning import Plan
-from kgqa.report.training import sections
+from kgqa.experiment.train.choosing import Chosen
+from kgqa.experiment.train.planning import Plan, hours_text
+from kgqa.report.training import choice_sections, sections
 from kgqa.terminal.console import Terminal
 from kgqa.terminal.sections import show_sections
 
@@ -31,6 +32,28 @@ def show_plan(plan: Plan, terminal: Terminal) -> None:
     for alarm in plan.alarms:
         terminal.line(alarm, alarm=True)
     terminal.line("nothing is trained: dry_run=true")
+
+
+def show_plans(plans: Sequence[tuple[str, Plan]], terminal: Terminal) -> None:
+    """What each of several trainings takes, by the values that differ, and all of them together."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("values", "steps", "memory", "time", ""):
+        table.add_column(heading, overflow="fold")
+    for name, plan in plans:
+        told = {heading: value for heading, value in plan.rows() if heading}
+        row = (told["steps"], told.get("memory", ""), told.get("time", ""), "; ".join(plan.alarms))
+        table.add_row(escape(name), *map(escape, row))
+    terminal.show(table)
+    seconds = [taken[0] for _, plan in plans if (taken := plan.seconds()) and not plan.done]
+    if seconds:
+        terminal.line(f"{len(plans)} trainings, one after the other: about {hours_text(sum(seconds))}")
+    terminal.line("nothing is trained: dry_run=true")
+
+
+def show_choice(chosen: Chosen, terminal: Terminal) -> None:
+    show_sections(f"{chosen.record.recipe}: chosen by held-out loss", choice_sections(chosen.record), terminal)
+    terminal.line(f"record: {chosen.file}")
+    show_trained(chosen.folder, terminal)
 
 
 def show_trained(folder: Path, terminal: Terminal) -> None:

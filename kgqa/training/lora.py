@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from kgqa.artefacts.form import read_json
 from kgqa.constraints import Bound, Count, Natural
 from kgqa.errors import ConfigError, DataError
+from kgqa.extras import keep_four_bits
 from kgqa.storage import json_text, replace_file, storing
 from kgqa.training.job import ADAPTER, Job
 from kgqa.training.loop import Lesson, Tensor
@@ -64,6 +65,7 @@ class LoraTraining(Schedule):
         network = self._base(base, device)
         check_rank(network, self.rank, self.targets)
         if self.quantization == "nf4":
+            keep_four_bits(network)
             network = prepare_model_for_kbit_training(network, use_gradient_checkpointing=False)
         if self.activation_checkpointing:
             network.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

@@ -68,6 +68,55 @@ def test_prompts_are_those_of_the_run(kgqa: Kgqa, ran: Ran) -> None:
     assert all(_prompt_json(example.prompt) in asked for example in examples)
 
 
+def knowledge(example: Example) -> str:
+    return example.prompt.messages[-1].content.rpartition("Knowledge:\n")[2].strip()
+
+
+def test_explorations_can_be_told_the_support_alone(kgqa: Kgqa, ran: Ran) -> None:
+    """All else of their prompts stays, and so do completions and what is learnt."""
+    told, folder = collected(kgqa, "--from", "last")
+    support, other = collected(kgqa, "--from", "last", "collect.memory=support")
+    designed, born = "<Candle Bridge; designed by; Ilse Ravenholt>", "<Ilse Ravenholt; born in; Pellery>"
+    red, tall = "<Lantern Bridge; colour; red>", "<Ilse Ravenholt; was; tall>"
+    assert [knowledge(one) for one in told if one.role == "explorer"] == [
+        "none", f"{designed}\n{red}", f"{designed}\n{red}\n{born}\n{tall}",
+    ]  # fmt: skip
+    explored = [one for one in support if one.role == "explorer"]
+    assert [knowledge(one) for one in explored] == ["none", designed, f"{designed}\n{born}"]
+    assert [(one.id, one.target) for one in support] == [(one.id, one.target) for one in told]
+    for one, before in zip(support, told, strict=True):
+        if one.role == "completer":
+            assert one == before
+        else:
+            [message], [whole] = one.prompt.messages, before.prompt.messages
+            assert message.content == whole.content.replace(f"\n{red}", "").replace(f"\n{tall}", "")
+    assert folder != other
+
+
+def test_a_graph_that_a_model_told_is_not_told_anew(kgqa: Kgqa) -> None:
+    rules = [
+        (f"{BRIDGE}none\nSufficient:$", RULES[0][1]), (RULES[3][0], RULES[3][1]), (RULES[4][0], RULES[4][1]),
+        (f"{BRIDGE}It is known.\nSufficient:$", RULES[2][1]), ("Sufficient:$", RULES[-1][1]), ("", "It is known."),
+    ]  # fmt: skip
+    lines = [json.dumps({"match": match, "reply": reply}) for match, reply in rules]
+    Path("rules.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    words = ("method=knowtrace", "method.memory=texts", "dataset=demo", "limit=1", "engine.rules=rules.jsonl")
+    ran = kgqa("run", *words, *QUICK)
+    refused = kgqa("collect", "knowtrace", "--from", str(ran.folder), "collect.memory=support")
+    assert refused.code == 2
+    assert "was asked otherwise than its method asks now: a template or an example has changed" in refused.err
+    assert len(refused.err.splitlines()) == 1
+    assert kgqa("collect", "knowtrace", "--from", str(ran.folder)).code == 0
+
+
+def test_a_method_that_knows_no_support_is_named(kgqa: Kgqa) -> None:
+    Path("rules.jsonl").write_text(json.dumps({"match": "", "reply": "Pellery"}), encoding="utf-8")
+    kgqa("run", "method=no_context", "dataset=demo", "limit=1", "engine.rules=rules.jsonl", *QUICK)
+    refused = kgqa("collect", "knowtrace", "--from", "last", "collect.memory=support")
+    assert refused.code == 2
+    assert "its method has no `supported`, as knowtrace has; give collect.memory=told" in refused.err
+
+
 def test_without_backtracing_all_replies_of_right_answers_are_learnt(kgqa: Kgqa, ran: Ran) -> None:
     examples, folder = collected(kgqa, "--from", "last", "collect.filter=none")
     assert [example.target for example in examples] == [RULES[at][1].strip() for at in (0, 3, 4, 1, 5, 2)]

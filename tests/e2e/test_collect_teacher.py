@@ -10,6 +10,9 @@ import pytest
 from kgqa.artefacts.collected import Collected
 from kgqa.artefacts.stage import StageManifest
 from kgqa.examples import Example, read_dropped, read_examples
+from kgqa.experiment.collect.collecting import Collecting
+from kgqa.experiment.collect.safe import JudgedSteps
+from kgqa.experiment.session.experiment import Experiment
 from tests.e2e.conftest import QUICK, Kgqa, Ran
 from tests.e2e.verifying import verified
 from tests.golden.test_program_prompts import AGREED, TEACHER
@@ -114,3 +117,21 @@ def test_what_does_not_fit_is_one_line(kgqa: Kgqa, words: str, why: str) -> None
     assert refused.code == 2
     assert why in refused.err
     assert len(refused.err.strip().splitlines()) == 1
+
+
+def test_the_papers_data_are_a_teachers(kgqa: Kgqa) -> None:
+    words = ("collect", "safe", "experiment=safe_paper", "dataset=demo", "limit=1", "dry_run=true", *QUICK)
+    absent = kgqa(*words)
+    assert absent.code == 2
+    assert "no weights for model gpt_oss_120b" in absent.err
+    own = kgqa(*words, "roles.teacher=null")
+    assert own.code == 0, own.err
+    assert "model calls" in own.out
+
+
+def test_the_released_labels_have_a_twelfth_wherever_they_are_used() -> None:
+    words = ["experiment=safe_released", "dataset=demo"]
+    recipe = Collecting.of("safe", words).recipe
+    assert isinstance(recipe, JudgedSteps)
+    assert recipe.labels == "released"
+    assert Experiment.of(words).config["method"]["labels"] == "released"

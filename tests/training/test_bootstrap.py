@@ -149,6 +149,14 @@ def test_questions_that_are_learnt_from_are_not_evaluated_on(llama: Path, tmp_pa
     assert "1 of 2 questions are evaluated on and learnt from" in said
 
 
+def test_a_data_set_without_the_split_is_told_what_else_there_is(llama: Path, tmp_path: Path) -> None:
+    process = started(tmp_path, llama, "bootstrap.split=train")
+    said, _ = process.communicate(timeout=SLOW)
+    assert process.returncode == 2
+    assert "bootstrap.split=train: no such split of dataset=demo; choose from: dev; or give bootstrap.spl" in said
+    assert len(said.splitlines()) == 1
+
+
 def test_a_round_is_read_as_it_was_written(undisturbed: tuple[Path, Path]) -> None:
     _, folder = undisturbed
     rounds = read(Rounds, folder / "rounds.json").rounds

@@ -59,14 +59,16 @@ def tokenizer(folder: Path) -> int:
     return int(made.get_vocab_size())
 
 
-def llama(folder: Path, positions: int = 256) -> Path:
+def llama(folder: Path, positions: int = 256, width: int = 32) -> Path:
+    """The wider, the lower a loss can fall: what turns states into logits is random, and stays."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=tokenizer(folder), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=16, max_position_embeddings=positions, eos_token_id=1, bos_token_id=1,
+        vocab_size=tokenizer(folder), hidden_size=width, intermediate_size=2 * width, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=16, max_position_embeddings=positions, eos_token_id=1,
+        bos_token_id=1,
     )  # fmt: skip
     LlamaForCausalLM(config).save_pretrained(folder)
     return folder

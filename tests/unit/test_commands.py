@@ -87,6 +87,11 @@ def test_words_stand_where_they_like_among_options(line: str) -> None:
     assert (given.overrides, given.corpus, given.workers) == (["a=1", "b=2", "c=3"], True, 3)
 
 
+def test_a_list_of_ids_may_be_longer_than_a_files_name() -> None:
+    ids = f"ids=[{','.join(f'2hop__{number}' for number in range(500))}]"
+    assert parse(tree(), ["collect", "safe", "dataset=demo", ids]).overrides == ["dataset=demo", ids]
+
+
 def test_what_is_on_disk_is_a_place_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("seed=1").mkdir()

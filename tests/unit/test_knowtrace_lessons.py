@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.methods.steps.knowtrace_course import COMPLETER, EXPLORER
 from kgqa.runtime.codec import call_key
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Lesson, Passage, Question
-from tests.unit.test_knowtrace import ASK_AUTHOR, ASK_SCHOOL, AUTHOR, CONCLUDE, METHOD, SCHOOL, World, two_hops
+from tests.unit.test_knowtrace import (
+    ASK_AUTHOR,
+    ASK_SCHOOL,
+    AUTHOR,
+    CONCLUDE,
+    METHOD,
+    QUESTION,
+    SCHOOL,
+    World,
+    two_hops,
+)
 
 # Table 5, in the forms of our prompts
 RIOTING = "The rioting being a dividing factor in Birmingham"
@@ -93,6 +106,20 @@ def test_calls_are_numbered_as_the_trace_has_them() -> None:
     asked = [call.prompt.name.partition("/")[2] for call in world.calls if isinstance(call, Generate)]
     assert asked == ["explore", "complete", "rewrite", "explore", "complete", "rewrite", "explore"]
     assert [lesson.call for lesson in answer.lessons] == [0, 1, 3, 4, 6]
+
+
+@pytest.mark.parametrize("memory", ["triplets", "paths"])
+def test_prompts_can_be_made_again_from_the_notes(memory: str) -> None:
+    """As asked, and with the support alone; triples are lists there, as in a trace."""
+    world = two_hops()
+    answer = world.answer(memory=memory)
+    notes = json.loads(json.dumps(answer.notes))
+    supported = replace(METHOD, memory=memory).supported(QUESTION, notes)  # type: ignore[arg-type]
+    asked = [call.prompt for call in world.calls if isinstance(call, Generate) and "explore" in call.prompt.name]
+    assert [whole for whole, _ in supported] == asked
+    assert supported[1][0] == supported[1][1]
+    assert "kept" in asked[2].messages[0].content.rpartition("Knowledge:")[2]
+    assert "kept" not in supported[2][1].messages[0].content.rpartition("Knowledge:")[2]
 
 
 def test_each_operation_has_a_role_of_its_own_and_the_readers_keys() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kgqa.artefacts.manifest import Code
 from kgqa.artefacts.trained import Losses, Measured, Trained, TrainedExamples, find_trained, kept_trainings
 from kgqa.errors import ConfigError, DataError, EngineDied, UsageError
-from kgqa.experiment.train import planning
+from kgqa.experiment.train import exporting, planning
 from kgqa.experiment.train.exporting import export_examples, export_merged
 from kgqa.experiment.train.keeping import flaws, prune
 from kgqa.experiment.train.planning import planned
@@ -124,6 +126,15 @@ def test_examples_are_exported_and_a_changed_base_is_not_merged(tmp_path: Path) 
     manifest = replace(Trained.read(tmp_path), base="smollm2_135m")
     (tmp_path / "manifest.json").write_text(json_text(manifest.json()))
     with pytest.raises(DataError, match="its weights are b179c9523d0e now, agent was trained on ffffff"):
+        export_merged(tmp_path, None, QUIET)
+
+
+def test_a_merging_that_was_killed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained(tmp_path)
+    killed = subprocess.CompletedProcess([], -9, "", "")
+    monkeypatch.setattr(exporting, "_base", lambda trained: SimpleNamespace(folder=lambda tell: tmp_path))
+    monkeypatch.setattr(subprocess, "run", lambda *given, **options: killed)
+    with pytest.raises(EngineDied, match="merging failed: the process ended with -9 and said nothing"):
         export_merged(tmp_path, None, QUIET)
 
 

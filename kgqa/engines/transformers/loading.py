@@ -9,6 +9,7 @@ from typing import Any
 
 from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, DataError
+from kgqa.extras import keep_four_bits
 from kgqa.json_values import decoded
 
 Network = Any  # torch is imported late and not checked
@@ -53,6 +54,7 @@ def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Net
         network = family.from_pretrained(folder, **settings)
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{folder}: transformers cannot load the model: {error}") from error
+    keep_four_bits(network)
     return network.eval() if "device_map" in settings else network.to(chosen).eval()
 
 

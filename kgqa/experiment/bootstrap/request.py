@@ -119,26 +119,34 @@ class BootstrapRequest:
         Raises:
             ConfigError: the questions that are learnt from are evaluated on, too.
         """
-        runs: list[Json] = []
-        asked: list[set[str]] = []
-        for words in (self.evaluating({}), self.learning({})):
-            with Session(Experiment.of(words)) as session:
-                ids = [question.id for question in session.experiment.questions]
-                runs.append({"run": run_identity(session), "questions": ids_digest(ids)})
-                asked.append(set(ids))
-        if both := len(asked[0] & asked[1]):
+        asked = [self._asked(words) for words in (self.evaluating({}), self.learning({}))]
+        evaluated, learnt = ({*ids} for _, ids in asked)
+        if both := len(evaluated & learnt):
             raise ConfigError(
-                f"{both:,} of {len(asked[0]):,} questions are evaluated on and learnt from: give another "
+                f"{both:,} of {len(evaluated):,} questions are evaluated on and learnt from: give another "
                 "bootstrap.split=, or other bootstrap.ids= than ids="
             )
         trainings = {role: self.training(role, "any") for role in self.settings.train}
         identity: dict[str, Json] = {
-            "runs": runs,
+            "runs": [{"run": run, "questions": ids_digest(ids)} for run, ids in asked],
             "bootstrap": {key: value for key, value in self.config[STAGE].items() if key not in NOT_IDENTITY},
             "collect": [*self.of_collect],
             "train": {role: [*map(list, each.settings)] for role, each in trainings.items()},
         }
         return StageFolder.named(STAGE, outputs() / STAGE / self.name, identity)
+
+    def _asked(self, words: Sequence[str]) -> tuple[Mapping[str, Json], list[str]]:
+        """A run's identity and its questions. Raises ConfigError: also where the data set lacks what is learnt from."""
+        try:
+            with Session(Experiment.of(words)) as session:
+                return run_identity(session), [question.id for question in session.experiment.questions]
+        except ConfigError as error:
+            if not str(error).startswith(f"dataset.split={self.settings.split}: no such split"):
+                raise
+            raise ConfigError(
+                f"{STAGE}.{str(error).removeprefix('dataset.')}; or give bootstrap.split=null, and with ids= and "
+                "bootstrap.ids= which of its questions are evaluated on and which are learnt from"
+            ) from error
 
 
 def _listed(word: str) -> str:

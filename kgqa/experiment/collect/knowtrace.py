@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 from kgqa.artefacts.metrics import Metrics
 from kgqa.artefacts.predictions import Prediction, run_predictions
-from kgqa.artefacts.trace import TracedCall, TracedQuestion, read_trace
+from kgqa.artefacts.trace import TracedQuestion, read_trace
 from kgqa.constraints import Share
-from kgqa.errors import DataError
+from kgqa.errors import ConfigError, DataError
 from kgqa.examples import Dropped, Example, Made, Origin, Source
+from kgqa.experiment.config import parts
+from kgqa.experiment.config.files import load_yaml
 from kgqa.scoring.intervals import pooled_interval
 from kgqa.scoring.metrics import score
 from kgqa.types import Json, Lesson, Message, Prompt, Question
@@ -25,12 +27,32 @@ LOW, HIGH = ", low end of its interval", ", high end"
 UNTAUGHT = "no reply is a lesson: forced, not readable, or of a method that has none"
 
 
+@runtime_checkable
+class Backtracing(Protocol):
+    """A method that can say what it would have asked with nothing in its graph but what supports the answer."""
+
+    def supported(self, question: Question, notes: Mapping[str, Json]) -> Sequence[tuple[Prompt, Prompt]]:
+        """By exploration, from an answer's notes: the prompt as it was asked, and the other one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A reply of a run, and what it is an example of an answer to."""
+
+    prompt: Prompt
+    reply: str
+
+
+Replies = Callable[[TracedQuestion], Sequence[Asked]]
+
+
 @dataclass(frozen=True)
 class RunLessons:
     """Fields as in conf/collect/knowtrace.yaml, which cites the source of each value."""
 
     sources: Mapping[str, str]
     filter: Literal["backtracing", "none"]
+    memory: Literal["told", "support"]
     role: str | None
     right: Literal["em", "f1"]
     least: Share
@@ -46,9 +68,10 @@ class RunLessons:
         for source in sources:
             run = _run(source)
             profile = Metrics.read(run).profile
+            replies = as_told if self.memory == "told" else Supported.of(run)
             by_question: dict[str, list[Made]] = {}
             for traced in read_trace(run):
-                by_question[traced.question.id] = list(self._made(traced, source, profile))
+                by_question[traced.question.id] = list(self._made(traced, source, profile, replies))
                 advance()
             for question in source.questions:
                 yield from by_question[question.id]
@@ -73,7 +96,7 @@ class RunLessons:
         reached = score(prediction.scored_answer, question.answers, profile)
         return reached["em"] == 1 if self.right == "em" else reached["f1"] >= self.least
 
-    def _made(self, traced: TracedQuestion, source: Source, profile: str) -> Iterator[Made]:
+    def _made(self, traced: TracedQuestion, source: Source, profile: str, replies: Replies) -> Iterator[Made]:
         prediction, question = traced.prediction, traced.question
         name = _run(source).name
         why = "the question failed" if prediction.error else ""
@@ -84,10 +107,10 @@ class RunLessons:
         if why:
             yield Dropped(question.id, "question", why, Origin(source.dataset, 0, name))
             return
-        replies = [call for call in traced.calls if call.kind == "generate" and call.error is None]
+        heard = replies(traced)
         iteration = 0
         for lesson in prediction.lessons:
-            if lesson.call >= len(replies):
+            if lesson.call >= len(heard):
                 raise DataError(
                     f"{source.run}: question {question.id} has no reply {lesson.call}; run its command again"
                 )
@@ -95,10 +118,10 @@ class RunLessons:
             if self.role not in (None, lesson.role):
                 continue
             origin = Origin(source.dataset, iteration, name)
-            yield self._learnt(lesson, replies[lesson.call], question, origin)
+            yield self._learnt(lesson, heard[lesson.call], question, origin)
 
-    def _learnt(self, lesson: Lesson, call: TracedCall, question: Question, origin: Origin) -> Made:
-        whole = (call.text or "").strip()
+    def _learnt(self, lesson: Lesson, asked: Asked, question: Question, origin: Origin) -> Made:
+        whole = asked.reply.strip()
         target = whole if self.filter == "none" else lesson.kept
         if not target:
             why = "backtracing keeps nothing of it" if whole else "nothing was written"
@@ -107,11 +130,52 @@ class RunLessons:
             id=f"{origin.dataset}/{origin.made_by}/{question.id}/{lesson.call}",
             question=question.id,
             role=lesson.role,
-            prompt=_prompt(call.request["prompt"]),
+            prompt=asked.prompt,
             target=target,
             label=lesson.role if target == whole else f"{lesson.role}, in part",
             origin=origin,
         )
+
+
+def as_told(traced: TracedQuestion) -> Sequence[Asked]:
+    """Every answered generation, in the order of the trace."""
+    answered = (call for call in traced.calls if call.kind == "generate" and call.error is None)
+    return [Asked(_prompt(call.request["prompt"]), call.text or "") for call in answered]
+
+
+@dataclass(frozen=True)
+class Supported:
+    """The same, where an exploration is told of the graph only what supports the answer."""
+
+    run: Path
+    method: Backtracing
+
+    @classmethod
+    def of(cls, run: Path) -> Supported:
+        """Raises ConfigError: the run's method cannot say what it would have asked."""
+        method = parts.method(load_yaml(run / "config.yaml")["method"])
+        if not isinstance(method, Backtracing):
+            raise ConfigError(
+                f"collect.memory=support: {run}: its method has no `supported`, as knowtrace has; give "
+                "collect.memory=told"
+            )
+        return cls(run, method)
+
+    def __call__(self, traced: TracedQuestion) -> Sequence[Asked]:
+        """Raises DataError: the method would ask otherwise now than the run asked."""
+        heard, id_ = as_told(traced), traced.question.id
+        try:
+            support = dict(self.method.supported(traced.question, traced.notes))
+        except (KeyError, TypeError) as error:
+            raise DataError(f"{self.run}: question {id_}: notes without its graph ({error!r}); run it again") from error
+        explored = {prompt.name for prompt in support}
+        learnt = [heard[lesson.call].prompt for lesson in traced.prediction.lessons if lesson.call < len(heard)]
+        if any(prompt.name in explored and prompt not in support for prompt in learnt):
+            raise DataError(
+                f"{self.run}: question {id_} was asked otherwise than its method asks now: a template or an example "
+                "has changed, its passages were pinned, or method.memory=texts; give collect.memory=told"
+            )
+        return [Asked(support.get(asked.prompt, asked.prompt), asked.reply) for asked in heard]
 
 
 def _run(source: Source) -> Path:

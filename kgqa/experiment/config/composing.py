@@ -168,7 +168,7 @@ def _misread(override: str) -> str | None:
     except HydraException:  # a character that the grammar gives a meaning to
         return "cannot be read; put the value into quotes of its own, e.g. 'key=\"FILE#name\"'"
     if several:
-        return f"several values: a list is {key}=[{value}], a text with commas '{key}=\"…\"', a sweep kgqa run -m"
+        return f"several values: a list is {key}=[{value}], a text with commas '{key}=\"…\"', a sweep takes -m"
     return None
 
 

@@ -46,7 +46,8 @@ def export_merged(folder: Path, out: Path | None, display: Display) -> Path:
     command = [sys.executable, "-m", "kgqa.training.merging", str(source), str(folder / ADAPTER), str(target)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ourselves
     if ended.returncode:
-        raise EngineDied(f"merging failed: {one_line(ended.stderr.strip().splitlines()[-1:][0])[:200]}")
+        said = ended.stderr.strip().splitlines() or [f"the process ended with {ended.returncode} and said nothing"]
+        raise EngineDied(f"merging failed: {one_line(said[-1])[:200]}")
     return target
 
 

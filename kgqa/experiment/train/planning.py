@@ -84,9 +84,9 @@ class Plan:
             parts = ", ".join(f"{name} {size / GB:.1f}" for name, size in self.memory.items() if size >= GB / 20)
             yield "memory", f"about {sum(self.memory.values()) / GB:.1f} GB ({parts}); here: {_room() / GB:.0f} GB"
         if taken := self.seconds():
-            yield "time", f"about {_hours(taken[0])} ({taken[1]})"
+            yield "time", f"about {hours_text(taken[0])} ({taken[1]})"
         if not gpus() and (on_h100 := reckoning.on_h100):
-            yield "", f"about {_hours(on_h100)} on one H100 (estimated: {SHARE:.0%} of its peak)"
+            yield "", f"about {hours_text(on_h100)} on one H100 (estimated: {SHARE:.0%} of its peak)"
         yield "weights", "here" if self.request.base.here else "not here: kgqa models says how to get them"
         yield "folder", str(self.done or self.request.name)
 
@@ -218,5 +218,5 @@ def _remedy(request: TrainRequest) -> str:
     return "lower train.max_length or train.batch_per_device, or take a smaller train.base"
 
 
-def _hours(seconds: float) -> str:
+def hours_text(seconds: float) -> str:
     return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{max(1, round(seconds / 60))} minutes"

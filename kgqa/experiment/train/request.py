@@ -91,10 +91,14 @@ class TrainRequest:
                 "leave one of them out"
             )
 
+    @property
+    def values(self) -> dict[str, Json]:
+        """Of the recipe, those that can change the weights."""
+        return {key: value for key, value in asdict(self.training).items() if key not in NOT_IDENTITY}
+
     def identity(self, examples: Parted) -> Mapping[str, Json]:
         """All that can change the weights."""
-        recipe = {key: value for key, value in asdict(self.training).items() if key not in NOT_IDENTITY}
-        return {"kind": self.kind, "recipe": recipe, "base": self.base.digest(), "examples": examples.sha256}
+        return {"kind": self.kind, "recipe": self.values, "base": self.base.digest(), "examples": examples.sha256}
 
     def folder(self, examples: Parted) -> Path:
         return trained() / self.name / run_name(self.identity(examples))
