@@ -12,7 +12,7 @@ from typing import Any
 from kgqa.calls import Call
 from kgqa.errors import KgqaError
 from kgqa.runtime.cache import CallCache, Origin
-from kgqa.runtime.codec import call_key, reply_from_json, reply_json
+from kgqa.runtime.codec import canonical, key_of, reply_from_json, reply_json
 from kgqa.runtime.requests import Done, Request, ServiceReply
 from kgqa.types import Json
 
@@ -48,7 +48,8 @@ class Asked:
     """
 
     def __init__(self, done: Done, cache: CallCache, identity: Mapping[str, Json], make: Make | None = None) -> None:
-        self._done, self._cache, self._identity, self._make = done, cache, identity, make
+        self._done, self._cache, self._make = done, cache, make
+        self._identity = canonical(identity)
         self._origin = Origin.of(identity)
         self._lock = threading.Lock()
         self._flight: dict[str, list[Request]] = {}
@@ -61,7 +62,7 @@ class Asked:
         """Answer from the cache or join an identical call; gives those that have to be made."""
         missing = []
         for request in requests:
-            key = call_key(self._identity, request.call)
+            key = key_of(self._identity, request.call)
             with self._lock:
                 if key in self._flight:
                     self._flight[key].append(request)

@@ -47,8 +47,7 @@ class RunFolder:
         import zstandard
 
         line = json.dumps(prediction.json(), ensure_ascii=False)
-        traced = json.dumps(traced_question(question, prediction, records).json(), ensure_ascii=False)
-        frame = zstandard.ZstdCompressor(level=3).compress(f"{traced}\n".encode("utf-8", "backslashreplace"))
+        frame = zstandard.ZstdCompressor(level=3).compress(traced_question(question, prediction, records).line())
         with storing(self.path, OUT_ELSEWHERE):
             self._partial.write(f"{line}\n")
             self._partial.flush()

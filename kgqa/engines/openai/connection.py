@@ -6,7 +6,6 @@ What goes wrong is told in the words of `kgqa.http`; what an answer means is for
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import zlib
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from kgqa import http
-from kgqa.types import Json
 
 if TYPE_CHECKING:
     import aiohttp
@@ -72,10 +70,6 @@ class Connections:
                 proxy=http.proxy(self._server),  # trust_env would look for it, and into ~/.netrc, with every request
             )
         return self._session
-
-
-def encoded(body: Mapping[str, Json]) -> bytes:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 async def _content(answer: aiohttp.ClientResponse, most: int) -> bytes:

@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 
 from kgqa import http
 from kgqa.engines.openai.answers import longest, texts
-from kgqa.engines.openai.connection import Connections, Received, encoded
+from kgqa.engines.openai.connection import Connections, Received
 from kgqa.errors import ConfigError, EngineDied, EngineError, UsageError
+from kgqa.json_texts import compact
 from kgqa.redaction import Key
 from kgqa.types import Json
 
@@ -134,7 +135,7 @@ class Endpoint:
             await asyncio.sleep(wait)
 
     async def _attempt(self, method: str, url: str, body: Mapping[str, Json] | None) -> ServerReply:
-        content = None if body is None else encoded(body)
+        content = None if body is None else compact(dict(body))
         asking = self._connections.ask(method, url, content, longest(body, len(content or b"")))
         started = time.perf_counter()
         try:
