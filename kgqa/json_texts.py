@@ -1,7 +1,7 @@
 """JSON as it is written where texts are long: each text once through an encoder in Rust, the rest as `json` writes it.
 
-The bytes are those of `json.dumps(…, ensure_ascii=False)`. Prompts of 17 kB go into a key, a request and a trace, and
-were most of what encoding these cost.
+But for a request's numbers, the bytes are those of `json.dumps(…, ensure_ascii=False)`. Prompts of 17 kB go into a key,
+a request and a trace, and were most of what encoding these cost.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import secrets
 
 from kgqa.types import Json
 
-_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _SPACED = json.JSONEncoder(ensure_ascii=False).encode
 _MARK = secrets.token_hex(16)  # no text holds it by chance, and none can forge it
 _MARKED = f'"{_MARK}"'.encode()
@@ -28,18 +27,14 @@ def quoted(text: str, errors: str = "surrogatepass") -> bytes:
 
 
 def compact(value: Json) -> bytes:
-    """A request without blanks between its parts.
+    """A request without blanks between its parts, numbers as short as they can be.
 
     Raises:
-        ValueError: it holds a number that is none of JSON's, or half a character.
+        ValueError: it holds half a character.
     """
-    if type(value) is str:
-        return quoted(value, "strict")
-    if type(value) is dict:
-        return b"{%b}" % b",".join(b"%b:%b" % (quoted(key), compact(part)) for key, part in value.items())
-    if type(value) is list and value and type(value[0]) is dict:
-        return b"[%b]" % b",".join(map(compact, value))
-    return _COMPACT(value).encode()
+    from pydantic_core import to_json
+
+    return to_json(value)
 
 
 class LongTexts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from kgqa.errors import EngineDied
@@ -72,18 +73,15 @@ class Loop:
         with self._lock:
             handed, self._handed = self._handed, []
         for work, failed in handed:
-            task = asyncio.ensure_future(self._told(work, failed))
+            task = asyncio.ensure_future(work)
             self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
+            task.add_done_callback(partial(self._ended, failed))
 
-    async def _told(self, work: Coroutine[Any, Any, None], failed: Callable[[BaseException], None]) -> None:
-        try:
-            await work
-        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 - whatever went wrong, so that nobody waits for ever
-            if not self._closed:
-                failed(error)
+    def _ended(self, failed: Callable[[BaseException], None], task: asyncio.Task[None]) -> None:
+        """Whatever went wrong is told, so that nobody waits for ever."""
+        self._under_way.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._closed:
+            failed(error)
 
     async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.current_task()
