@@ -8,7 +8,7 @@ from typing import Protocol
 
 from kgqa.artefacts.metrics import Throughput
 from kgqa.artefacts.predictions import Prediction
-from kgqa.calls import Neighbours, Search
+from kgqa.calls import Neighbours, Program, Search
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.kept_questions import KeptPredictions
 from kgqa.experiment.session.runner import Runner
@@ -42,15 +42,18 @@ class Keeper(Protocol):
 
 def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Display) -> Answers:
     """Run the method on every question."""
-    questions = experiment.questions
-    places = {question.id: place for place, question in enumerate(questions)}
+    questions, in_work = experiment.questions, dict[str, Question]()
+
+    def begun(question: Question) -> tuple[str, Program[Answer]]:
+        in_work[question.id] = question  # which lies packed, and is to be unpacked once
+        return question.id, experiment.method.answer(question)
+
     predictions = KeptPredictions()
     seconds, chains = [], dict[str, tuple[int, ...]]()
-    programs = ((question.id, experiment.method.answer(question)) for question in questions)
     estimated = experiment.asks_models and runner.engines.estimates_tokens("reader")
     with display.stage("questions", len(questions), runner.ledger) as stage:
-        for ended in runner.run(programs, stage.recorded):
-            question, outcome = questions[places[ended.key]], ended.result
+        for ended in runner.run(map(begun, questions), stage.recorded):
+            question, outcome = in_work.pop(ended.key), ended.result
             if isinstance(outcome, Answer):
                 if estimated:
                     outcome = without_tokens(outcome)
