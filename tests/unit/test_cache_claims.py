@@ -7,7 +7,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from queue import SimpleQueue
 from typing import Any
 
@@ -15,9 +15,9 @@ import pytest
 
 from kgqa.calls import ModelCall
 from kgqa.runtime.asked import Asked
-from kgqa.runtime.cache import CallCache
+from kgqa.runtime.cache import CallCache, Origin
 from kgqa.runtime.requests import Done, Request, next_reply
-from kgqa.types import Completion
+from kgqa.types import Completion, Json
 from tests.engines_for_tests import Batches, ask
 from tests.unit.scheduling import drive, named, two_steps
 
@@ -47,7 +47,7 @@ def test_nobody_waits_for_a_process_that_was_killed(cache: CallCache) -> None:
     script = textwrap.dedent("""
         import sys, time
         from pathlib import Path
-        from kgqa.runtime.cache import CallCache
+        from kgqa.runtime.cache import CallCache, Origin
         cache = CallCache(Path(sys.argv[1]))
         cache.claim(["a"])
         print("claimed", flush=True)
@@ -140,12 +140,15 @@ def requests(count: int) -> list[Request]:
     return [Request((number,), number, ask(f"question {number}"), time.monotonic()) for number in range(count)]
 
 
-def test_replies_that_came_meanwhile_are_committed_together(
-    cache: CallCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replies_that_came_meanwhile_are_committed_together(cache: CallCache, monkeypatch: pytest.MonkeyPatch) -> None:
     done, commits = Done(), list[int]()
-    asked, put = Asked(done, cache, {"engine": "x"}, list), cache.put
-    monkeypatch.setattr(cache, "put", lambda items, origin: (commits.append(len(items)), put(items, origin))[1])
+    asked, put = Asked(done, cache, {"engine": "x"}), cache.put
+
+    def counted(items: Collection[tuple[str, Json]], origin: Origin) -> dict[str, Json]:
+        commits.append(len(items))
+        return put(items, origin)
+
+    monkeypatch.setattr(cache, "put", counted)
     for request in asked.begin(requests(5)):
         asked.finish([(request, Completion(f"reply {request.ticket}"))], time.monotonic())
     assert done.qsize() == 1  # the commit of all
@@ -155,7 +158,7 @@ def test_replies_that_came_meanwhile_are_committed_together(
 
 def test_a_reply_that_cannot_be_kept_is_one_calls_error(cache: CallCache) -> None:
     done = Done()
-    asked = Asked(done, cache, {"engine": "x"}, list)
+    asked = Asked(done, cache, {"engine": "x"})
     for request in asked.begin(requests(3)):
         asked.finish([(request, object() if request.ticket == 1 else Completion("kept"))], time.monotonic())
     replies = {reply.ticket: reply.value for reply in (next_reply(done) for _ in range(3))}
@@ -164,7 +167,7 @@ def test_a_reply_that_cannot_be_kept_is_one_calls_error(cache: CallCache) -> Non
 
 
 def test_what_is_delivered_when_nobody_waits_any_more_is_kept(cache: CallCache) -> None:
-    asked = Asked(Done(), cache, {"engine": "x"}, list)
+    asked = Asked(Done(), cache, {"engine": "x"})
     first, second = asked.begin(requests(2))
     asked.finish([(first, Completion("before"))], time.monotonic())
     asked.stop()

@@ -28,10 +28,7 @@ class Answers:
     throughput: Throughput
     model_seconds: Sequence[float]  # of each question, cached calls with the time they once took
     chains: Mapping[str, tuple[int, ...]]  # by question, of a method that notes chains: the triples of each
-
-    def first_errors(self, count: int = 3) -> tuple[str, ...]:
-        failed = [(key, prediction.error) for key, prediction in self.predictions.items() if prediction.error]
-        return tuple(f"{key}: {error}" for key, error in failed[:count])
+    errors: Sequence[str]  # of the questions that failed, each with its question
 
 
 class Keeper(Protocol):
@@ -49,7 +46,7 @@ def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Disp
         return question.id, experiment.method.answer(question)
 
     predictions = KeptPredictions()
-    seconds, chains = [], dict[str, tuple[int, ...]]()
+    seconds, chains, errors = [], dict[str, tuple[int, ...]](), list[str]()
     estimated = experiment.asks_models and runner.engines.estimates_tokens("reader")
     with display.stage("questions", len(questions), runner.ledger) as stage:
         for ended in runner.run(map(begun, questions), stage.recorded):
@@ -61,14 +58,15 @@ def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Disp
             prediction = Prediction.of(question, outcome)
             if prediction.error:
                 cause = prediction.error.partition(":")[0]  # of many that fail alike the log holds some
-                tell("question failed", f"{ended.key}: {prediction.error}", cause=cause)
+                errors.append(f"{ended.key}: {prediction.error}")
+                tell("question failed", errors[-1], cause=cause)
             if "chains" in prediction.notes:
                 chains[ended.key] = tuple(len(chain["triples"]) for chain in prediction.notes["chains"])
             predictions.keep(replace(prediction, notes={}))  # they lie in the trace
             seconds.append(model_seconds(ended.records))
             keeper.record(question, prediction, ended.records)
             stage.finished(failed=isinstance(outcome, Exception))
-    return Answers(predictions, runner.ledger, runner.throughput(), seconds, chains)
+    return Answers(predictions, runner.ledger, runner.throughput(), seconds, chains, errors)
 
 
 def without_tokens(answer: Answer) -> Answer:
