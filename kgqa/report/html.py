@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from kgqa.artefacts.run import FinishedRun
 from kgqa.artefacts.trace import TracedQuestion
-from kgqa.json_values import decoded_trace
+from kgqa.json_texts import read_back
 from kgqa.report.content import estimates, sections
 from kgqa.report.notices import notices
 from kgqa.report.packing import Packing, abridged, abridged_json, compact_json, packed_line, packed_list
@@ -163,7 +163,7 @@ def question_trace(reported: ReportedQuestion, ways: Mapping[str, bytes] = Mappi
 
 def _unjudged_trace(line: bytes) -> dict[str, Json]:
     """The same of a question that nobody judged and no other run stands beside."""
-    shown: dict[str, Json] = decoded_trace(line.decode("utf-8"))
+    shown: dict[str, Json] = read_back(line)
     return {**shown, "calls": [abridged_json(call) for call in shown["calls"]], "judgement": None}
 
 
