@@ -14,13 +14,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from queue import SimpleQueue
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kgqa.calls import Program, gather
 from kgqa.runtime.cache import CallCache
-from kgqa.runtime.requests import ServiceReply
+from kgqa.runtime.requests import Done
 from kgqa.runtime.scheduler import Scheduler
 from kgqa.runtime.services import Service, Streams, Waves
 from scripts.bench_engines import simulated
@@ -50,7 +49,7 @@ def drive(
 ) -> float:
     """CPU seconds of this process for running all programs, cache included."""
     with tempfile.TemporaryDirectory() as folder:
-        done, cache = SimpleQueue[ServiceReply](), CallCache(Path(folder))
+        done, cache = Done(), CallCache(Path(folder))
         service = make(done, cache)
         scheduler = Scheduler(lambda _: service, done, width=width)
         started = time.process_time()

@@ -27,7 +27,7 @@ from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, ModelRepl
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.runtime.cache import CallCache
-from kgqa.runtime.requests import ServiceReply
+from kgqa.runtime.requests import Done
 from kgqa.runtime.scheduler import Scheduler
 from kgqa.runtime.services import Instant, Service, Streams, Worker
 from kgqa.types import Message, Passage, Prompt, Question
@@ -77,7 +77,7 @@ class Bench:
         """Through the scheduler with an empty call cache, as a run does it."""
         self.forget()
         with tempfile.TemporaryDirectory() as folder:
-            done, cache = SimpleQueue[ServiceReply](), CallCache(Path(folder))
+            done, cache = Done(), CallCache(Path(folder))
             streams, searches = Streams(done, cache, self.engine), Worker(done, cache, {}, search)
             counter = Instant(done, lambda call: self.engine.count_tokens(call.text))
             others: dict[type, Service] = {Search: searches, CountTokens: counter}

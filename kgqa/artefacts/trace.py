@@ -12,6 +12,7 @@ from kgqa.artefacts.form import AGAIN, Number, checked
 from kgqa.artefacts.predictions import Prediction
 from kgqa.artefacts.traced_calls import check_call
 from kgqa.errors import DataError
+from kgqa.json_texts import LongTexts
 from kgqa.json_values import decoded_trace, first_value
 from kgqa.types import Json, Question, Usage
 
@@ -91,6 +92,15 @@ class TracedQuestion:
             "notes": dict(self.prediction.notes),
             "calls": [call.json() for call in self.calls],
         }
+
+    def line(self) -> bytes:
+        """Of the trace, its end included."""
+        value, texts = self.json(), LongTexts()
+        for call in value["calls"]:
+            if prompt := call.get("prompt"):
+                messages = [[role, texts.aside(content)] for role, content in prompt["messages"]]
+                call["prompt"] = {**prompt, "messages": messages}
+        return texts.line(value)
 
 
 def read_trace(folder: Path) -> Iterator[TracedQuestion]:

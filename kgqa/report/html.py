@@ -10,17 +10,26 @@ from __future__ import annotations
 import json
 import shlex
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from types import MappingProxyType
 
 from kgqa.artefacts.run import FinishedRun
+from kgqa.artefacts.trace import TracedQuestion
+from kgqa.json_texts import read_back
 from kgqa.report.content import estimates, sections
 from kgqa.report.notices import notices
-from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
+from kgqa.report.packing import Packing, abridged, abridged_json, compact_json, packed_line, packed_list
 from kgqa.report.page import EXPLORER, page, page_parts
-from kgqa.report.questions import QuestionRow, ReportedQuestion, reported_questions, same_questions, told_ids
+from kgqa.report.questions import (
+    QuestionRow,
+    ReportedQuestion,
+    ended_row,
+    reported_questions,
+    same_questions,
+    told_ids,
+)
 from kgqa.report.selection import Group, Selection
 from kgqa.types import Json
 
@@ -45,17 +54,49 @@ class PackedQuestions:
             yield f"\n{self.traces.line(question_id)}"
 
 
-def html(run: FinishedRun, against: FinishedRun | None = None, megabytes: float = PAGE) -> Iterator[str]:
+class GatheredQuestions:
+    """What a page shows of questions, taken in one after another; no more than it can hold is in memory."""
+
+    def __init__(self, megabytes: float = PAGE) -> None:
+        self.room = int(megabytes * _MEGABYTE)
+        self._packing, self._rows, self._traces = Packing(), dict[str, str](), Selection(self.room)
+
+    def add(self, row: QuestionRow, trace: Callable[[], Json], other: QuestionRow | None = None) -> None:
+        """`other`: the answer of the run it stands against, with its error and scores. `trace` is taken apart."""
+        beside = other and {"answer": other.answer, "error": other.error, "em": other.em, "f1": other.f1}
+        self._rows[row.id] = compact_json({**asdict(row), "other": beside})
+        group = _group(row, other)
+        if self._traces.wants(row.id, group):
+            self._traces.add(row.id, group, self._packing.pack(trace()))
+
+    def add_ended(self, traced: TracedQuestion, line: bytes, profile: str) -> None:
+        """A question that has just ended, and its line of the trace: what is read there need not be read again."""
+        self.add(ended_row(traced, profile), partial(_unjudged_trace, line))
+
+    def packed(self, run: FinishedRun) -> PackedQuestions:
+        """Raises DataError: the run answered a question that is not among them."""
+        ids = list(told_ids(run, self._rows))
+        index = packed_list(self._rows[question_id] for question_id in ids)
+        return PackedQuestions(ids, index, packed_line(self._packing.shared), self._traces)
+
+
+def html(
+    run: FinishedRun,
+    against: FinishedRun | None = None,
+    megabytes: float = PAGE,
+    gathered: GatheredQuestions | None = None,
+) -> Iterator[str]:
     """The page's parts, one after another.
 
     against: another run on the same questions, whose answers stand beside; questions that flipped are a filter.
     megabytes: how large the page may be; tables and rows stand in it in any case.
+    gathered: all questions of the run, where its trace need not be read; for a page of as many megabytes.
 
     Raises:
         DataError: the two are not on the same questions.
     """
-    room = int(megabytes * _MEGABYTE)
-    questions = packed_questions(run, against, room)
+    gathered = gathered or _read(run, against, megabytes)
+    room, questions = gathered.room, gathered.packed(run)
     render = partial(
         page_parts,
         "report.html.j2",
@@ -70,27 +111,19 @@ def html(run: FinishedRun, against: FinishedRun | None = None, megabytes: float 
         index=questions.index,
         traces=questions.traces,
     )
-    bare = sum(len(part.encode()) for part in render(lines=()))
+    bare = sum(len(part.encode("utf-8", "backslashreplace")) for part in render(lines=()))  # as it is written
     ends = len(questions.ids)  # of lines, empty ones too
     questions.traces.shrink(room - bare - len(questions.shared) - ends - _NOTE)
     yield from render(lines=questions.lines())
 
 
-def packed_questions(run: FinishedRun, against: FinishedRun | None, room: int) -> PackedQuestions:
-    """A row's `other` is the answer of the run it stands against, with its error and scores."""
+def _read(run: FinishedRun, against: FinishedRun | None, megabytes: float) -> GatheredQuestions:
+    """The questions of the run's trace."""
     others = same_questions(run, against) if against else {}
-    ways = _ways(against) if against else {}
-    packing, rows, traces = Packing(), dict[str, str](), Selection(room)
+    ways, gathered = _ways(against) if against else {}, GatheredQuestions(megabytes)
     for reported in reported_questions(run):
-        row, other = reported.row, others.get(reported.row.id)
-        beside = other and {"answer": other.answer, "error": other.error, "em": other.em, "f1": other.f1}
-        rows[row.id] = compact_json({**asdict(row), "other": beside})
-        group = _group(row, other)
-        if traces.wants(row.id, group):
-            traces.add(row.id, group, packing.pack(question_trace(reported, ways)))
-    ids = list(told_ids(run, rows))
-    index = packed_list(rows[question_id] for question_id in ids)
-    return PackedQuestions(ids, index, packed_line(packing.shared), traces)
+        gathered.add(reported.row, partial(question_trace, reported, ways), others.get(reported.row.id))
+    return gathered
 
 
 def _group(row: QuestionRow, other: QuestionRow | None) -> Group:
@@ -126,6 +159,12 @@ def question_trace(reported: ReportedQuestion, ways: Mapping[str, bytes] = Mappi
     calls = [abridged(call) for call in reported.traced.calls]
     other = {"other": json.loads(zlib.decompress(ways[reported.row.id]))} if ways else {}
     return {**reported.traced.json(), "calls": calls, "judgement": judged, **other}
+
+
+def _unjudged_trace(line: bytes) -> dict[str, Json]:
+    """The same of a question that nobody judged and no other run stands beside."""
+    shown: dict[str, Json] = read_back(line)
+    return {**shown, "calls": [abridged_json(call) for call in shown["calls"]], "judgement": None}
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,17 @@ def abridged(call: TracedCall) -> dict[str, Json]:
 
     A chain's every step ranks the whole graph again, which would be most of the file.
     """
-    shown = call.json()
-    if call.kind != "rank" or call.items is None:
+    return abridged_json(call.json())
+
+
+def abridged_json(shown: dict[str, Json]) -> dict[str, Json]:
+    """The same of a call as the trace's line has it."""
+    if shown["call"] != "rank" or not isinstance(shown["reply"], list):
         return shown
-    best = sorted(zip(call.items, call.request["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
+    best = sorted(zip(shown["reply"], shown["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
     return {
         **shown,
-        "of": len(call.request["texts"]),
+        "of": len(shown["texts"]),
         "texts": [text for _, text in best],
         "reply": [score for score, _ in best],
     }

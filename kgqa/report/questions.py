@@ -13,7 +13,7 @@ from kgqa.artefacts.trace import TRACE, TracedQuestion, read_trace
 from kgqa.artefacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
 from kgqa.report.spreadsheet import csv_text
-from kgqa.scoring.questions import score_question
+from kgqa.scoring.questions import ScoredQuestion, score_question
 from kgqa.types import Question
 
 
@@ -61,10 +61,19 @@ def reported_question(run: FinishedRun, traced: TracedQuestion, judgements: Judg
     return ReportedQuestion(_row(run, traced, judgement), traced, judgement)
 
 
+def ended_row(traced: TracedQuestion, profile: str) -> QuestionRow:
+    """Of a question that has just ended, in a run that answers and was not judged."""
+    return _counted(_scored_row(score_question(traced.question, traced.prediction, profile), answers=True), traced)
+
+
 def _row(run: FinishedRun, traced: TracedQuestion, judgement: Judgement | None) -> QuestionRow:
+    return _counted(unread_row(run, traced.question, traced.prediction, judgement), traced)
+
+
+def _counted(row: QuestionRow, traced: TracedQuestion) -> QuestionRow:
     usages = [usage for call in traced.calls if (usage := call.usage)]
     return replace(
-        unread_row(run, traced.question, traced.prediction, judgement),
+        row,
         calls=len(traced.calls),
         model_calls=len(usages),
         prompt_tokens=sum(usage.prompt_tokens for usage in usages),
@@ -77,7 +86,13 @@ def unread_row(
 ) -> QuestionRow:
     """All but what only the question's calls tell, which are most of a trace."""
     scored = score_question(question, prediction, run.metrics.profile)
-    answers = run.metrics.scores.em.n > 0
+    row = _scored_row(scored, answers=run.metrics.scores.em.n > 0)
+    return replace(row, verdict=judgement.shown) if judgement else row
+
+
+def _scored_row(scored: ScoredQuestion, *, answers: bool) -> QuestionRow:
+    """`answers`: the run does, so that its answers have scores."""
+    question, prediction = scored.question, scored.prediction
     return QuestionRow(
         id=question.id,
         question=question.text,
@@ -88,13 +103,13 @@ def unread_row(
         support_recall=scored.support_recall,
         hops=question.hops,
         type=question.type,
-        flags=prediction.flags,
+        flags=dict(prediction.flags),
         error=prediction.error,
         context_tokens=prediction.context_tokens,
         calls=None,
         prompt_tokens=None,
         output_tokens=None,
-        verdict=judgement.shown if judgement else None,
+        verdict=None,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from kgqa.artefacts.run import FinishedRun
-from kgqa.report.html import PAGE, html
+from kgqa.report.html import PAGE, GatheredQuestions, html
 from kgqa.report.latex import latex
 from kgqa.report.markdown import markdown
 from kgqa.report.questions import questions_csv
@@ -18,6 +18,11 @@ WRITERS: Mapping[str, tuple[str, Callable[[FinishedRun], str | Iterable[str]]]] 
     "csv": ("report.csv", questions_csv),
     "latex": ("report.tex", latex),
 }
+
+
+def write_page(folder: Path, gathered: GatheredQuestions) -> Path:
+    """The HTML page of a run that has just ended, of whose questions each was gathered; as `write_report` writes it."""
+    return replace_with_parts(folder / WRITERS["html"][0], html(FinishedRun.read(folder), gathered=gathered))
 
 
 def write_report(

@@ -12,7 +12,7 @@ from typing import Any
 from kgqa.calls import Call
 from kgqa.errors import KgqaError
 from kgqa.runtime.cache import CallCache, Origin
-from kgqa.runtime.codec import call_key, reply_from_json, reply_json
+from kgqa.runtime.codec import canonical, key_of, reply_from_json, reply_json
 from kgqa.runtime.requests import Done, Request, ServiceReply
 from kgqa.types import Json
 
@@ -41,16 +41,18 @@ def _reply_or_none(call: Call[Any], value: Json) -> Any | None:
 
 
 class Asked:
-    """Cache look-ups, and the calls in flight of one service.
+    """Cache look-ups, and the calls in flight of one service. Replies may be finished in any thread.
 
     make: is given what has to be made after all, from a thread of its own, since the process that asked for it before
     ended or failed. None: calls that cost nothing; two processes may both make them.
     """
 
     def __init__(self, done: Done, cache: CallCache, identity: Mapping[str, Json], make: Make | None = None) -> None:
-        self._done, self._cache, self._identity, self._make = done, cache, identity, make
+        self._done, self._cache, self._make = done, cache, make
+        self._identity = canonical(identity)
         self._origin = Origin.of(identity)
         self._lock = threading.Lock()
+        self._finished: list[tuple[Request, Any, float, float]] = []  # and neither committed nor handed on
         self._flight: dict[str, list[Request]] = {}
         self._keys: dict[int, str] = {}
         self._elsewhere: dict[str, Request] = {}  # being asked by another process
@@ -61,7 +63,7 @@ class Asked:
         """Answer from the cache or join an identical call; gives those that have to be made."""
         missing = []
         for request in requests:
-            key = call_key(self._identity, request.call)
+            key = key_of(self._identity, request.call)
             with self._lock:
                 if key in self._flight:
                     self._flight[key].append(request)
@@ -105,20 +107,46 @@ class Asked:
             self._done.put(ServiceReply(asker.ticket, reply, cached=True))
 
     def finish(self, answered: Sequence[tuple[Request, Any]], started: float, seconds: float = 0.0) -> None:
-        """Commit replies, then hand them on: where another process was faster, its reply. Errors are not kept.
+        """Have replies committed, then handed on: where another process was faster, its reply. Errors are not kept.
+
+        Whoever waits for replies commits them, all that came meanwhile at once: a commit of one costs what one of ten
+        does, and an engine's thread never waits for the disk.
 
         started: when work on them began. seconds: see `ServiceReply`.
         """
-        good = {self._keys[r.ticket]: (r.call, reply) for r, reply in answered if not isinstance(reply, BaseException)}
-        try:
-            standing = self._keep(good) if good else {}
-        except (KgqaError, TypeError, ValueError) as error:  # a reply that cannot be kept must not vanish
-            answered, standing = [(request, error) for request, _ in answered], {}
+        with self._lock:
+            first = not self._finished
+            self._finished += ((request, reply, started, seconds) for request, reply in answered)
+        if self._stopped.is_set():  # nobody waits any more, and what was paid for is kept all the same
+            self.settle()
+        elif first:
+            self._done.put(self.settle)
+
+    def settle(self) -> None:
+        """Commit and hand on what is finished."""
+        with self._lock:
+            finished, self._finished = self._finished, []
+        good = {self._keys[r.ticket]: (r.call, reply) for r, reply, *_ in finished if not _failed(reply)}
+        standing = self._kept(good)
         with suppress(KgqaError):
-            self._cache.give_back([self._keys[r.ticket] for r, reply in answered if isinstance(reply, BaseException)])
-        for request, reply in answered:
+            self._cache.give_back([self._keys[request.ticket] for request, reply, *_ in finished if _failed(reply)])
+        for request, reply, started, seconds in finished:
             counts = standing.get(self._keys[request.ticket], reply)
             self._hand_on(request, counts, cached=False, queued=started - request.since, seconds=seconds)
+
+    def _kept(self, good: Mapping[str, tuple[Call[Any], Any]]) -> dict[str, Any]:
+        """What stands in place of our replies; errors, where they cannot be kept: a reply must not vanish."""
+        try:
+            return self._keep(good) if good else {}
+        except KgqaError as error:
+            return dict.fromkeys(good, error)
+        except (TypeError, ValueError) as error:
+            if len(good) == 1:
+                return dict.fromkeys(good, error)
+            singly: dict[str, Any] = {}
+            for key in good:
+                singly |= self._kept({key: good[key]})
+            return singly
 
     def _keep(self, good: Mapping[str, tuple[Call[Any], Any]]) -> dict[str, Any]:
         """The replies that stand in place of ours."""
@@ -134,6 +162,7 @@ class Asked:
     def stop(self) -> None:
         """Wait for no other process any more, and leave to others what is not answered yet."""
         self._stopped.set()
+        self.settle()
         with self._lock:
             keys = list(self._flight)
         with suppress(KgqaError):
@@ -184,3 +213,7 @@ class Asked:
             requests, self._elsewhere = list(self._elsewhere.values()), {}
         for request in requests:
             self._hand_on(request, error, cached=False)
+
+
+def _failed(reply: object) -> bool:
+    return isinstance(reply, BaseException)

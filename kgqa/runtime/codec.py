@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Rank, Search, Triples
+from kgqa.json_texts import quoted
 from kgqa.storage import ids_digest
 from kgqa.types import Choice, Completion, Json, Passage, Prompt, Triple, Usage
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
 def call_key(identity: Mapping[str, Json], call: Call[Any]) -> str:
@@ -18,13 +22,49 @@ def call_key(identity: Mapping[str, Json], call: Call[Any]) -> str:
     The prompt enters before the chat template is applied: `identity` holds the hash of the weights the template
     comes with, so the pair determines the rendered text, and a replay needs neither tokeniser nor weights.
     """
-    written = call_json(call)
-    written.pop("role", None)
-    written.pop("scorer", None)
-    if "prompt" in written:
-        written["prompt"].pop("template")
-    canonical = json.dumps([identity, written], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+    return key_of(canonical(identity), call)
+
+
+def canonical(value: Json) -> bytes:
+    """JSON without blanks, keys in the order of the alphabet."""
+    return _CANONICAL(value).encode("utf-8", "surrogatepass")
+
+
+def key_of(identity: bytes, call: Call[Any]) -> str:
+    """The same, of an identity that is canonical already: it is the same for all calls of a service."""
+    match call:
+        case Generate():
+            before, behind = _generating(call.max_tokens, call.schema, call.seed, call.stop)
+            behind = b'%b,"temperature":%b,"top_p":%b}' % (behind, _number(call.temperature), _number(call.top_p))
+            written = b"%b%b%b" % (before, _canonical_prompt(call.prompt), behind)
+        case Choose():
+            before, behind = b'{"call":"choose","options":%b,"prompt":' % canonical(call.options), b"}"
+            written = b"%b%b%b" % (before, _canonical_prompt(call.prompt), behind)
+        case _:
+            told = call_json(call)
+            told.pop("role", None)
+            told.pop("scorer", None)
+            written = canonical(told)
+    return hashlib.sha256(b"[%b,%b]" % (identity, written)).hexdigest()
+
+
+def _canonical_prompt(prompt: Prompt) -> bytes:
+    """Without the name of its template."""
+    messages = b",".join(b"[%b,%b]" % (quoted(each.role), quoted(each.content)) for each in prompt.messages)
+    return b'{"form":%b,"messages":[%b],"prefill":%b}' % (quoted(prompt.form), messages, quoted(prompt.prefill))
+
+
+@lru_cache(maxsize=256)
+def _generating(max_tokens: int, schema: str | None, seed: int | None, stop: tuple[str, ...]) -> tuple[bytes, bytes]:
+    """What stands before and behind the prompt: the same in most calls."""
+    before = canonical({"call": "generate", "max_tokens": max_tokens})
+    behind = canonical({"schema": schema, "seed": seed, "stop": stop})
+    return b'%b,"prompt":' % before[:-1], b",%b" % behind[1:-1]
+
+
+@lru_cache(maxsize=256, typed=True)  # 0 and 0.0 are equal, and written in two ways
+def _number(value: float) -> bytes:
+    return canonical(value)
 
 
 def call_json(call: Call[Any]) -> dict[str, Json]:
@@ -140,13 +180,13 @@ def _fits(call: Call[Any], reply: Any) -> bool:
             )
             return known and _counted(reply)
         case Choose():
-            mass = reply.mass is None or _number(reply.mass)
-            right = len(reply.logprobs) == len(call.options) and all(map(_number, reply.logprobs))
+            mass = reply.mass is None or _is_number(reply.mass)
+            right = len(reply.logprobs) == len(call.options) and all(map(_is_number, reply.logprobs))
             return right and mass and isinstance(reply.thought, str) and _counted(reply)
         case CountTokens():
             return type(reply) is int and reply >= 0
         case Rank():
-            return len(reply) == len(call.texts) and all(map(_number, reply))
+            return len(reply) == len(call.texts) and all(map(_is_number, reply))
         case Search():
             texts = (text for passage in reply for text in (passage.id, passage.title, passage.text))
             return len(reply) <= call.k and all(isinstance(text, str) for text in texts)
@@ -156,10 +196,10 @@ def _fits(call: Call[Any], reply: Any) -> bool:
 def _counted(reply: Completion | Choice) -> bool:
     used = reply.usage
     numbers = (used.prompt_tokens, used.cached_tokens, used.output_tokens, used.seconds, used.reasoning_tokens)
-    return all(map(_number, numbers)) and all(isinstance(flag, str) for flag in reply.flags)
+    return all(map(_is_number, numbers)) and all(isinstance(flag, str) for flag in reply.flags)
 
 
-def _number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     """NaN is none."""
     return (type(value) is float or type(value) is int) and value == value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -29,6 +29,7 @@ class RunFolder:
 
     def __init__(self, path: Path, identity: Mapping[str, Json]) -> None:
         self.path = path
+        self.heard: Callable[[TracedQuestion, bytes], None] = lambda *_: None  # told of each question and its line
         with storing(path, OUT_ELSEWHERE), ExitStack() as opened:
             opened.enter_context(locked(path / ".lock", self._refuse, OUT_ELSEWHERE))
             claim_for(path, identity)
@@ -47,13 +48,15 @@ class RunFolder:
         import zstandard
 
         line = json.dumps(prediction.json(), ensure_ascii=False)
-        traced = json.dumps(traced_question(question, prediction, records).json(), ensure_ascii=False)
-        frame = zstandard.ZstdCompressor(level=3).compress(f"{traced}\n".encode("utf-8", "backslashreplace"))
+        traced = traced_question(question, prediction, records)
+        told = traced.line()
+        frame = zstandard.ZstdCompressor(level=3).compress(told)
         with storing(self.path, OUT_ELSEWHERE):
             self._partial.write(f"{line}\n")
             self._partial.flush()
             self._trace.write(frame)
             self._trace.flush()
+        self.heard(traced, told)
 
     def write(self, name: str, text: str) -> Path:
         """Replace a file of the folder as a whole."""

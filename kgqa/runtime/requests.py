@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
@@ -23,4 +24,11 @@ class ServiceReply(NamedTuple):
     seconds: float = 0.0  # the work itself where it is no model's; calls answered together share it equally
 
 
-Done = SimpleQueue[ServiceReply]
+Done = SimpleQueue[ServiceReply | Callable[[], None]]  # what else is to be done before replies come, as committing them
+
+
+def next_reply(done: Done) -> ServiceReply:
+    """Waits for it, and does what is to be done before."""
+    while not isinstance(told := done.get(), ServiceReply):
+        told()
+    return told

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from kgqa.calls import Call, Gather, Generate, Program
 from kgqa.errors import EngineDied, UsageError
-from kgqa.runtime.requests import Done, Request, ServiceReply
+from kgqa.runtime.requests import Done, Request, ServiceReply, next_reply
 from kgqa.runtime.services import Service
 
 T = TypeVar("T")
@@ -189,9 +189,13 @@ class Scheduler:
 
     def _collect(self) -> None:
         """Wait for at least one reply and take all there are."""
-        self._receive(self._done.get())
+        self._receive(next_reply(self._done))
         while not self._done.empty():
-            self._receive(self._done.get())
+            told = self._done.get()
+            if isinstance(told, ServiceReply):
+                self._receive(told)
+            else:
+                told()
 
     def _receive(self, reply: ServiceReply) -> None:
         task, path, call = self._waiting.pop(reply.ticket)

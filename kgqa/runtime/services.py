@@ -174,7 +174,7 @@ class Streams:
         with self._lock:
             self.busy -= 1
         self.occupancy.change(-1)
-        self._start()  # before the commit: the engine never waits for the disk
+        self._start()
         self._asked.finish([(request, reply)], started)
 
 
@@ -212,6 +212,7 @@ class Worker:
         self._worker.shutdown(wait=False, cancel_futures=True)
         for thread in tuple(self._worker._threads):
             thread.join(timeout)
+        self._asked.stop()
 
     def _work(self) -> None:
         with self._lock:

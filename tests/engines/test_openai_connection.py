@@ -57,7 +57,7 @@ def test_a_password_file_of_other_programs_is_not_read(
 
 def received(url: str, most: int = 1 << 20) -> Received:
     async def ask() -> Received:
-        connections = Connections(url, {})
+        connections = Connections(url, {}, 10)
         try:
             return await connections.ask("GET", url, None, most)
         finally:

@@ -6,13 +6,12 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
 
 from kgqa.engines.openai.room import FIRST
 from kgqa.runtime.cache import CallCache
-from kgqa.runtime.requests import Request, ServiceReply
+from kgqa.runtime.requests import Done, Request, next_reply
 from kgqa.runtime.services import Streams
 from kgqa.types import Completion
 from scripts.race.endpoint import MODEL as SERVED
@@ -44,13 +43,13 @@ def test_a_server_that_has_room_is_given_more(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     url, slots = endpoint
-    opened, done = engine(base_url=url, served_model=SERVED, concurrency=None), SimpleQueue[ServiceReply]()
+    opened, done = engine(base_url=url, served_model=SERVED, concurrency=None), Done()
     assert opened.places == FIRST
     cache = CallCache(tmp_path)
     service = Streams(done, cache, opened)
     for number in range(400):
         service.submit(Request((number,), number, write(f"Q: question {number}\nA:"), 0.0))
-    replies = [done.get(timeout=60) for _ in range(400)]
+    replies = [next_reply(done) for _ in range(400)]
     service.stop(1)
     opened.close()
     cache.close()

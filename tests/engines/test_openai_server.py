@@ -67,7 +67,7 @@ def test_the_server_is_given_the_tokens_that_the_embedded_engine_gives(openai: A
         Prompt("test/completion", (Message("user", "Q: why?\nA:"),), form="completion"),
     ]
     for prompt in prompts:
-        given = openai._run(openai._client(None).prompt_tokens(prompt, 1)).result()
+        given = openai._loop.result(openai._client(None).prompt_tokens(prompt, 1))
         assert given == llamacpp._server.tokenize(llamacpp.render(Generate(prompt, 1)))
 
 

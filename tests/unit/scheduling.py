@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from queue import SimpleQueue
 from typing import Any
 
 from kgqa.calls import Program
 from kgqa.runtime.cache import CallCache
-from kgqa.runtime.requests import ServiceReply
+from kgqa.runtime.requests import Done
 from kgqa.runtime.scheduler import Finished, Scheduler
 from kgqa.runtime.services import Waves
 from tests.engines_for_tests import Batches, ask
@@ -27,7 +26,7 @@ def named(count: int, program: Callable[[str], Program[Any]]) -> Iterator[tuple[
 def drive(
     engine: Batches, cache: CallCache, programs: Iterator[tuple[str, Program[Any]]], *, width: int = 64
 ) -> list[Finished[Any]]:
-    done = SimpleQueue[ServiceReply]()
+    done = Done()
     waves = Waves(done, cache, engine)
     scheduler = Scheduler(lambda call: waves, done, width=width)
     try:

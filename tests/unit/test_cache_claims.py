@@ -7,7 +7,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from queue import SimpleQueue
 from typing import Any
 
@@ -15,9 +15,9 @@ import pytest
 
 from kgqa.calls import ModelCall
 from kgqa.runtime.asked import Asked
-from kgqa.runtime.cache import CallCache
-from kgqa.runtime.requests import Request, ServiceReply
-from kgqa.types import Completion
+from kgqa.runtime.cache import CallCache, Origin
+from kgqa.runtime.requests import Done, Request, next_reply
+from kgqa.types import Completion, Json
 from tests.engines_for_tests import Batches, ask
 from tests.unit.scheduling import drive, named, two_steps
 
@@ -47,7 +47,7 @@ def test_nobody_waits_for_a_process_that_was_killed(cache: CallCache) -> None:
     script = textwrap.dedent("""
         import sys, time
         from pathlib import Path
-        from kgqa.runtime.cache import CallCache
+        from kgqa.runtime.cache import CallCache, Origin
         cache = CallCache(Path(sys.argv[1]))
         cache.claim(["a"])
         print("claimed", flush=True)
@@ -95,40 +95,81 @@ def test_two_runs_at_once_pay_no_call_twice_and_end_alike(cache: CallCache, othe
 
 def test_what_another_process_answered_first_is_what_the_program_gets(cache: CallCache, other: CallCache) -> None:
     """No claim can help where it was given up: the machine slept, say."""
-    done = SimpleQueue[ServiceReply]()
+    done = Done()
     asked = Asked(done, cache, {"engine": "x"})
     request = Request((0,), 1, ask("hello"), time.monotonic())
     assert asked.begin([request]) == [request]
-    theirs = Asked(SimpleQueue[ServiceReply](), other, {"engine": "x"})
+    theirs = Asked(Done(), other, {"engine": "x"})
     theirs.begin([request])
     theirs.finish([(request, Completion("theirs"))], time.monotonic())
+    theirs.settle()
     asked.finish([(request, Completion("mine"))], time.monotonic())
-    reply = done.get(timeout=5)
+    reply = next_reply(done)
     assert reply.value.text == "theirs"
     assert not reply.cached  # it was paid for all the same
 
 
 def test_a_call_that_fails_elsewhere_is_asked_here(cache: CallCache, other: CallCache) -> None:
-    done, made = SimpleQueue[ServiceReply](), SimpleQueue[Any]()
+    done, made = Done(), SimpleQueue[Any]()
     request = Request((0,), 1, ask("hello"), time.monotonic())
-    theirs = Asked(SimpleQueue[ServiceReply](), other, {"engine": "x"}, made.put)
+    theirs = Asked(Done(), other, {"engine": "x"}, made.put)
     assert theirs.begin([request]) == [request]
     mine = Asked(done, cache, {"engine": "x"}, made.put)
     assert not mine.begin([request])
     theirs.finish([(request, ValueError("no answer"))], time.monotonic())
+    theirs.settle()
     assert made.get(timeout=5) == [request]
     mine.finish([(request, Completion("mine"))], time.monotonic())
-    assert done.get(timeout=5).value.text == "mine"
+    assert next_reply(done).value.text == "mine"
 
 
 def test_a_run_that_is_stopped_leaves_its_calls_to_the_others(cache: CallCache, other: CallCache) -> None:
     made = SimpleQueue[Any]()
     request = Request((0,), 1, ask("hello"), time.monotonic())
-    theirs = Asked(SimpleQueue[ServiceReply](), other, {"engine": "x"}, made.put)
+    theirs = Asked(Done(), other, {"engine": "x"}, made.put)
     theirs.begin([request])
-    mine = Asked(SimpleQueue[ServiceReply](), cache, {"engine": "x"}, made.put)
+    mine = Asked(Done(), cache, {"engine": "x"}, made.put)
     mine.begin([request])
     assert made.empty()
     theirs.stop()
     assert made.get(timeout=5) == [request]
     mine.stop()
+
+
+def requests(count: int) -> list[Request]:
+    return [Request((number,), number, ask(f"question {number}"), time.monotonic()) for number in range(count)]
+
+
+def test_replies_that_came_meanwhile_are_committed_together(cache: CallCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    done, commits = Done(), list[int]()
+    asked, put = Asked(done, cache, {"engine": "x"}), cache.put
+
+    def counted(items: Collection[tuple[str, Json]], origin: Origin) -> dict[str, Json]:
+        commits.append(len(items))
+        return put(items, origin)
+
+    monkeypatch.setattr(cache, "put", counted)
+    for request in asked.begin(requests(5)):
+        asked.finish([(request, Completion(f"reply {request.ticket}"))], time.monotonic())
+    assert done.qsize() == 1  # the commit of all
+    assert [next_reply(done).value.text for _ in range(5)] == [f"reply {number}" for number in range(5)]
+    assert (commits, len(cache)) == ([5], 5)
+
+
+def test_a_reply_that_cannot_be_kept_is_one_calls_error(cache: CallCache) -> None:
+    done = Done()
+    asked = Asked(done, cache, {"engine": "x"})
+    for request in asked.begin(requests(3)):
+        asked.finish([(request, object() if request.ticket == 1 else Completion("kept"))], time.monotonic())
+    replies = {reply.ticket: reply.value for reply in (next_reply(done) for _ in range(3))}
+    assert isinstance(replies[1], TypeError)
+    assert [replies[0].text, replies[2].text, len(cache)] == ["kept", "kept", 2]
+
+
+def test_what_is_delivered_when_nobody_waits_any_more_is_kept(cache: CallCache) -> None:
+    asked = Asked(Done(), cache, {"engine": "x"})
+    first, second = asked.begin(requests(2))
+    asked.finish([(first, Completion("before"))], time.monotonic())
+    asked.stop()
+    asked.finish([(second, Completion("after"))], time.monotonic())
+    assert len(cache) == 2

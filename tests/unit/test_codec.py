@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -63,3 +66,28 @@ def test_neighbours_are_traced_by_ids_and_their_pool_by_a_hash() -> None:
     assert call_json(call) != call_json(Neighbours(pool[0], pool[:99]))
     assert traced_reply_json(call, pool[1:3]) == [pool[1].id, pool[2].id]
     assert traced_reply_json(Search("q", 2), pool[1:2]) == reply_json(pool[1:2])
+
+
+def test_a_key_is_the_hash_of_canonical_json() -> None:
+    """As keys were made before there was a quicker way, so that every reply kept then is found."""
+    text = 'Zürich "quoted" \\ \n\x00\x7f  🌲 \ud800'
+    prompts = [PROMPT, Prompt("few_shot/answer", (Message("user", text),), prefill=text, form="completion")]
+    settings: list[tuple[float, float, int | None, str | None]] = [(0.0, 1.0, None, None), (0, 1, 7, '{"type": "x"}')]
+    calls: list[Call[Any]] = [
+        Generate(prompt, 10, stop, temperature, top_p, seed, schema)
+        for prompt in prompts
+        for stop in ((), ("\n", text))
+        for temperature, top_p, seed, schema in settings
+    ]
+    calls += [Choose(prompt, options) for prompt in prompts for options in (("A", "B"), (text,), ())]
+    calls += [CountTokens(text), Rank(text, (text, "b")), Search(text, 3), Search("q", 1, titles=(text,), pool=())]
+    identity = {"engine": "e", "b": {"z": 1, "a": [text, 1e-7]}}
+    for call in calls:
+        written = call_json(call)
+        for left_out in ("role", "scorer"):
+            written.pop(left_out, None)
+        if "prompt" in written:
+            written["prompt"].pop("template")
+        canonical = json.dumps([identity, written], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        expected = hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+        assert call_key(identity, call) == expected, call

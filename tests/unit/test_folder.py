@@ -13,10 +13,11 @@ import pytest
 
 from kgqa.artefacts.predictions import PARTIAL_PREDICTIONS, Prediction
 from kgqa.artefacts.trace import PARTIAL_TRACE, read_trace
-from kgqa.errors import ConfigError, DataError, StorageError
-from kgqa.runtime.folder import RunFolder, run_name
+from kgqa.calls import Choose, Generate, Search
+from kgqa.errors import ConfigError, DataError, EngineError, StorageError
+from kgqa.runtime.folder import RunFolder, run_name, traced_question
 from kgqa.runtime.scheduler import CallRecord
-from kgqa.types import Answer, Completion, Passage, Question
+from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question, Usage
 from tests.engines_for_tests import ask
 
 QUESTION = Question("q1", "Who?", ("Ann",), (Passage.of("T", "Ann did."),))
@@ -136,3 +137,15 @@ def test_what_a_full_disk_did_not_take_is_told_when_the_folder_is_closed_too(tmp
         folder.close()
     (tmp_path / file).unlink()
     RunFolder(tmp_path, {}).close()  # nobody holds its lock
+
+
+def test_a_line_of_the_trace_is_what_json_makes_of_the_question() -> None:
+    reply = Completion("half \ud800", usage=Usage(3, 0, 1, 0.25))
+    shown = [(Message("system", 'é "q" \ud800'), Message("user", "long\n" * 99)), (Message("user", "🌲"),)]
+    records = [
+        CallRecord((0,), Generate(Prompt("few_shot/answer", shown[0], "so"), 5, ("\n",)), reply, cached=False),
+        CallRecord((1,), Choose(Prompt("trace/select", shown[1]), ("A",)), EngineError("no"), cached=True),
+        CallRecord((2,), Search("q", 1), QUESTION.passages, cached=False),
+    ]
+    traced = traced_question(QUESTION, PREDICTION, records)
+    assert traced.line() == f"{json.dumps(traced.json(), ensure_ascii=False)}\n".encode("utf-8", "backslashreplace")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from queue import SimpleQueue
 from typing import Any, cast
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from kgqa.calls import Call, Generate, ModelCall, ModelReply, Program, Rank, Search, gather, settle
 from kgqa.errors import EngineDied, EngineError, StorageError
 from kgqa.runtime.cache import CallCache
-from kgqa.runtime.requests import ServiceReply
+from kgqa.runtime.requests import Done
 from kgqa.runtime.scheduler import Scheduler
 from kgqa.runtime.services import Instant, Service, Waves, Worker
 from kgqa.types import Completion, Json, Passage
@@ -37,7 +36,7 @@ def test_programs_are_created_when_there_is_room_for_them(cache: CallCache) -> N
             created += 1
             yield f"q{number}", two_steps(f"q{number}")
 
-    done = SimpleQueue[ServiceReply]()
+    done = Done()
     waves = Waves(done, cache, Batches(size=100))
     scheduler = Scheduler(lambda call: waves, done, width=5)
     next(scheduler.run(counted()))
@@ -171,7 +170,7 @@ def test_an_interrupted_run_resumes_in_the_same_batches(cache: CallCache, tmp_pa
         return echo(call)
 
     part = Batches(interrupted, size=4)
-    done = SimpleQueue[ServiceReply]()
+    done = Done()
     waves = Waves(done, other, part)
     scheduler = Scheduler(lambda call: waves, done, width=64)
     running = scheduler.run(named(10, two_steps))
@@ -217,7 +216,7 @@ def test_closing_the_iterator_closes_every_program(cache: CallCache) -> None:
     async def quick(name: str) -> str:
         return name
 
-    done = SimpleQueue[ServiceReply]()
+    done = Done()
     waves = Waves(done, cache, Batches(size=8))
     scheduler = Scheduler(lambda call: waves, done, width=64)
     programs = [("q0", program("q0")), ("q1", program("q1")), ("quick", quick("quick"))]
@@ -229,7 +228,7 @@ def test_closing_the_iterator_closes_every_program(cache: CallCache) -> None:
 
 
 def test_a_ranker_and_an_instant_service_answer_beside_an_engine(cache: CallCache) -> None:
-    done = SimpleQueue[ServiceReply]()
+    done = Done()
     rank = Worker(done, cache, {"ranker": 1}, lambda calls: [tuple(float(len(t)) for t in c.texts) for c in calls])
     waves = Waves(done, cache, Batches())
     instant = Instant(done, lambda call: (Passage.of("t", call.query),))

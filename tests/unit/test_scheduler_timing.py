@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from itertools import pairwise
-from queue import SimpleQueue
 
 import pytest
 
 from kgqa.calls import ModelCall, ModelReply, Search, gather
 from kgqa.runtime.cache import CallCache
-from kgqa.runtime.requests import ServiceReply
+from kgqa.runtime.requests import Done
 from kgqa.runtime.scheduler import Scheduler
 from kgqa.runtime.services import Service, Streams, Waves, Worker
 from kgqa.types import Passage
@@ -35,7 +34,7 @@ def test_slow_search_one_batch_engine_and_two_streaming_engines_keep_the_slots_f
         await ask(name, role="small")
         return 4
 
-    done = SimpleQueue[ServiceReply]()
+    done = Done()
     services: dict[str, Service] = {
         "big": Streams(done, cache, big),
         "small": Streams(done, cache, small),
@@ -59,7 +58,7 @@ def test_a_call_knows_how_long_it_waited_for_its_engine(cache: CallCache) -> Non
     async def four(name: str) -> None:
         await gather(*(ask(f"{name} {number}") for number in range(4)), ask(f"{name} 0"))
 
-    done = SimpleQueue[ServiceReply]()
+    done = Done()
     streams = Streams(done, cache, slots)
     scheduler = Scheduler(lambda call: streams, done, width=1)
     [finished] = list(scheduler.run(named(1, four), streaming=True))
@@ -101,7 +100,7 @@ def test_stopping_closes_an_engine_in_the_midst_of_a_call_and_spares_an_idle_one
         await ask(name, role="busy")
 
     engines = {"idle": Closing(1, 0.0, "idle"), "busy": Closing(1, 0.2, "busy")}
-    done = SimpleQueue[ServiceReply]()
+    done = Done()
     services = {name: Streams(done, cache, engine) for name, engine in engines.items()}
     scheduler = Scheduler(lambda call: services[call.role], done, width=8)  # type: ignore[attr-defined]
     running = scheduler.run(named(2, program), streaming=True)

@@ -136,6 +136,8 @@ class Client:
         Raises:
             ConfigError: it says that it is something else.
         """
+        if self._greeted:
+            return
         async with self._greeting:
             if not self._greeted:
                 await self._compare()

@@ -6,7 +6,6 @@ What goes wrong is told in the words of `kgqa.http`; what an answer means is for
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import zlib
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from kgqa import http
-from kgqa.types import Json
 
 if TYPE_CHECKING:
     import aiohttp
@@ -32,13 +30,13 @@ class Received(NamedTuple):
 
 
 class Connections:
-    """To one server, for one event loop: any number of requests, each timed by its caller.
+    """To one server, for one event loop: any number of requests, each of which may take `timeout` seconds.
 
     It follows no redirection and keeps no cookies: what the headers hold is meant for one server.
     """
 
-    def __init__(self, server: str, headers: Mapping[str, str]) -> None:
-        self._server = server
+    def __init__(self, server: str, headers: Mapping[str, str], timeout: float) -> None:
+        self._server, self._timeout = server, timeout
         self._headers = {"User-Agent": "kgqa", "Accept-Encoding": "gzip", **headers}
         self._session: aiohttp.ClientSession | None = None
 
@@ -46,7 +44,7 @@ class Connections:
         """The whole answer to a JSON body.
 
         Raises:
-            http.Unanswered: there is none, or (http.TooLong) it has more than `most` bytes.
+            http.Unanswered: there is none, none in time (http.Silent), or it has more than `most` bytes (http.TooLong).
         """
         told = {"Content-Type": "application/json"} if body is not None else None
         with _in_words():
@@ -66,16 +64,12 @@ class Connections:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT, ssl=trusted),
                 headers=self._headers,
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=http.CONNECT),
+                timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=http.CONNECT),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 proxy=http.proxy(self._server),  # trust_env would look for it, and into ~/.netrc, with every request
             )
         return self._session
-
-
-def encoded(body: Mapping[str, Json]) -> bytes:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 async def _content(answer: aiohttp.ClientResponse, most: int) -> bytes:
@@ -108,7 +102,7 @@ def _in_words() -> Iterator[None]:
         cause = getattr(error, "os_error", None)
         kind = http.Absent if isinstance(cause, NOBODY) else http.NoServer
         raise kind(str(error) or type(error).__name__) from error
-    except aiohttp.ServerTimeoutError as error:
+    except asyncio.TimeoutError as error:
         raise http.Silent(str(error) or type(error).__name__) from error
     except aiohttp.InvalidURL as error:
         raise http.Absent(str(error)) from error

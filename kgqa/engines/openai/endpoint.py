@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 
 from kgqa import http
 from kgqa.engines.openai.answers import longest, texts
-from kgqa.engines.openai.connection import Connections, Received, encoded
+from kgqa.engines.openai.connection import Connections, Received
 from kgqa.errors import ConfigError, EngineDied, EngineError, UsageError
+from kgqa.json_texts import compact
 from kgqa.redaction import Key
 from kgqa.types import Json
 
@@ -89,7 +90,8 @@ class Endpoint:
         """crowded: is told when the server says that it is asked too often."""
         self.url = url.rstrip("/")
         self._key = Key(key) if key else None
-        self._connections = Connections(self.url, {"Authorization": f"Bearer {key}"} if key else {})
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._connections = Connections(self.url, headers, persistence.timeout)
         self._persistence, self._crowded = persistence, crowded
         self._gone_since: float | None = None
         self._resume_at = 0.0  # what one call learns from Retry-After holds for all
@@ -119,7 +121,8 @@ class Endpoint:
         url = self.url.removesuffix("/v1") + path[2:] if path.startswith("..") else self.url + path
         failures = 0
         while True:
-            await asyncio.sleep(max(0.0, self._resume_at - time.monotonic()))
+            if (early := self._resume_at - time.monotonic()) > 0:
+                await asyncio.sleep(early)
             try:
                 answered = await self._attempt(method, url, body)
                 if lacking and body is not None:
@@ -134,14 +137,13 @@ class Endpoint:
             await asyncio.sleep(wait)
 
     async def _attempt(self, method: str, url: str, body: Mapping[str, Json] | None) -> ServerReply:
-        content = None if body is None else encoded(body)
-        asking = self._connections.ask(method, url, content, longest(body, len(content or b"")))
+        content = None if body is None else compact(dict(body))
         started = time.perf_counter()
         try:
-            received = await asyncio.wait_for(asking, self._persistence.timeout)
+            received = await self._connections.ask(method, url, content, longest(body, len(content or b"")))
         except http.NoServer:
             raise
-        except (asyncio.TimeoutError, http.Silent) as error:
+        except http.Silent as error:
             raise _Trouble(f"no answer within {self._persistence.timeout:g} s") from error
         except http.Unanswered as error:
             raise _Trouble(self._shown(str(error))) from error

@@ -7,15 +7,12 @@ lists its models that is compared once, before the first call; `engine.deploymen
 
 from __future__ import annotations
 
-import asyncio
 import re
-import threading
 import time
-from collections.abc import Coroutine, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, ClassVar, Literal
 
 from kgqa.artefacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
@@ -28,18 +25,18 @@ from kgqa.engines.openai.budget import Budget
 from kgqa.engines.openai.choices import WAYS, Choosing, Way
 from kgqa.engines.openai.client import TOKENS_SHOWN, Client, Endpoints
 from kgqa.engines.openai.endpoint import Endpoint, Persistence
+from kgqa.engines.openai.loop import Loop
 from kgqa.engines.openai.requests import SCHEMAS, Abilities, Server, completion, decoding, readable, trimmed
 from kgqa.engines.openai.room import Room
 from kgqa.engines.openai.thoughts import thoughtful
 from kgqa.engines.thinking import NO_THINKING, Thinking
 from kgqa.engines.weights import Model
-from kgqa.errors import ConfigError, EngineDied, KgqaError, of_one_call
+from kgqa.errors import ConfigError, KgqaError, of_one_call
 from kgqa.protocols import Deliver, Engine
 from kgqa.types import Json
 
 ADAPTER = 2  # raise it when equal calls get other replies than before
 BYTES_PER_TOKEN = 4  # of English text, where the server does not count
-T = TypeVar("T")
 Dollars = Annotated[float, Bound("must be more than 0", lambda dollars: dollars > 0)]
 
 
@@ -85,7 +82,7 @@ class OpenAI:
                 f"engine.choose={self.choose}: a model that thinks names a label in words; set engine.choose=auto"
             )
         extras.check(self.extra or {}, self.server, self._thinking)
-        _ = self._url, self._room, self._budget, self._closing, self._lock, self._under_way
+        _ = self._url, self._room, self._budget, self._loop
 
     def identity(self) -> Mapping[str, Json]:
         return {
@@ -123,7 +120,7 @@ class OpenAI:
     def count_tokens(self, text: str) -> int:
         if not self.counts_tokens:
             return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
-        return self._run(self._count(text)).result()
+        return self._loop.result(self._count(text))
 
     @property
     def base(self) -> Engine:
@@ -141,20 +138,11 @@ class OpenAI:
 
     def submit_with(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None) -> None:
         """As `submit`, through an adapter."""
-        self._run(self._serve(call, deliver, adapter)).add_done_callback(
-            lambda done: self._deliver_failure(done, deliver)
-        )
+        self._loop.begin(self._serve(call, deliver, adapter), lambda error: deliver(of_one_call(error)))
 
     def close(self) -> None:
         """Drops all calls and their connections."""
-        with self._lock:
-            self._closing.set()
-            loop: asyncio.AbstractEventLoop | None = self.__dict__.pop("_loop", None)
-        if loop is not None:
-            asyncio.run_coroutine_threadsafe(self._hang_up(), loop).result()
-            loop.call_soon_threadsafe(loop.stop)
-            self.__dict__.pop("_thread").join()
-            loop.close()
+        self._loop.close(self._hang_up)
 
     async def _serve(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None) -> None:
         await self._budget.enter()
@@ -194,47 +182,13 @@ class OpenAI:
         await client.greet()
         return len(await client.tokenize(text))
 
-    def _deliver_failure(self, done: Future[None], deliver: Deliver) -> None:
-        """Whatever else went wrong becomes that call's error, so that nobody waits for ever."""
-        if self._closing.is_set() or done.cancelled() or (error := done.exception()) is None:
-            return
-        deliver(of_one_call(error))
-
     async def _hang_up(self) -> None:
-        calls = tuple(self._under_way)  # not all tasks: those of the libraries end with ours, in their own order
-        for call in calls:
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
         if "_endpoint" in self.__dict__:
             await self._endpoint.close()
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        with self._lock:
-            if self._closing.is_set():
-                work.close()
-                raise EngineDied("the engine is closed")
-            return asyncio.run_coroutine_threadsafe(self._tracked(work), self._loop)
-
-    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.current_task()
-        assert task is not None
-        self._under_way.add(task)
-        try:
-            return await work
-        finally:
-            self._under_way.discard(task)
-
     @cached_property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        """Runs in a thread of its own; all calls share it, so a thousand waiting ones cost nothing."""
-        loop = asyncio.new_event_loop()
-        self.__dict__["_thread"] = threading.Thread(target=loop.run_forever, name="openai", daemon=True)
-        self.__dict__["_thread"].start()
-        return loop
-
-    @cached_property
-    def _under_way(self) -> set[asyncio.Task[Any]]:
-        return set()
+    def _loop(self) -> Loop:
+        return Loop()
 
     @cached_property
     def _endpoint(self) -> Endpoint:
@@ -279,11 +233,3 @@ class OpenAI:
     @cached_property
     def _budget(self) -> Budget:
         return Budget(self.budget_tokens, self.budget_usd, self.model.prices)
-
-    @cached_property
-    def _closing(self) -> threading.Event:
-        return threading.Event()
-
-    @cached_property
-    def _lock(self) -> threading.Lock:
-        return threading.Lock()

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from kgqa.artefacts.metrics import Throughput
 from kgqa.artefacts.predictions import Prediction
-from kgqa.calls import Neighbours, Search
+from kgqa.calls import Neighbours, Program, Search
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.kept_questions import KeptPredictions
 from kgqa.experiment.session.runner import Runner
@@ -28,10 +28,7 @@ class Answers:
     throughput: Throughput
     model_seconds: Sequence[float]  # of each question, cached calls with the time they once took
     chains: Mapping[str, tuple[int, ...]]  # by question, of a method that notes chains: the triples of each
-
-    def first_errors(self, count: int = 3) -> tuple[str, ...]:
-        failed = [(key, prediction.error) for key, prediction in self.predictions.items() if prediction.error]
-        return tuple(f"{key}: {error}" for key, error in failed[:count])
+    errors: Sequence[str]  # of the questions that failed, each with its question
 
 
 class Keeper(Protocol):
@@ -42,15 +39,18 @@ class Keeper(Protocol):
 
 def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Display) -> Answers:
     """Run the method on every question."""
-    questions = experiment.questions
-    places = {question.id: place for place, question in enumerate(questions)}
+    questions, in_work = experiment.questions, dict[str, Question]()
+
+    def begun(question: Question) -> tuple[str, Program[Answer]]:
+        in_work[question.id] = question  # which lies packed, and is to be unpacked once
+        return question.id, experiment.method.answer(question)
+
     predictions = KeptPredictions()
-    seconds, chains = [], dict[str, tuple[int, ...]]()
-    programs = ((question.id, experiment.method.answer(question)) for question in questions)
+    seconds, chains, errors = [], dict[str, tuple[int, ...]](), list[str]()
     estimated = experiment.asks_models and runner.engines.estimates_tokens("reader")
     with display.stage("questions", len(questions), runner.ledger) as stage:
-        for ended in runner.run(programs, stage.recorded):
-            question, outcome = questions[places[ended.key]], ended.result
+        for ended in runner.run(map(begun, questions), stage.recorded):
+            question, outcome = in_work.pop(ended.key), ended.result
             if isinstance(outcome, Answer):
                 if estimated:
                     outcome = without_tokens(outcome)
@@ -58,14 +58,15 @@ def answer(experiment: Experiment, runner: Runner, keeper: Keeper, display: Disp
             prediction = Prediction.of(question, outcome)
             if prediction.error:
                 cause = prediction.error.partition(":")[0]  # of many that fail alike the log holds some
-                tell("question failed", f"{ended.key}: {prediction.error}", cause=cause)
+                errors.append(f"{ended.key}: {prediction.error}")
+                tell("question failed", errors[-1], cause=cause)
             if "chains" in prediction.notes:
                 chains[ended.key] = tuple(len(chain["triples"]) for chain in prediction.notes["chains"])
             predictions.keep(replace(prediction, notes={}))  # they lie in the trace
             seconds.append(model_seconds(ended.records))
             keeper.record(question, prediction, ended.records)
             stage.finished(failed=isinstance(outcome, Exception))
-    return Answers(predictions, runner.ledger, runner.throughput(), seconds, chains)
+    return Answers(predictions, runner.ledger, runner.throughput(), seconds, chains, errors)
 
 
 def without_tokens(answer: Answer) -> Answer:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from kgqa.artefacts.form import as_json
@@ -32,12 +33,15 @@ from kgqa.experiment.session.identity import run_folder, run_identity
 from kgqa.experiment.session.session import Session
 from kgqa.protocols import Index
 from kgqa.report.content import used_settings
-from kgqa.report.writing import write_report
+from kgqa.report.html import GatheredQuestions
+from kgqa.report.writing import write_page, write_report
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import RunFolder, run_name
 from kgqa.runtime.watch import watched
 from kgqa.storage import jsonl_text
 from kgqa.types import Passage
+
+SHOWN = 3  # errors of questions that failed
 
 
 @dataclass(frozen=True)
@@ -63,16 +67,19 @@ def execute(session: Session, display: Display) -> Executed:
             closing(RunFolder(run_folder(session), identity)) as folder,
             watched(display, "run", folder.path, identity=run_name(identity)) as display,
         ):
+            gathered = GatheredQuestions()
+            if experiment.asks_models:
+                folder.heard = partial(gathered.add_ended, profile=experiment.profile)
             answers, metrics = _answered(session, index, folder, display, started)
-            _write_reports(experiment, folder, metrics)
+            _write_reports(experiment, folder, metrics, gathered)
             if experiment.judge:  # an engine that dies now takes no report along
                 searching.close()
                 session.end_models()
                 metrics = replace(metrics, judge=_judged(session, answers, folder, display))
-                _write_reports(experiment, folder, metrics)
+                _write_reports(experiment, folder, metrics, None)
     if line := track(experiment, folder.path, metrics):
         display.line(line)
-    errors = answers.first_errors()
+    errors = tuple(answers.errors[:SHOWN])
     return Executed(folder.path, metrics, errors, _failure(metrics, experiment.settings.fail_above, errors))
 
 
@@ -116,7 +123,7 @@ def _answered(
     preparation = prepare(session, index, display)
     with session.runner(preparation.prepared) as runner:
         answers = answer(experiment, runner, folder, display)
-    folder.finish(answers.predictions[question.id] for question in questions)
+    folder.finish(answers.predictions[question_id] for question_id in experiment.question_ids)
     if rerun:  # until now they were the earlier run's, which must not seem to have ended under other settings or code
         _explain(session, index, folder)
     metrics = measure(experiment, answers, prices, index.titled if index is not None else _nowhere)
@@ -150,9 +157,17 @@ def _judged(session: Session, answers: Answers, folder: RunFolder, display: Disp
     return judged.metrics
 
 
-def _write_reports(experiment: Experiment, folder: RunFolder, metrics: Metrics) -> None:
+def _write_reports(
+    experiment: Experiment, folder: RunFolder, metrics: Metrics, gathered: GatheredQuestions | None
+) -> None:
+    """`gathered`: the questions without a judge's verdicts; what a page shows of them beside verdicts, or in a run
+    without answers, is read from the trace."""
     folder.write_json(METRICS, metrics.json())
     settings = used_settings(experiment.config, experiment.choices, sources(experiment.config), value_text)
     folder.write_json(SETTINGS, as_json(Chosen(experiment.choices, tuple(settings))))
+    told = gathered if metrics.scores.em.n and not (folder.path / VERDICTS).is_file() else None
     for form in REPORTS:
-        write_report(folder.path, form)
+        if form == "html" and told is not None:
+            write_page(folder.path, told)
+        else:
+            write_report(folder.path, form)

@@ -44,7 +44,7 @@ def finished(session: Session) -> Metrics | None:
     if not same or not judged or not told or too_many_failed(metrics, experiment.settings.fail_above):
         return None
     whole = asking == _asking(experiment.config) and made.dataset.questions == len(answered)
-    return metrics if whole or answered == [question.id for question in experiment.questions] else None
+    return metrics if whole or answered == list(experiment.question_ids) else None
 
 
 def nothing_is_left(session: Session, metrics: Metrics) -> bool:

@@ -54,7 +54,7 @@ def manifest(session: Session, index: Index | None) -> Manifest:
             sha256=experiment.data_sha256,
             questions=len(experiment.questions),
             documents=documents,
-            sampled=tuple(q.id for q in experiment.questions) if experiment.settings.sample is not None else None,
+            sampled=tuple(experiment.question_ids) if experiment.settings.sample is not None else None,
         ),
         demonstrations=_shown(experiment.method),
         prompts={name: template_hash(name) for name in template_names()},

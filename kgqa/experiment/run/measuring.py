@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kgqa.artefacts.form import extended
@@ -27,9 +27,13 @@ from kgqa.types import Question
 
 
 def measure(experiment: Experiment, answers: Answers, prices: PriceOf, page: Page) -> Metrics:
-    rows, ledger = score_answers(experiment, answers), answers.ledger
+    ledger, rows, retrieved = answers.ledger, list[ScoredQuestion](), list[RetrievedPassages]()
+    searches = experiment.searches or "reranker" in experiment.method.uses
+    for question, prediction in _answered(experiment, answers):
+        rows.append(_scored(question, prediction, experiment.profile))
+        if searches:
+            retrieved.append(_retrieved(question, prediction, page))
     summary = summarise(rows, seed=experiment.settings.seed)
-    retrieves = (experiment.searches or "reranker" in experiment.method.uses) and summary.failed < len(rows)
     return extended(
         Metrics,
         summary if experiment.asks_models else _without_answers(summary),
@@ -39,7 +43,7 @@ def measure(experiment: Experiment, answers: Answers, prices: PriceOf, page: Pag
         cache_hits=dict(ledger.hits),
         question_seconds=_quantiles(answers.model_seconds) if experiment.asks_models else None,
         call_seconds={kind: round(seconds, 6) for kind, seconds in sorted(ledger.seconds.items())},
-        retrieval=_retrieval(experiment, answers, page) if retrieves else None,
+        retrieval=_retrieval(experiment, answers, retrieved) if searches and summary.failed < len(rows) else None,
         chains=_chains(experiment.questions, answers),
     )
 
@@ -53,16 +57,22 @@ def _quantiles(seconds: Sequence[float]) -> QuestionSeconds:
 
 def score_answers(experiment: Experiment, answers: Answers) -> list[ScoredQuestion]:
     """In the order of the questions. Passages and evidence are left behind: they make up nearly all of a question."""
-    questions, predictions = experiment.questions, answers.predictions
-    scored = (score_question(question, predictions[question.id], experiment.profile) for question in questions)
-    return [
-        replace(
-            row,
-            question=replace(row.question, passages=(), pinned=(), quoted=(), facts=(), decomposition=()),
-            prediction=replace(row.prediction, evidence=(), evidence_titles=()),
-        )
-        for row in scored
-    ]
+    pairs = _answered(experiment, answers)
+    return [_scored(question, prediction, experiment.profile) for question, prediction in pairs]
+
+
+def _answered(experiment: Experiment, answers: Answers) -> Iterator[tuple[Question, Prediction]]:
+    """Both lie packed: whoever goes through them does so once."""
+    return ((question, answers.predictions[question.id]) for question in experiment.questions)
+
+
+def _scored(question: Question, prediction: Prediction, profile: str) -> ScoredQuestion:
+    row = score_question(question, prediction, profile)
+    return replace(
+        row,
+        question=replace(row.question, passages=(), pinned=(), quoted=(), facts=(), decomposition=()),
+        prediction=replace(row.prediction, evidence=(), evidence_titles=()),
+    )
 
 
 def _without_answers(summary: ScoreSummary) -> ScoreSummary:
@@ -72,11 +82,9 @@ def _without_answers(summary: ScoreSummary) -> ScoreSummary:
     return replace(bare, answerless=0, scores=scores, by_hops={}, by_type={}, profiles={})
 
 
-def _retrieval(experiment: Experiment, answers: Answers, page: Page) -> Retrieval:
-    questions, predictions = experiment.questions, answers.predictions
-    retrieved = [_retrieved(question, predictions[question.id], page) for question in questions]
+def _retrieval(experiment: Experiment, answers: Answers, retrieved: Sequence[RetrievedPassages]) -> Retrieval:
     # what several searches gave has no order of relevance
-    ranked = answers.ledger.answered[Search.__name__] <= len(questions)
+    ranked = answers.ledger.answered[Search.__name__] <= len(retrieved)
     return summarise_retrieval(retrieved, ranked=ranked, seed=experiment.settings.seed)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from queue import SimpleQueue
 from typing import Any
 
 from kgqa.calls import Choose, CountTokens, Generate, ModelCall, Neighbours, Program, Triples
@@ -23,7 +22,7 @@ from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.parsing import Extraction
 from kgqa.protocols import Index
-from kgqa.runtime.requests import Request, ServiceReply
+from kgqa.runtime.requests import Done, Request
 from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler
 from kgqa.types import Answer, Passage, Triple
 
@@ -124,7 +123,7 @@ class Planner:
 
     def imagine(self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines) -> dict[str, object]:
         """Count what these programs ask the engines; gives how each ends, by its key."""
-        session, settings, done = self._session, self._session.experiment.settings, SimpleQueue[ServiceReply]()
+        session, settings, done = self._session, self._session.experiment.settings, Done()
 
         identify = answerers(session, engines, self._index)
 

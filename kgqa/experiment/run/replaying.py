@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from kgqa.artefacts.form import read
@@ -134,7 +133,7 @@ class Replaying:
 
     def _run(self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines) -> Mapping[str, Finished[Any]]:
         """How each program ends, by its key."""
-        session, settings, done = self._session, self._session.experiment.settings, SimpleQueue[ServiceReply]()
+        session, settings, done = self._session, self._session.experiment.settings, Done()
 
         identify = answerers(session, engines, self._index)
         service = _Kept(done, session.cache, identify, partial(self._found, engines))

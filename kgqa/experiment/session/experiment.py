@@ -142,6 +142,12 @@ class Experiment:
         kept = self._sampled(kept)[: self.settings.limit]
         return list(self.collection.collect(kept)) if self.collection else kept
 
+    @property
+    def question_ids(self) -> Sequence[str]:
+        """Those of `questions`, none of which has to be unpacked for it."""
+        questions = self.questions
+        return questions.ids if isinstance(questions, KeptQuestions) else [question.id for question in questions]
+
     def _sampled(self, questions: KeptQuestions) -> KeptQuestions:
         """`sample` of these: an id is drawn or not by itself and the seed, wherever it stands in the file."""
         count = self.settings.sample

@@ -126,7 +126,7 @@ def run_folder(session: Session) -> Path:
     place = Path(settings.out) if settings.out is not None else _named(session)
     if settings.limit is None and settings.ids is None:
         return place
-    ids = [question.id for question in experiment.questions]
+    ids = experiment.question_ids
     answered = _answered(place)
     if answered <= set(ids):
         return place

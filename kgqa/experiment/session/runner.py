@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 from kgqa.artefacts.metrics import EngineUse, Rates, Throughput
@@ -16,7 +15,7 @@ from kgqa.experiment.session.engines import Engines
 from kgqa.protocols import BatchEngine, Engine, Index, NeighbourSource, Ranker, StreamingEngine, TripleSource
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import Ledger, Spent, total
-from kgqa.runtime.requests import Done, ServiceReply
+from kgqa.runtime.requests import Done
 from kgqa.runtime.scheduler import WIDTH, CallRecord, Finished, Scheduler
 from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.types import Json
@@ -57,7 +56,7 @@ class Runner:
         self._died = False
         self.heard: Callable[[CallRecord], None] = lambda _: None  # told of each call as it is answered
         self._seconds = 0.0  # that `run` took
-        self._done: Done = SimpleQueue[ServiceReply]()
+        self._done: Done = Done()
         self._scheduler: Scheduler | None = None
 
     def run(

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
-from functools import cache, lru_cache
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.places import prompt_folders
+from kgqa.prompting.known import Kept, known
 from kgqa.storage import text_digest
-from kgqa.types import Json, Message, Passage, Prompt
+from kgqa.types import Json, Message, Prompt
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 KEPT = 128  # prompts: a method counts one, then asks with it, and the other questions at work do the same in between
+_PROMPTS = Kept[Prompt](KEPT)
 
 
 def render(name: str, /, **values: object) -> Prompt:
@@ -34,67 +35,15 @@ def render(name: str, /, **values: object) -> Prompt:
     Raises:
         ConfigError: there is no such template, or it is no Jinja.
     """
-    template = _template(name)
-    given = _known(values)
-    asked = _Asked(name, template, values, (name, id(template), given))
-    return _rendered(asked) if given is not None else _render(asked)
+    template, given = _template(name), known(values)
+    if given is None:
+        return _render(name, template, values)
+    key = name, id(template), given
+    prompt = _PROMPTS.get(key)
+    return _PROMPTS.keep(key, _render(name, template, values), (template, values)) if prompt is None else prompt
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
-    """A template with its values; what `key` tells by identity lives as long as this does."""
-
-    name: str
-    template: Template
-    values: Mapping[str, object]
-    key: tuple[Any, ...]
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Asked) and self.key == other.key
-
-
-def _known(value: Any) -> Any:
-    """What tells a value from others: a text or a passage by what it says, another frozen one by being the same object.
-
-    None: it may change, and with it what a template makes of it.
-    """
-    kind = cast(Hashable, type(value))  # which mypy does not see
-    match _told_by(kind):
-        case "value":
-            return kind, value
-        case "passage":
-            return value
-        case "identity":
-            return kind, id(value)
-        case "parts":
-            parts = tuple(map(_known, value.items() if isinstance(value, dict) else value))
-            return None if None in parts else parts
-    return None
-
-
-@cache
-def _told_by(kind: type) -> Literal["value", "passage", "parts", "identity", "nothing"]:
-    """How values of a type are told apart: asked a hundred times a prompt, of the same ten types."""
-    if issubclass(kind, (str, int, float, type(None))):
-        return "value"
-    if issubclass(kind, Passage):
-        return "passage"
-    if issubclass(kind, (dict, tuple)):
-        return "parts"
-    parameters = getattr(kind, "__dataclass_params__", None)
-    return "identity" if parameters and parameters.frozen else "nothing"
-
-
-@lru_cache(maxsize=KEPT)
-def _rendered(asked: _Asked) -> Prompt:
-    return _render(asked)
-
-
-def _render(asked: _Asked) -> Prompt:
-    name, template, values = asked.name, asked.template, asked.values
+def _render(name: str, template: Template, values: Mapping[str, object]) -> Prompt:
     if "completion" in template.blocks:
         return Prompt(name, (Message("user", _block(template, "completion", values)),), form="completion")
     messages = [Message("user", _block(template, "user", values))]
@@ -176,15 +125,18 @@ def _block(template: Template, block: str, values: Mapping[str, object]) -> str:
 
 @cache
 def _environment(folders: tuple[Path, ...]) -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import FileSystemLoader, StrictUndefined
 
-    environment = Environment(
+    from kgqa.prompting.loops import KeepingEnvironment, KeptLoops  # which needs jinja2, as few commands do
+
+    environment = KeepingEnvironment(
         loader=FileSystemLoader(folders),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
         autoescape=False,
+        extensions=[KeptLoops],
     )
     environment.filters["tojson"] = to_json
     return environment
