@@ -34,7 +34,8 @@ class Prepared:
 
 
 UNPREPARED = Prepared()
-QUESTIONS_A_PLACE = 2  # of a server: one whose call it answers, one that is between two calls
+# of a server: one whose call it answers, and three that wait, so that the last ones are many when they end together
+QUESTIONS_A_PLACE = 4
 
 
 class Runner:
@@ -54,7 +55,7 @@ class Runner:
         self._cache, self._rankers, self._prepared, self._settings = cache, rankers, prepared, settings
         self._services: dict[tuple[str, int], Service] = {}
         self._asked: dict[int, tuple[Engine, Streams | Waves]] = {}  # the engines among them
-        self._died = False
+        self._died = self._ending = False
         self.heard: Callable[[CallRecord], None] = lambda _: None  # told of each call as it is answered
         self._seconds = 0.0  # that `run` took
         self._done: Done = SimpleQueue[ServiceReply]()
@@ -73,7 +74,8 @@ class Runner:
             self.heard(record)
             recorded()
 
-        scheduler.on_record = enter
+        scheduler.on_record, scheduler.on_last_begun = enter, lambda: self._arrange(ending=True)
+        self._arrange(ending=False)
         started = time.monotonic()
         try:
             yield from scheduler.run(programs, streaming=self.engines.streaming())
@@ -82,6 +84,13 @@ class Runner:
             raise
         finally:
             self._seconds += time.monotonic() - started
+
+    def _arrange(self, *, ending: bool) -> None:
+        """Also for engines that are asked for the first time later."""
+        self._ending = ending
+        for _, service in self._asked.values():
+            if isinstance(service, Streams):
+                service.arrange(ending=ending)
 
     def spent(self) -> Spent:
         return self.ledger.spent(self.engines.prices)
@@ -157,6 +166,7 @@ class Runner:
             else Waves(self._done, self._cache, cast(BatchEngine, engine))
         )
         self._asked[id(engine)] = engine, service
+        self._arrange(ending=self._ending)
         return service
 
     def _counter(self, engine: Engine) -> Service:
