@@ -103,9 +103,9 @@ class Waves:
     def _work(self, batch: Sequence[Request]) -> None:
         if not self._stopped:
             started = time.monotonic()
-            self.occupancy.change(len(batch))
+            self.occupancy.change(len(batch), self._engine.batch_size)
             replies = self._answer([request.call for request in batch])
-            self.occupancy.change(-len(batch))
+            self.occupancy.change(-len(batch), self._engine.batch_size)
             with self._lock:
                 self.busy -= len(batch)
             self._asked.finish(list(zip(batch, replies, strict=True)), started)
@@ -176,13 +176,13 @@ class Streams:
                     return
                 _, request = heapq.heappop(self._waiting)
                 self.busy += 1
-            self.occupancy.change(1)
+            self.occupancy.change(1, self._engine.places)
             self._engine.submit(request.call, partial(self._delivered, request, time.monotonic()))
 
     def _delivered(self, request: Request, started: float, reply: Any) -> None:
         with self._lock:
             self.busy -= 1
-        self.occupancy.change(-1)
+        self.occupancy.change(-1, self._engine.places)
         self._start()  # before the commit: the engine never waits for the disk
         self._asked.finish([(request, reply)], started)
 

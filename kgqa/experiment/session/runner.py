@@ -101,15 +101,16 @@ class Runner:
         paid = total(self.ledger.paid.values())
         engines = []
         for engine, service in self._asked.values():
-            busy, call_seconds = service.occupancy.measured()
+            occupied = service.occupancy.measured()
             roles = sorted(role for role in self.ledger.method if self.engines(role) is engine)
             if roles:
                 use = EngineUse(
                     engine=self.engines.label(roles[0]),
                     roles=tuple(roles),
-                    busy_share=round(busy / seconds, 4),
-                    mean_calls=round(call_seconds / seconds, 3),
-                    capacity=_capacity(engine),
+                    busy_share=round(occupied.busy / seconds, 4),
+                    mean_calls=round(occupied.calls / seconds, 3),
+                    capacity=round(occupied.places / occupied.busy) if occupied.busy else _capacity(engine),
+                    full_share=round(occupied.full / seconds, 4),
                 )
                 engines.append(use)
         rates = Rates(
