@@ -89,7 +89,7 @@ def test_a_passage_has_triples() -> None:
     text = reply("Turn each text into triples.\n\nTitle: Alder\nText: Alder is a tree that grows here.")
     found = parse_triples(text, Passage("1", "Alder", "Alder is a tree that grows here."))
     assert 3 <= len(text.splitlines()) <= 7
-    assert len(found.triples) == len(text.splitlines())
+    assert len(found.triples) == len(set(text.splitlines()))
 
 
 def test_a_call_takes_what_its_tokens_and_the_others_make_of_it() -> None:
