@@ -11,6 +11,8 @@ ENGINES ?= .venv-engines
 VLLM    ?= .venv-vllm
 # what builds and checks a release has one too: none of it is needed to work on kgqa
 RELEASE ?= .venv-release
+# the other programs of `make race`
+RACE ?= .venv-race
 # pinned: an open version would pull gigabytes of CUDA on a machine without a GPU; TORCH_INDEX= names another index
 TORCH       ?= torch==2.13.0
 TORCH_INDEX ?=
@@ -35,7 +37,7 @@ VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test
 export GOMP_SPINCOUNT := 0
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help demo ask test test-engines unit check docs attack bench format licences audit update dist clean
+.PHONY: help demo ask test test-engines unit check docs attack bench race race-peers format licences audit update dist clean
 
 help: ## what can be done here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -96,11 +98,26 @@ bench: $(DONE)-test ## benchmarks, as ratios to a reference measured in the same
 	$(BIN)/python scripts/bench_memory.py $(if $(SIZE),--questions $(SIZE)); \
 	$(BIN)/python scripts/bench_cache.py; \
 	$(BIN)/python -m scripts.race.calls; \
+	$(BIN)/python -m scripts.race.start; \
+	$(BIN)/python -m scripts.race --runners kgqa aiohttp --races ircot32 ircot256 trace32; \
 	$(BIN)/python scripts/bench_retrieval.py; \
 	$(BIN)/python scripts/bench_graphs.py; \
 	$(BIN)/python scripts/bench_viewer.py; \
 	if [ -x $(VLLM)/bin/pytest ]; then $(VLLM)/bin/python scripts/bench_engines.py real; fi \
 	) | $(BIN)/python -m scripts.bench_record $(KEEP)
+
+# REPEATS=5, ONLY="ircot32 trace32", SLOWER=3 times the simulated server's times, on a machine that is busy otherwise
+race: $(DONE)-test ## kgqa beside FlashRAG, Inspect AI and a plain loop at one simulated server; says who is missing
+	@$(BIN)/python -m scripts.race --peers $(RACE) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(ONLY),--races $(ONLY)) \
+		$(if $(SLOWER),--slower $(SLOWER))
+
+# without its dependencies' dependencies: what FlashRAG's IRCoT at a server truly imports, and torch without CUDA
+race-peers: ## the other programs of the race, each in an environment of its own (2.2 GB)
+	@for peer in flashrag inspect; do $(PYTHON) -m venv $(RACE)/$$peer; done
+	@$(RACE)/inspect/bin/python $(PIP) inspect-ai==0.3.285 openai
+	@$(RACE)/flashrag/bin/python $(PIP) --no-deps flashrag-dev==0.3.0.dev20260919
+	@$(RACE)/flashrag/bin/python $(PIP) $(GET_TORCH) && $(RACE)/flashrag/bin/python $(PIP) transformers openai tiktoken bm25s \
+		PyStemmer numba faiss-cpu datasets rouge termcolor langid
 
 format: $(DONE)-test ## let ruff write
 	@$(BIN)/ruff check --fix && $(BIN)/ruff format

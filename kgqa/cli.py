@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -14,11 +15,16 @@ from kgqa.inert import inert, one_line, spell_out
 from kgqa.redaction import without_secrets
 from kgqa.streams import settle
 
+YOUNG = 50_000  # objects more than there were, before Python looks for circles among them
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code."""
     # read by libgomp when it loads: without it a busy neighbour makes llama.cpp and torch many times slower
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    # imports and a configuration are a hundred thousand objects that stay: at Python's 700, looking through them again
+    # and again is a seventh of the start
+    gc.set_threshold(YOUNG)
     arguments = list(sys.argv[1:] if argv is None else argv)
     settle()
     spell_out()

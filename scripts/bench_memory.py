@@ -97,6 +97,11 @@ def measured(questions: int, method: str) -> list[str]:
     ]  # fmt: skip
 
 
+def share(value: str, limit: str) -> str:
+    """Of the limit, for the largest run: what `bench_record` compares."""
+    return "" if limit == "none" else f", {float(value.split()[0]) / float(limit.split()[0]):.2f}×"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--questions", type=int, nargs="+", default=[100, 1_000])
@@ -106,7 +111,7 @@ def main() -> None:
     sizes = " | ".join(f"{questions:,}" for questions in given.questions)
     print(f"| {given.method}, questions | {sizes} | limit |\n|{' --- |' * (len(columns) + 2)}")
     for what, limit, *values in zip(LIMITS, LIMITS.values(), *columns, strict=True):
-        print(f"| {what} | {' | '.join(values)} | {limit} |")
+        print(f"| {what} | {' | '.join(values)} | {limit}{share(values[-1], limit)} |")
 
 
 if __name__ == "__main__":

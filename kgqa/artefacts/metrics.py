@@ -165,13 +165,16 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineUse:
-    """`mean_calls`: in flight, idle time counted in. `capacity`: calls it takes at once."""
+    """`mean_calls`: in flight, idle time counted in. `capacity`: calls it takes at once, on average where that changes.
+    `full_share`: of the time, with nearly all of these places taken, so that the engine and not the run was the limit;
+    None in runs of earlier versions."""
 
     engine: str
     roles: tuple[str, ...]
     busy_share: Number
     mean_calls: Number
     capacity: int
+    full_share: Number | None = field(default=None, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,19 +60,20 @@ def run_one(overrides: Sequence[str]) -> int:
 
     Gives 2 if more questions failed than `fail_above`.
     """
-    from kgqa.experiment.run.checking import check
     from kgqa.experiment.run.executing import execute_unless_finished
-    from kgqa.experiment.run.planning import Shared, planned
     from kgqa.experiment.session.experiment import Experiment
     from kgqa.experiment.session.session import Session
     from kgqa.runtime.display import log_lines
     from kgqa.terminal.console import Terminal
-    from kgqa.terminal.plan import show_plan
     from kgqa.terminal.summary import show_summary
 
     terminal, experiment = Terminal(width=120), Experiment.of(overrides)
     with log_lines(terminal), Session(experiment) as session:
         if experiment.settings.dry_run:
+            from kgqa.experiment.run.checking import check
+            from kgqa.experiment.run.planning import Shared, planned
+            from kgqa.terminal.plan import show_plan
+
             check(session)
             show_plan(planned(session, Shared()), len(experiment.questions), terminal)
             return 0

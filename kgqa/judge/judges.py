@@ -10,12 +10,11 @@ from typing import Protocol
 from kgqa.calls import Generate, settle
 from kgqa.constraints import Count
 from kgqa.errors import ConfigError, nearest
+from kgqa.judge import ROLE
 from kgqa.judge.forms import FORMS, Form, FormName, Label
 from kgqa.prompting import render
 from kgqa.redaction import told
 from kgqa.scoring.metrics import exact_match
-
-ROLE = "judge"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kgqa.artefacts.metrics import (
     Cost,
+    EngineUse,
     Estimate,
     JudgeMetrics,
     Metrics,
@@ -142,13 +143,18 @@ def _by_budget(recall: Mapping[str, Estimate]) -> str:
     return "  ".join(f"@{budget} {score.mean:.1f}" for budget, score in recall.items())
 
 
+def _limit(use: EngineUse) -> str:
+    """Whose limit the engine's time was: its own while its places were taken, else the run's, which asked no more."""
+    return "" if use.full_share is None else f", full {100 * use.full_share:.0f} % of the time"
+
+
 def _throughput(throughput: Throughput | None) -> list[tuple[str, str]]:
     """How well the engines were used while the method ran; nothing where every reply came from the cache."""
     if throughput is None or throughput.tokens_per_second.prompt is None:
         return []
     engines = [
         f"{use.engine} busy {100 * use.busy_share:.0f} % of the time, "
-        f"with {use.mean_calls:.1f} of {use.capacity} calls on average"
+        f"with {use.mean_calls:.1f} of {use.capacity} calls on average{_limit(use)}"
         for use in throughput.engines
     ]
     rates = throughput.tokens_per_second

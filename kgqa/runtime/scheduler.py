@@ -80,6 +80,8 @@ class Scheduler:
         self._live: set[_Task] = set()
         self._tickets = self._places = self._roots = 0
         self.on_record: Callable[[CallRecord], None] | None = None
+        self.on_last_begun: Callable[[], None] | None = None  # told once of each `run`: no further program waits
+        self._last_begun = False
 
     def run(
         self, programs: Iterable[tuple[str, Program[T]]], *, streaming: bool = False
@@ -93,7 +95,7 @@ class Scheduler:
             EngineDied: an engine answers no call any more.
             UsageError: a service lacks an artefact or the disk refuses; neither can be one question's own error.
         """
-        todo = iter(programs)
+        todo, self._last_begun = iter(programs), False
         try:
             while True:
                 self._admit(todo)
@@ -117,7 +119,13 @@ class Scheduler:
             service.stop(timeout)
 
     def _admit(self, todo: Iterator[tuple[str, Program[Any]]]) -> None:
-        while self._roots < self.width and (item := next(todo, None)) is not None:
+        while self._roots < self.width and not self._last_begun:
+            item = next(todo, None)
+            if item is None:
+                self._last_begun = True
+                if self.on_last_begun:
+                    self.on_last_begun()
+                return
             key, program = item
             self._roots += 1
             self._start(_Task(program, _Root(key, self._places)))

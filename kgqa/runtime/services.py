@@ -103,9 +103,9 @@ class Waves:
     def _work(self, batch: Sequence[Request]) -> None:
         if not self._stopped:
             started = time.monotonic()
-            self.occupancy.change(len(batch))
+            self.occupancy.change(len(batch), self._engine.batch_size)
             replies = self._answer([request.call for request in batch])
-            self.occupancy.change(-len(batch))
+            self.occupancy.change(-len(batch), self._engine.batch_size)
             with self._lock:
                 self.busy -= len(batch)
             self._asked.finish(list(zip(batch, replies, strict=True)), started)
@@ -126,7 +126,8 @@ def _length(call: ModelCall) -> int:
 
 class Streams:
     """A streaming engine: up to `places` calls at once, earlier questions first, so that a question's calls
-    stay near each other and find its prefix in the engine's cache."""
+    stay near each other and find its prefix in the engine's cache. At the end those that have come least far go
+    first: else the last ones are left with one step after the other to go and nothing beside them."""
 
     held = 0
 
@@ -136,16 +137,24 @@ class Streams:
         self._engine = engine
         self._asked = Asked(done, cache, engine.identity(), self._make)
         self._lock = threading.Lock()
-        self._waiting: list[Request] = []
+        self._waiting: list[tuple[tuple[object, ...], Request]] = []  # a heap
+        self._rank = _earliest
         self._stopped = False
 
     def submit(self, request: Request) -> None:
         self._make(self._asked.begin([request]))
 
+    def arrange(self, *, ending: bool) -> None:
+        """ending: no further question will begin."""
+        with self._lock:
+            self._rank = _least_advanced if ending else _earliest
+            self._waiting = [(self._rank(request), request) for _, request in self._waiting]
+            heapq.heapify(self._waiting)
+
     def _make(self, requests: Sequence[Request]) -> None:
         with self._lock:
             for request in requests:
-                heapq.heappush(self._waiting, request)
+                heapq.heappush(self._waiting, (self._rank(request), request))
         if requests:
             self._start()
 
@@ -165,17 +174,26 @@ class Streams:
             with self._lock:
                 if self._stopped or not self._waiting or self.busy >= self._engine.places:
                     return
-                request = heapq.heappop(self._waiting)
+                _, request = heapq.heappop(self._waiting)
                 self.busy += 1
-            self.occupancy.change(1)
+            self.occupancy.change(1, self._engine.places)
             self._engine.submit(request.call, partial(self._delivered, request, time.monotonic()))
 
     def _delivered(self, request: Request, started: float, reply: Any) -> None:
         with self._lock:
             self.busy -= 1
-        self.occupancy.change(-1)
+        self.occupancy.change(-1, self._engine.places)
         self._start()
         self._asked.finish([(request, reply)], started)
+
+
+def _earliest(request: Request) -> tuple[object, ...]:
+    return request.order, request.ticket
+
+
+def _least_advanced(request: Request) -> tuple[object, ...]:
+    question, awaited, *inside = request.order
+    return awaited, question, inside, request.ticket
 
 
 class Worker:

@@ -15,7 +15,7 @@ from kgqa.runtime.requests import Done, Request, next_reply
 from kgqa.runtime.services import Streams
 from kgqa.types import Completion
 from scripts.race.endpoint import MODEL as SERVED
-from scripts.race.endpoint import Conversation, Slots
+from scripts.race.endpoint import Conversation, Desk, Service
 from tests.engines.asking import ask, write
 from tests.engines.misbehaving import Serving, refuse
 from tests.engines.openai_calls import CALLS, engine
@@ -24,14 +24,14 @@ SLOTS = 96
 
 
 @pytest.fixture
-def endpoint() -> Iterator[tuple[str, Slots]]:
+def endpoint() -> Iterator[tuple[str, Desk]]:
     """With 96 slots, half a second for a call."""
-    slots, loop = Slots(SLOTS, prefill=0.5, step=0.0), asyncio.new_event_loop()
+    desk, loop = Desk(Service(SLOTS, prefill=0.5)), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    opening = loop.create_server(lambda: Conversation(slots), "127.0.0.1", 0, backlog=512)
+    opening = loop.create_server(lambda: Conversation(desk), "127.0.0.1", 0, backlog=512)
     server = asyncio.run_coroutine_threadsafe(opening, loop).result()
-    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", slots
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", desk
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     server.close()
@@ -39,10 +39,10 @@ def endpoint() -> Iterator[tuple[str, Slots]]:
 
 
 def test_a_server_that_has_room_is_given_more(
-    endpoint: tuple[str, Slots], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    endpoint: tuple[str, Desk], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    url, slots = endpoint
+    url, desk = endpoint
     opened, done = engine(base_url=url, served_model=SERVED, concurrency=None), Done()
     assert opened.places == FIRST
     cache = CallCache(tmp_path)
@@ -54,7 +54,7 @@ def test_a_server_that_has_room_is_given_more(
     opened.close()
     cache.close()
     assert {type(reply.value) for reply in replies} == {Completion}
-    assert slots.answered == 400
+    assert desk.slots.answered == 400
     assert 2 * FIRST <= opened.places <= 2 * SLOTS
 
 

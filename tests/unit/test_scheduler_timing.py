@@ -69,9 +69,9 @@ def test_a_call_knows_how_long_it_waited_for_its_engine(cache: CallCache) -> Non
     assert all(later > earlier + 0.03 for earlier, later in pairwise(queued[:4]))
     assert finished.records[4].cached
     assert queued[4] == 0
-    busy, call_seconds = streams.occupancy.measured()
-    assert busy == pytest.approx(call_seconds)
-    assert busy >= 4 * 0.05
+    occupied = streams.occupancy.measured()
+    assert occupied.busy == pytest.approx(occupied.calls)
+    assert occupied.busy >= 4 * 0.05
 
 
 def test_the_calls_of_a_later_batch_wait_for_the_earlier_one(cache: CallCache) -> None:

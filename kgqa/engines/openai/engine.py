@@ -146,13 +146,14 @@ class OpenAI:
 
     async def _serve(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None) -> None:
         await self._budget.enter()
-        place, began, seconds = self._room.enter(), time.perf_counter(), None
+        place, began, seconds, tokens = self._room.enter(), time.perf_counter(), None, 0
         try:
             outcome = await self._outcome(call, adapter)
-            seconds = None if isinstance(outcome, Exception) else time.perf_counter() - began
+            if not isinstance(outcome, Exception):
+                seconds, tokens = time.perf_counter() - began, outcome.usage.output_tokens
             deliver(outcome)
         finally:
-            self._room.leave(place, seconds)
+            self._room.leave(place, seconds, tokens)
             self._budget.leave()
 
     async def _outcome(self, call: ModelCall, adapter: Adapter | None) -> ModelReply | Exception:

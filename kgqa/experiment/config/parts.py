@@ -1,24 +1,30 @@
-"""The parts of an experiment, built from their nodes; what is not what its group promises is told so in one line."""
+"""The parts of an experiment, built from their nodes; what is not what its group promises is told so in one line.
+
+A kind that not every run makes use of is imported where it is built: `kgqa run` is to ask its first call at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import get_annotations, getattr_static, getmro
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from kgqa.datasets.collections import Collected, Collections
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
-from kgqa.examples import Recipe
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.files import Node
-from kgqa.judge.judges import ROLE, AnyJudge
-from kgqa.kg.extraction import TripleExtractor
-from kgqa.kg.imported import ImportedTriples
-from kgqa.kg.verification import Verification
+from kgqa.judge import ROLE
 from kgqa.protocols import Dataset, Engine, Method, Ranker, Retriever, Tracker
-from kgqa.retrieval.graphs.links import PassageGraph
-from kgqa.training.schedule import Schedule
+
+if TYPE_CHECKING:
+    from kgqa.datasets.collections import Collected
+    from kgqa.examples import Recipe
+    from kgqa.judge.judges import AnyJudge
+    from kgqa.kg.extraction import TripleExtractor
+    from kgqa.kg.imported import ImportedTriples
+    from kgqa.kg.verification import Verification
+    from kgqa.retrieval.graphs.links import PassageGraph
+    from kgqa.training.schedule import Schedule
 
 T = TypeVar("T")
 _ABSENT = object()
@@ -35,6 +41,8 @@ def dataset(node: Node) -> Dataset:
 
 def collection(node: Node, dataset: Dataset) -> Collected:
     """The dataset's questions, each with a collection of its own."""
+    from kgqa.datasets.collections import Collections
+
     return _part(node, "collection", Collections).over(dataset)
 
 
@@ -59,30 +67,43 @@ def ranker(node: Node, group: str = "ranker") -> Ranker:
 
 def linker(node: Node) -> PassageGraph:
     """What links passages to a graph: `graph=` for people."""
+    from kgqa.retrieval.graphs.links import PassageGraph
+
     return _part(node, "graph", PassageGraph)
 
 
 def triples(node: Node) -> TripleExtractor | ImportedTriples:
     """What extracts them, or where they are; `node` is without the key `offline`, which is the run's."""
+    from kgqa.kg.extraction import TripleExtractor
+    from kgqa.kg.imported import ImportedTriples
+
     built = build(node, "kg")
     return built if isinstance(built, ImportedTriples) else _promising(built, node, "kg", TripleExtractor)
 
 
 def judge(node: Node) -> AnyJudge:
+    from kgqa.judge.judges import AnyJudge
+
     return _part(node, ROLE, AnyJudge)
 
 
 def verification(node: Node) -> Verification:
+    from kgqa.kg.verification import Verification
+
     return _part(node, "verify", Verification)
 
 
 def recipe(node: Node) -> Recipe:
     """How examples are made: `collect=` for the configuration, `kgqa collect NAME` for people."""
+    from kgqa.examples import Recipe
+
     return _part(node, "collect", Recipe)
 
 
 def training(node: Node) -> Schedule:
     """How a model is trained: `train=` for the configuration, `kgqa train NAME` for people."""
+    from kgqa.training.schedule import Schedule
+
     return _part(node, "train", Schedule)
 
 

@@ -15,7 +15,7 @@ from kgqa.datasets.predictions import matched, read_predictions
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.files import Config, load_yaml
-from kgqa.experiment.run.judging import reader_preset
+from kgqa.experiment.run.judge_roles import reader_preset
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.scoring.questions import ScoredQuestion, score_question
 from kgqa.types import Json, Question

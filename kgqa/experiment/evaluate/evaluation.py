@@ -14,7 +14,8 @@ from kgqa.artefacts.verdicts import VERDICTS
 from kgqa.counting import counted
 from kgqa.errors import ConfigError
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_predictions, open_run
-from kgqa.experiment.run.judging import Judged, judge_answers, judge_engines
+from kgqa.experiment.run.judge_roles import judge_engines
+from kgqa.experiment.run.judging import Judged, judge_answers
 from kgqa.experiment.run.leaks import refusal
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from kgqa.errors import ConfigError
 from kgqa.experiment.session.session import Session
 from kgqa.protocols import Index
-from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PassageIndex, PoolIndex
 from kgqa.runtime.display import Display
@@ -91,8 +90,10 @@ def corpus_index(session: Session, display: Display) -> Iterator[PassageIndex]:
 
 
 def _refuse_large(session: Session, command: str) -> None:
+    some = sum(1 for _ in islice(session.experiment.dataset.passages(), SMALL + 1))
+    if some <= EMBEDDED:
+        return
     limit = EMBEDDED if _embeds(session.retriever) else SMALL
-    some = sum(1 for _ in islice(session.experiment.dataset.passages(), limit + 1))
     if some > limit:
         what = "embed" if limit == EMBEDDED else "index"
         raise ConfigError(
@@ -102,6 +103,8 @@ def _refuse_large(session: Session, command: str) -> None:
 
 def _embeds(retriever: object) -> bool:
     """Whether it, or a retriever it is made of, embeds every passage."""
+    from kgqa.retrieval.dense import Dense
+
     if isinstance(retriever, Dense):
         return True
     parts = fields(retriever) if is_dataclass(retriever) else ()

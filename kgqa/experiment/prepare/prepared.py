@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kgqa.artefacts.metrics import Figures
-from kgqa.experiment.prepare.given_triples import GivenTriples, triples_of
-from kgqa.experiment.prepare.passage_graphs import PassageGraphs
-from kgqa.experiment.prepare.triples import Added, TripleBuilder
 from kgqa.experiment.session.runner import Prepared
 from kgqa.experiment.session.session import Session
 from kgqa.protocols import Index
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
 from kgqa.types import Question
+
+if TYPE_CHECKING:
+    from kgqa.experiment.prepare.given_triples import GivenTriples
+    from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+    from kgqa.experiment.prepare.triples import Added, TripleBuilder
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,16 @@ def prepare(session: Session, index: Index | None, display: Display, added: Adde
         EngineError: more than 5 % of the passages failed.
     """
     uses, questions = session.experiment.method.uses, session.experiment.questions
-    triples = triples_of(session) if "triples" in uses else None
-    extraction = triples.extract(questions, display, added) if triples else Ledger()
-    collections = PassageGraphs(session) if "graph" in uses else None
-    if collections:
+    triples, extraction, collections = None, Ledger(), None
+    if "triples" in uses:
+        from kgqa.experiment.prepare.given_triples import triples_of
+
+        triples = triples_of(session)
+        extraction = triples.extract(questions, display, added)
+    if "graph" in uses:
+        from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+
+        collections = PassageGraphs(session)
         collections.build(questions, display)
     prepared = Prepared(index, triples.store if triples else None, collections.store if collections else None)
     return Preparation(prepared, extraction, triples, collections)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from kgqa.errors import ConfigError, UsageError, note
-from kgqa.experiment.run.judging import judge_engines
+from kgqa.experiment.run.judge_roles import judge_engines
 from kgqa.experiment.run.leaks import refuse_trained
 from kgqa.experiment.run.tracking import chosen_tracker
 from kgqa.experiment.session.experiment import Experiment

@@ -23,7 +23,6 @@ from kgqa.experiment.prepare.prepared import prepare
 from kgqa.experiment.run.answering import Answers, answer
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.finished import REPORTS, finished, nothing_is_left, too_many_failed
-from kgqa.experiment.run.judging import judge_answers
 from kgqa.experiment.run.leaks import leaks, refuse_trained, stale
 from kgqa.experiment.run.manifest import manifest
 from kgqa.experiment.run.measuring import measure, score_answers
@@ -32,9 +31,7 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_folder, run_identity
 from kgqa.experiment.session.session import Session
 from kgqa.protocols import Index
-from kgqa.report.content import used_settings
 from kgqa.report.html import GatheredQuestions
-from kgqa.report.writing import write_page, write_report
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import RunFolder, run_name
 from kgqa.runtime.watch import watched
@@ -152,6 +149,8 @@ def _nowhere(title: str) -> Sequence[Passage]:  # noqa: ARG001
 
 
 def _judged(session: Session, answers: Answers, folder: RunFolder, display: Display) -> JudgeMetrics:
+    from kgqa.experiment.run.judging import judge_answers
+
     judged = judge_answers(session, score_answers(session.experiment, answers), display)
     folder.write(VERDICTS, jsonl_text(line.json() for line in judged.lines))
     return judged.metrics
@@ -162,6 +161,10 @@ def _write_reports(
 ) -> None:
     """`gathered`: the questions without a judge's verdicts; what a page shows of them beside verdicts, or in a run
     without answers, is read from the trace."""
+    # what comes after the last question is imported then
+    from kgqa.report.content import used_settings
+    from kgqa.report.writing import write_page, write_report
+
     folder.write_json(METRICS, metrics.json())
     settings = used_settings(experiment.config, experiment.choices, sources(experiment.config), value_text)
     folder.write_json(SETTINGS, as_json(Chosen(experiment.choices, tuple(settings))))

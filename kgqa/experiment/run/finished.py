@@ -15,7 +15,6 @@ from kgqa.experiment.config.settings import REACHING
 from kgqa.experiment.run.manifest import code_hash
 from kgqa.experiment.session.identity import run_folder, run_identity
 from kgqa.experiment.session.session import Session
-from kgqa.report.writing import WRITERS
 from kgqa.types import Json
 
 REPORTS = ("md", "html")  # that a run leaves in its folder
@@ -52,6 +51,8 @@ def nothing_is_left(session: Session, metrics: Metrics) -> bool:
 
     Prices change what is told, and nothing else. Predictions that were changed after they were scored are made anew.
     """
+    from kgqa.report.writing import WRITERS
+
     folder = run_folder(session)
     tried = metrics.failed == 0 and (metrics.judge is None or metrics.judge.unscored == 0)
     if not tried or _telling(load_yaml(folder / "config.yaml")) != _telling(session.experiment.config):

@@ -9,10 +9,10 @@ from kgqa.artefacts.question_hashes import QuestionHashes, id_hash, text_hash, t
 from kgqa.counting import counted
 from kgqa.errors import ConfigError
 from kgqa.experiment.config.files import flatten
-from kgqa.experiment.run.judging import judge_nodes
+from kgqa.experiment.run.judge_roles import judge_nodes
 from kgqa.experiment.session.engines import Answering, role_nodes
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.judge.judges import ROLE
+from kgqa.judge import ROLE
 from kgqa.prompting import has_template, template_hash
 from kgqa.types import Question
 

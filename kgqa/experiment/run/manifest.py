@@ -8,11 +8,12 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from kgqa.artefacts.manifest import AskedDataset, Code, Identity, Manifest
 from kgqa.artefacts.stage import Origin
@@ -91,12 +92,19 @@ def code_hash(config: Config) -> str:
 @cache
 def _package_hash() -> str:
     """All but what shows, asks for or starts a run; conf/ is in the identity."""
-    folder, digest = package(), hashlib.sha256()
-    files = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    for file in files:
-        if file.parts[0] not in DECIDES_NOTHING and "__pycache__" not in file.parts:
-            digest.update(f"{file.as_posix()}\n".encode() + hashlib.sha256((folder / file).read_bytes()).digest())
+    digest = hashlib.sha256()
+    for parts, file in sorted(_deciding(package())):
+        digest.update("/".join(parts).encode() + b"\n" + hashlib.sha256(Path(file).read_bytes()).digest())
     return digest.hexdigest()[:12]
+
+
+def _deciding(folder: Path) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Names below the folder, and the file. What decides nothing is not looked into: every run begins with this."""
+    for place, folders, files in os.walk(folder):
+        at = Path(place).relative_to(folder).parts
+        skipped = () if at else DECIDES_NOTHING
+        folders[:] = [name for name in folders if name != "__pycache__" and name not in skipped]
+        yield from (((*at, name), os.path.join(place, name)) for name in files if name not in skipped)
 
 
 @cache

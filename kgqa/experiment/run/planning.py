@@ -15,7 +15,7 @@ from kgqa.experiment.prepare.given_triples import GivenTriples, triples_of
 from kgqa.experiment.prepare.indexes import index_folder
 from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
 from kgqa.experiment.run.imagined import Imagined, imagined_passages, imagined_triples, others
-from kgqa.experiment.run.judging import judge_engines
+from kgqa.experiment.run.judge_roles import judge_engines
 from kgqa.experiment.session.engines import Engines
 from kgqa.experiment.session.identity import answerers, counted
 from kgqa.experiment.session.session import Session

@@ -23,7 +23,7 @@ from kgqa.experiment.prepare.indexes import opened_index
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
 from kgqa.experiment.run.answering import with_evidence_titles
-from kgqa.experiment.run.judging import judge_engines
+from kgqa.experiment.run.judge_roles import judge_engines
 from kgqa.experiment.session.engines import Engines
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import answerers, counted

@@ -16,7 +16,6 @@ from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
 from kgqa.experiment.config.files import Config, Node
 from kgqa.experiment.config.overrides import role_choice, spelt
-from kgqa.experiment.machine.adapters import adapter as adapter_named
 from kgqa.extras import LIBRARIES, missing_libraries
 from kgqa.protocols import Adaptable, Engine
 from kgqa.types import Json
@@ -157,6 +156,8 @@ def chosen_nodes(key: str, choice: str, run: Config) -> Answering:
     Raises:
         ConfigError: naming the key, and what of it is not there.
     """
+    from kgqa.experiment.machine.adapters import adapter as adapter_named
+
     preset, path, adapter_name, engine = role_choice(choice)
     named = {"model": preset, "model.path": path, "engine": engine}
     try:

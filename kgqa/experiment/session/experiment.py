@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kgqa.datasets.collections import Collected
-from kgqa.datasets.given import Given
-from kgqa.datasets.verified import VerifiedDataset, valid_ids
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config import parts
 from kgqa.experiment.config.composing import compose
@@ -19,13 +17,18 @@ from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.config.settings import RunSettings
 from kgqa.experiment.session.kept_questions import KeptQuestions
 from kgqa.experiment.session.method_code import program_hash
-from kgqa.judge.judges import ROLE, AnyJudge
-from kgqa.kg.extraction import TripleExtractor
-from kgqa.kg.imported import ImportedTriples
-from kgqa.kg.verification import Verification
+from kgqa.judge import ROLE
 from kgqa.protocols import Dataset, Method
 from kgqa.storage import text_digest
 from kgqa.types import Question
+
+if TYPE_CHECKING:
+    from kgqa.datasets.collections import Collected
+    from kgqa.datasets.given import Given
+    from kgqa.judge.judges import AnyJudge
+    from kgqa.kg.extraction import TripleExtractor
+    from kgqa.kg.imported import ImportedTriples
+    from kgqa.kg.verification import Verification
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Experiment:
     @property
     def extractor(self) -> TripleExtractor:
         """Raises ConfigError: the triples were made by others, so that nothing extracts them."""
+        from kgqa.kg.imported import ImportedTriples
+
         if isinstance(self.triples, ImportedTriples):
             raise ConfigError(
                 f"kg={self.name('kg')}: nothing is extracted, the triples are in a file; choose another kg="
@@ -80,6 +85,8 @@ class Experiment:
         """Hashes of the programs that make the answers: the method's, and the extractor's where it asks for triples."""
         programs: dict[str, object] = {"method": self.method}
         if "triples" in self.method.uses:
+            from kgqa.kg.imported import ImportedTriples
+
             imported = isinstance(self.triples, ImportedTriples)  # the identity has their file's hash
             programs["kg"] = ImportedTriples(None) if imported else self.triples
         return {name: program_hash(program) for name, program in programs.items()}
@@ -92,7 +99,7 @@ class Experiment:
     @cached_property
     def source(self) -> Dataset:
         """The same with its verified questions alone, if these were chosen."""
-        return self.whole if self.verified is None else VerifiedDataset(self.whole, self.verified)
+        return self._of_verified(self.whole)
 
     @cached_property
     def verified(self) -> frozenset[str] | None:
@@ -107,6 +114,8 @@ class Experiment:
             return None
         if not isinstance(folder, str):
             raise ConfigError(f"dataset.verified={json.dumps(folder)}: expected a folder of kgqa verify, or null")
+        from kgqa.datasets.verified import valid_ids
+
         return valid_ids(Path(folder), self.data_sha256)
 
     @cached_property
@@ -118,9 +127,14 @@ class Experiment:
     @property
     def dataset(self) -> Dataset:
         """What is searched and answered."""
-        if self.collection is None:
-            return self.source
-        return self.collection if self.verified is None else VerifiedDataset(self.collection, self.verified)
+        return self.source if self.collection is None else self._of_verified(self.collection)
+
+    def _of_verified(self, questions: Dataset) -> Dataset:
+        if self.verified is None:
+            return questions
+        from kgqa.datasets.verified import VerifiedDataset
+
+        return VerifiedDataset(questions, self.verified)
 
     @cached_property
     def data_sha256(self) -> str:

@@ -17,8 +17,6 @@ from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
 from kgqa.experiment.session.engines import Engines, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
-from kgqa.kg.imported import ImportedTriples
-from kgqa.kg.imported_file import ImportedFile
 from kgqa.protocols import Index
 from kgqa.runtime.folder import run_name
 from kgqa.storage import ids_digest, outputs
@@ -108,6 +106,9 @@ def _roles(config: Config) -> dict[str, Json]:
 
 def _triples(experiment: Experiment) -> dict[str, Json]:
     """What extracts them, or the hash of the file they are in."""
+    from kgqa.kg.imported import ImportedTriples
+    from kgqa.kg.imported_file import ImportedFile
+
     if isinstance(experiment.triples, ImportedTriples):
         return {"imported": ImportedFile(experiment.triples.path).sha256}
     return {key: value for key, value in experiment.config["kg"].items() if key != "offline"}

@@ -76,20 +76,17 @@ def _file(name: str, near: Path | None) -> Path | None:
 
 def _imported(file: Path, module: str) -> Iterator[str]:
     """The modules whose names stand after `import` and `from`; `from a import b` may mean the module a.b."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            package = module.split(".")[: -node.level] if node.level else []
-            origin = ".".join([*package, *([node.module] if node.module else [])])
-            yield origin
-            yield from (f"{origin}.{alias.name}" for alias in node.names)
+    for level, source, names in _read(file).imports:
+        package = module.split(".")[:-level] if level else []
+        origin = ".".join([*package, *([source] if source else [])])
+        yield from filter(None, (origin, *(f"{origin}.{name}" if origin else name for name in names)))
 
 
 @dataclass(frozen=True)
 class _Source:
     syntax: object
     texts: tuple[str, ...]  # its constants
+    imports: tuple[tuple[int, str, tuple[str, ...]], ...]  # dots, what stands after `from`, names after `import`
 
 
 def _read(file: Path) -> _Source:
@@ -101,8 +98,15 @@ def _parsed(file: Path, modified: int) -> _Source:
     """Once for all cells of a sweep."""
     del modified  # part of the key only
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    return _Source(_node(tree), tuple(text for text in constants if isinstance(text, str)))
+    texts, imports = [], []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.append(node.value)
+        elif isinstance(node, ast.Import):
+            imports.append((0, "", tuple(alias.name for alias in node.names)))
+        elif isinstance(node, ast.ImportFrom):
+            imports.append((node.level, node.module or "", tuple(alias.name for alias in node.names)))
+    return _Source(_node(tree), tuple(texts), tuple(imports))
 
 
 def _node(node: object) -> object:

@@ -33,7 +33,8 @@ class Prepared:
 
 
 UNPREPARED = Prepared()
-QUESTIONS_A_PLACE = 2  # of a server: one whose call it answers, one that is between two calls
+# of a server: one whose call it answers, and three that wait, so that the last ones are many when they end together
+QUESTIONS_A_PLACE = 4
 
 
 class Runner:
@@ -53,7 +54,7 @@ class Runner:
         self._cache, self._rankers, self._prepared, self._settings = cache, rankers, prepared, settings
         self._services: dict[tuple[str, int], Service] = {}
         self._asked: dict[int, tuple[Engine, Streams | Waves]] = {}  # the engines among them
-        self._died = False
+        self._died = self._ending = False
         self.heard: Callable[[CallRecord], None] = lambda _: None  # told of each call as it is answered
         self._seconds = 0.0  # that `run` took
         self._done: Done = Done()
@@ -72,7 +73,8 @@ class Runner:
             self.heard(record)
             recorded()
 
-        scheduler.on_record = enter
+        scheduler.on_record, scheduler.on_last_begun = enter, lambda: self._arrange(ending=True)
+        self._arrange(ending=False)
         started = time.monotonic()
         try:
             yield from scheduler.run(programs, streaming=self.engines.streaming())
@@ -81,6 +83,13 @@ class Runner:
             raise
         finally:
             self._seconds += time.monotonic() - started
+
+    def _arrange(self, *, ending: bool) -> None:
+        """Also for engines that are asked for the first time later."""
+        self._ending = ending
+        for _, service in self._asked.values():
+            if isinstance(service, Streams):
+                service.arrange(ending=ending)
 
     def spent(self) -> Spent:
         return self.ledger.spent(self.engines.prices)
@@ -91,15 +100,16 @@ class Runner:
         paid = total(self.ledger.paid.values())
         engines = []
         for engine, service in self._asked.values():
-            busy, call_seconds = service.occupancy.measured()
+            occupied = service.occupancy.measured()
             roles = sorted(role for role in self.ledger.method if self.engines(role) is engine)
             if roles:
                 use = EngineUse(
                     engine=self.engines.label(roles[0]),
                     roles=tuple(roles),
-                    busy_share=round(busy / seconds, 4),
-                    mean_calls=round(call_seconds / seconds, 3),
-                    capacity=_capacity(engine),
+                    busy_share=round(occupied.busy / seconds, 4),
+                    mean_calls=round(occupied.calls / seconds, 3),
+                    capacity=round(occupied.places / occupied.busy) if occupied.busy else _capacity(engine),
+                    full_share=round(occupied.full / seconds, 4),
                 )
                 engines.append(use)
         rates = Rates(
@@ -156,6 +166,7 @@ class Runner:
             else Waves(self._done, self._cache, cast(BatchEngine, engine))
         )
         self._asked[id(engine)] = engine, service
+        self._arrange(ending=self._ending)
         return service
 
     def _counter(self, engine: Engine) -> Service:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.experiment.config import parts
@@ -15,11 +15,13 @@ from kgqa.experiment.session.engines import Engines, Pool, RoleNodes, pool_key, 
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import UNPREPARED, Prepared, Runner
 from kgqa.protocols import Ranker, Retriever
-from kgqa.retrieval.graphs.links import PassageGraph
 from kgqa.retrieval.lexical import Lexical
 from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import NOTHING, Spent
 from kgqa.storage import call_cache
+
+if TYPE_CHECKING:
+    from kgqa.retrieval.graphs.links import PassageGraph
 
 T = TypeVar("T")
 
