@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from queue import SimpleQueue
 from typing import Any, ClassVar
 
 from kgqa.calls import Generate, ModelCall, ModelReply, Program
@@ -104,12 +103,12 @@ class VirtualServer:
         return 0.02 + 0.008 * tokens * (1 + 0.004 * (busy - 1))
 
 
-class VirtualQueue(SimpleQueue[ServiceReply]):
+class VirtualQueue(Done):
     """Of replies; time passes where there are none."""
 
     server: VirtualServer
 
-    def get(self, block: bool = True, timeout: float | None = None) -> ServiceReply:
+    def get(self, block: bool = True, timeout: float | None = None) -> ServiceReply | Callable[[], None]:
         while self.empty():
             self.server.pass_on()
         return super().get(block, timeout)
