@@ -90,7 +90,10 @@ ELSEWHERE = (
     Elsewhere(
         "kgqa data prepare", "fetches from the network; tests/e2e/test_data_commands.py fetches from a server here"
     ),
-    Elsewhere("sweep.name=results_|docs/results/calls", "asks or replays 1.5B weights on real questions, for hours where it asks"),
+    Elsewhere(
+        "sweep.name=results_|docs/results/calls",
+        "asks or replays 1.5B weights on real questions, for hours where it asks",
+    ),
     Elsewhere("scripts/record_demo.py", "asks a model of 1.1 GB for three minutes"),
     Elsewhere("kgqa train (?!.*dry_run)", "trains a model, for minutes on all cores"),
     Elsewhere("kgqa collect knowtrace", "needs a run with right answers, which a scripted engine has not"),

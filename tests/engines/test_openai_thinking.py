@@ -189,6 +189,11 @@ def test_a_key_that_is_ours_is_refused_in_one_line(fields: dict[str, Any], extra
     assert "sk-123" not in str(refused.value)
 
 
+def test_what_json_cannot_say_is_refused_before_a_server_reads_it() -> None:
+    with pytest.raises(ConfigError, match="engine.extra: holds nan or inf"):
+        engine(extra={"min_p": float("nan")})
+
+
 def test_a_run_has_further_keys_in_its_identity_only_where_it_sends_some() -> None:
     def identity(*words: str) -> Any:
         with Session(Experiment.of(["method=no_context", "model=gpt_4o_mini", "engine=openai", *words])) as session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -23,7 +24,11 @@ SECRET = re.compile(r"api_?key|secret|password|authorization|access_token", re.I
 
 
 def check(extra: Mapping[str, Json], server: Server, thinking: Thinking) -> None:
-    """Raises ConfigError: a key that kgqa sets itself, or one that holds a secret, which would be written down."""
+    """Raises ConfigError: what JSON cannot say, a key that kgqa sets itself, or a secret, which would be written down."""
+    try:
+        json.dumps(dict(extra), allow_nan=False)
+    except ValueError:
+        raise ConfigError("engine.extra: holds nan or inf, which JSON cannot say; give a number") from None
     effort = {"reasoning_effort"} if thinking.effort else set()
     template = set() if server == "hosted" else {"chat_template_kwargs"}
     for key in extra:
