@@ -190,7 +190,7 @@ def test_a_key_that_is_ours_is_refused_in_one_line(fields: dict[str, Any], extra
 
 
 def test_what_json_cannot_say_is_refused_before_a_server_reads_it() -> None:
-    with pytest.raises(ConfigError, match="engine.extra: holds nan or inf"):
+    with pytest.raises(ConfigError, match=r"engine\.extra: holds nan or inf"):
         engine(extra={"min_p": float("nan")})
 
 

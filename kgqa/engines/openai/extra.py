@@ -24,7 +24,7 @@ SECRET = re.compile(r"api_?key|secret|password|authorization|access_token", re.I
 
 
 def check(extra: Mapping[str, Json], server: Server, thinking: Thinking) -> None:
-    """Raises ConfigError: what JSON cannot say, a key that kgqa sets itself, or a secret, which would be written down."""
+    """Raises ConfigError: what JSON cannot say, a key that kgqa sets, or a secret, which would be written down."""
     try:
         json.dumps(dict(extra), allow_nan=False)
     except ValueError:
