@@ -33,8 +33,8 @@ from kgqa.calls import Rank
 from kgqa.experiment.config.building import build
 from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Query
-from kgqa.retrieval.biencoder import Kind
 from kgqa.retrieval.dense import Dense
+from kgqa.retrieval.kept_vectors import Kind
 from kgqa.types import Json, Passage
 
 SEEDS, NEIGHBOURS, NOISE = 3_000, 50, 0.3

@@ -15,7 +15,9 @@ _EXPORTED = "FILE.jsonl.zst"
 
 
 def arguments(parser: Parser) -> None:
-    check = parser.command("check", "read every call and compare its checksum; exit code 1 where one is damaged")
+    check = parser.command(
+        "check", "read all calls and vectors, compare their checksums; exit code 1 where one is damaged"
+    )
     check.add_argument("--repair", action="store_true", help="drop what is damaged, after a copy was made beside it")
     check.examples = ("kgqa cache check", "kgqa cache check --repair")
     parser.examples = ("kgqa cache check", "kgqa cache export calls.jsonl.zst --run last")
@@ -57,24 +59,31 @@ def run(given: Namespace) -> int:
 
 
 def check(given: Namespace) -> int:
+    from kgqa.retrieval.kept_vectors import check_vectors, drop_damaged
     from kgqa.runtime.cache_upkeep import check, repair
     from kgqa.storage import call_cache
 
-    found = check(call_cache())
-    for line in found.lines():
+    found, vectors = check(call_cache()), check_vectors(call_cache())
+    for line in [*found.lines(), *([str(vectors)] if vectors else [])]:
         print(inert(line))
-    if not given.repair or found.whole:
-        return 0 if found.whole else 1
-    kept, calls = repair(found)
-    print(
-        inert(
-            f"{found.path}: {calls:,} calls are kept, the damaged ones will be asked again; the file as it was: {kept}"
+    if given.repair and not found.whole:
+        kept, calls = repair(found)
+        print(
+            inert(
+                f"{found.path}: {calls:,} calls are kept, the damaged ones will be asked again; "
+                f"the file as it was: {kept}"
+            )
         )
-    )
-    return 0 if check(call_cache()).whole else 1
+        found = check(call_cache())
+    if given.repair and vectors and not vectors.whole:
+        drop_damaged(vectors)
+        vectors = check_vectors(call_cache())
+        print(inert(str(vectors or "its vectors are gone, their texts will be encoded again")))
+    return 0 if found.whole and (not vectors or vectors.whole) else 1
 
 
 def stats(given: Namespace) -> int:
+    from kgqa.retrieval.kept_vectors import check_vectors
     from kgqa.runtime.cache_upkeep import stats
     from kgqa.storage import call_cache
 
@@ -89,6 +98,8 @@ def stats(given: Namespace) -> int:
         from kgqa.terminal.console import Terminal
 
         show_calls(shares, call_cache(), Terminal(width=120))
+        if vectors := check_vectors(call_cache()):
+            print(inert(str(vectors)))
     return 0
 
 

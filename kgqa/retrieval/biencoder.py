@@ -6,16 +6,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from kgqa.calls import Rank
+from kgqa.retrieval.kept_vectors import KeptVectors, Kind, Reproducible
 from kgqa.types import Json
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Kind = Literal["query", "passage"]
 Key = tuple[Kind, str]
 REMEMBERED_BYTES = 1 << 29  # of vectors: 350,000 of 384 dimensions, 33,000 of 4,096
 DECIMALS = 6  # of a cosine; encoders that batch differ in the 7th with the shape of the batch
@@ -48,8 +48,11 @@ class BiEncoder:
     `score` or `vectors` runs at a time.
     """
 
-    def __init__(self, encode: Callable[[Kind, Sequence[str]], NDArray[np.float32]]) -> None:
-        self._encode = encode
+    def __init__(
+        self, encode: Callable[[Kind, Sequence[str]], NDArray[np.float32]], kept: KeptVectors | None = None
+    ) -> None:
+        """kept: where vectors of earlier runs are, and those of this one will be."""
+        self._encode, self._kept = encode, kept
         self._remembered: OrderedDict[Key, NDArray[np.float32]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -77,12 +80,21 @@ class BiEncoder:
         missing = [key for key in wanted if key not in self._remembered]
         for kind in ("query", "passage"):
             texts = sorted((text for of, text in missing if of == kind), key=lambda text: (len(text), text))
-            if texts:
-                rows = self._encode(kind, texts)  # (len(texts), d)
-                self._remembered.update(((kind, text), row.copy()) for text, row in zip(texts, rows, strict=True))
+            self._remembered.update(((kind, text), row) for text, row in self._made(kind, texts).items())
         for key in wanted:
             self._remembered.move_to_end(key)
         return {key: self._remembered[key] for key in wanted}
+
+    def _made(self, kind: Kind, texts: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        """Read where they are kept, else encoded."""
+        found = self._kept.of(kind, texts) if self._kept and texts else {}
+        fresh = [text for text in texts if text not in found]
+        if fresh:
+            rows = self._encode(kind, fresh)  # (len(fresh), d)
+            if self._kept:
+                self._kept.keep(kind, fresh, rows)
+            found.update((text, row.copy()) for text, row in zip(fresh, rows, strict=True))
+        return found
 
     def _forget(self) -> None:
         if not self._remembered:
@@ -95,7 +107,7 @@ class BiEncoder:
 @cache
 def remembering(encoder: Encoder) -> BiEncoder:
     """The one `BiEncoder` of these settings: rankers, queries and small corpora share its vectors."""
-    return BiEncoder(encoder.encode)
+    return BiEncoder(encoder.encode, KeptVectors(encoder) if isinstance(encoder, Reproducible) else None)
 
 
 def relevance(query: NDArray[np.float32], rows: NDArray[Any]) -> NDArray[np.float64]:

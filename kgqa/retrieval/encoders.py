@@ -12,7 +12,8 @@ from kgqa.calls import Rank
 from kgqa.constraints import Count
 from kgqa.errors import ConfigError
 from kgqa.extras import installed
-from kgqa.retrieval.biencoder import Kind, clean, remembering
+from kgqa.retrieval.biencoder import clean, remembering
+from kgqa.retrieval.kept_vectors import Kind
 from kgqa.retrieval.network import loaded_on, torch_device
 from kgqa.types import Json
 

