@@ -111,7 +111,7 @@ race: $(DONE)-test ## kgqa beside FlashRAG, Inspect AI and a plain loop at one s
 	@$(BIN)/python -m scripts.race --peers $(RACE) $(if $(REPEATS),--repeats $(REPEATS)) $(if $(ONLY),--races $(ONLY)) \
 		$(if $(SLOWER),--slower $(SLOWER))
 
-# without its dependencies' dependencies: what FlashRAG's IRCoT at a server truly imports, and torch without CUDA
+# of what FlashRAG requires only what its IRCoT at a server imports; torch is pinned as for make test-engines
 race-peers: ## the other programs of the race, each in an environment of its own (2.2 GB)
 	@for peer in flashrag inspect; do $(PYTHON) -m venv $(RACE)/$$peer; done
 	@$(RACE)/inspect/bin/python $(PIP) inspect-ai==0.3.285 openai

@@ -23,6 +23,7 @@ END = 1  # triples, from which on a chain may be complete
 
 def reply(prompt: str, most: int = 100) -> str:
     """Triples of a passage, an answer where no more than `SHORT` tokens may come, else the next thought."""
+    prompt = f"\n{prompt}"
     at = max(prompt.rfind(mark) for mark in QUESTIONS)
     if prompt.rfind(TEXT) > at:
         return triples(prompt[prompt.rfind(TITLE) + len(TITLE) :])
