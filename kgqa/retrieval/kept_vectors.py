@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FILE = "vectors.sqlite"
-MOST = 200_000  # vectors; with 384 dimensions 330 MB. Those made first go first
+MOST = 200_000  # vectors; with 384 dimensions 420 MB. Those made first go first
 _FORM = 1
 _PATIENCE = 5.0  # seconds for another process that writes; encoding one text takes about a tenth of one
 _TABLE = (
