@@ -166,7 +166,8 @@ class Life(RuleBasedStateMachine):
     def _place(self, asked: tuple[int, ...]) -> Path | None:
         """None: refused, since the place was chosen and holds more."""
         keys = SimpleNamespace(limit=len(asked), ids=None, name=None, out=str(self.place) if self.chosen else None)
-        experiment = SimpleNamespace(settings=keys, questions=[QUESTIONS[number] for number in asked])
+        questions = [QUESTIONS[number] for number in asked]
+        experiment = SimpleNamespace(settings=keys, questions=questions, question_ids=[each.id for each in questions])
         session: Any = SimpleNamespace(experiment=experiment)
         with patch.object(identity, "_named", lambda _: self.place):
             if self.chosen and answered(self.place) - {question.id for question in experiment.questions}:

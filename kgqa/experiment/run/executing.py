@@ -6,13 +6,15 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kgqa.artefacts.form import as_json
 from kgqa.artefacts.manifest import MANIFEST
 from kgqa.artefacts.metrics import METRICS, JudgeMetrics, Metrics
 from kgqa.artefacts.run import SETTINGS, Chosen
+from kgqa.artefacts.trace import TracedQuestion
 from kgqa.artefacts.verdicts import VERDICTS
 from kgqa.errors import UsageError
 from kgqa.experiment.config.files import yaml_text
@@ -31,12 +33,14 @@ from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_folder, run_identity
 from kgqa.experiment.session.session import Session
 from kgqa.protocols import Index
-from kgqa.report.html import GatheredQuestions
 from kgqa.runtime.display import Display
 from kgqa.runtime.folder import RunFolder, run_name
 from kgqa.runtime.watch import watched
 from kgqa.storage import jsonl_text
 from kgqa.types import Passage
+
+if TYPE_CHECKING:
+    from kgqa.report.html import GatheredQuestions
 
 SHOWN = 3  # errors of questions that failed
 
@@ -47,6 +51,22 @@ class Executed:
     metrics: Metrics
     errors: tuple[str, ...]  # of the first questions that failed
     failure: str | None  # in one line, where more of them failed than `fail_above` lets
+
+
+@dataclass(frozen=True)
+class _Page:
+    """That a run ends with. What makes it is imported when the first question has ended."""
+
+    profile: str
+
+    @cached_property
+    def questions(self) -> GatheredQuestions:
+        from kgqa.report.html import GatheredQuestions
+
+        return GatheredQuestions()
+
+    def add_ended(self, traced: TracedQuestion, line: bytes) -> None:
+        self.questions.add_ended(traced, line, self.profile)
 
 
 def execute(session: Session, display: Display) -> Executed:
@@ -64,11 +84,11 @@ def execute(session: Session, display: Display) -> Executed:
             closing(RunFolder(run_folder(session), identity)) as folder,
             watched(display, "run", folder.path, identity=run_name(identity)) as display,
         ):
-            gathered = GatheredQuestions()
+            page = _Page(experiment.profile)
             if experiment.asks_models:
-                folder.heard = partial(gathered.add_ended, profile=experiment.profile)
+                folder.heard = page.add_ended
             answers, metrics = _answered(session, index, folder, display, started)
-            _write_reports(experiment, folder, metrics, gathered)
+            _write_reports(experiment, folder, metrics, page.questions)
             if experiment.judge:  # an engine that dies now takes no report along
                 searching.close()
                 session.end_models()
