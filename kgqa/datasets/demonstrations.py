@@ -108,11 +108,13 @@ def _whole(record: Json, where: str) -> Json:
 
 def _find(path: str, form: str = "") -> Path:
     """`form`: of ours by family, such as "pool"."""
-    for candidate in (DEMOS / f"{form}_{path}.jsonl", DEMOS / path, Path(path).expanduser()):
-        if candidate.is_file():
-            return candidate
-    names = ", ".join(sorted(file.name for file in DEMOS.glob("*.jsonl")))
-    raise DataError(f"{path}: no such file of demonstrations; shipped ones: {names}")
+    shipped = {file.name for file in DEMOS.glob("*.jsonl")}
+    for name in (f"{form}_{path}.jsonl", path):
+        if name in shipped:
+            return DEMOS / name
+    if (own := Path(path).expanduser()).is_file():
+        return own
+    raise DataError(f"{path}: no such file of demonstrations; shipped ones: {', '.join(sorted(shipped))}")
 
 
 def _read(path: Path) -> str:

@@ -91,7 +91,7 @@ def corpus_index(session: Session, display: Display) -> Iterator[PassageIndex]:
 
 def _refuse_large(session: Session, command: str) -> None:
     some = sum(1 for _ in islice(session.experiment.dataset.passages(), SMALL + 1))
-    if some <= EMBEDDED:
+    if some <= min(EMBEDDED, SMALL):
         return
     limit = EMBEDDED if _embeds(session.retriever) else SMALL
     if some > limit:
