@@ -93,7 +93,7 @@ def test_a_choice_shows_its_question_and_each_options_triple_beside_its_probabil
     browser.wait("document.querySelector('[data-call][open] table') !== null")
     parts = texts_of(browser, "[open] .prompt summary")
     assert [part.partition(" ")[0] for part in parts] == [
-        "instruction", "demonstrations", "question", "options", "after", "the",
+        "instruction", "demonstrations", "question", "options", "after",
     ]  # fmt: skip
     shown = texts_of(browser, "[open] .prompt pre")  # of the parts that are open
     assert shown[0].startswith(f"Question: {ASKED}\nChain so far: empty")
