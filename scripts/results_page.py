@@ -126,7 +126,10 @@ def folders(given: Sequence[Path]) -> Iterator[Path]:
 
 
 def ordered(runs: Iterable[Shown], dataset: str) -> list[Shown]:
-    return sorted((run for run in runs if run.dataset == dataset), key=lambda run: ORDER.index(run.label))
+    """As the page has them; methods that it does not know come last."""
+    known = {label: place for place, label in enumerate(ORDER)}
+    here = (run for run in runs if run.dataset == dataset)
+    return sorted(here, key=lambda run: (known.get(run.label, len(known)), run.label))
 
 
 def scores_of(runs: Sequence[AnsweredQuestions], names: Sequence[str]) -> dict[str, dict[str, list[float | None]]]:

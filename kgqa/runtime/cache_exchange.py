@@ -89,16 +89,21 @@ def export_calls(
         StorageError: the disk refuses, or another program holds the cache.
     """
     counts = Counter[str]()
-    with existing(folder) as database:
-        known = {_word(engine) for (engine,) in database.rows("SELECT DISTINCT engine FROM origins")}
-    if unknown := sorted(set(engines or ()) - known):
-        raise ConfigError(f"--engine {unknown[0]}: no calls of it here; {nearest(unknown[0], sorted(known))}")
+    if engines is not None:
+        _check_known(folder, engines)
     with existing(folder) as database, replacing(file, _ELSEWHERE) as fresh, fresh.open("wb") as target:
         packer = zstandard.ZstdCompressor(level=9, write_checksum=True)
         with packer.stream_writer(target, closefd=False) as packed:
             for line in _lines(database, keys, engines, counts):
                 packed.write(f"{json.dumps(line)}\n".encode())
     return Exported(counts["calls"], counts["damaged"], counts["secret"])
+
+
+def _check_known(folder: Path, engines: Collection[str]) -> None:
+    with existing(folder) as database:
+        known = {_word(engine) for (engine,) in database.rows("SELECT DISTINCT engine FROM origins")}
+    if unknown := sorted(set(engines) - known):
+        raise ConfigError(f"--engine {unknown[0]}: no calls of it here; {nearest(unknown[0], known)}")
 
 
 def _lines(
