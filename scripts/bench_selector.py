@@ -34,6 +34,7 @@ from kgqa.records import members
 from kgqa.types import Passage, Question, Triple
 from scripts import selector_letters
 from scripts.prompt_variants import Scores, Variant, shown_by, table
+from scripts.selector_reading import Candidates, reading
 
 STEPS = 2
 OFFERED, MASS, NEW = "gold among those offered", "mass on gold", "mass on gold passages not in the chain"
@@ -106,6 +107,11 @@ def scores(selected: Selected, gold: frozenset[str], branch: int) -> dict[str, f
     }
 
 
+def candidates(selected: Selected, gold: frozenset[str]) -> Candidates:
+    """In the order of their letters, the option to stop left out."""
+    return [(unit.passage_id in gold, share) for unit, share in selected.options if unit is not None]
+
+
 def next_chain(selected: Selected, gold: frozenset[str]) -> Chain | None:
     """The chain with the gold candidate ranked highest, which no prompt has a say in; None: none is gold."""
     found = next((unit for unit in selected.candidates if unit.passage_id in gold), None)
@@ -125,8 +131,11 @@ def measure(method: Trace, questions: Sequence[Question], runner: Runner) -> lis
                 raise finished.result
             made[finished.key] = finished.result
             print(f"step {step + 1}: {len(made)} of {len(asked)}", end="\r", file=sys.stderr, flush=True)
-        of_question = {q.id: scores(made[q.id], q.support, method.branch) if q.id in made else {} for q in questions}
-        by_step.append({name: [of_question[q.id].get(name) for q in questions] for name in of_question[asked[0].id]})
+        of_question = {q.id: scores(made[q.id], q.support, method.branch) for q in asked}
+        for name, read in reading({q.id: candidates(made[q.id], q.support) for q in asked}).items():
+            of_question[name] |= read
+        names = dict.fromkeys(name for each in of_question.values() for name in each)
+        by_step.append({name: [of_question.get(q.id, {}).get(name) for q in questions] for name in names})
         following = {q.id: next_chain(made[q.id], q.support) for q in asked}
         chains = {name: chain for name, chain in following.items() if chain is not None}
     return by_step
