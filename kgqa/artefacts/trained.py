@@ -6,6 +6,7 @@ It is written last: a folder without one is a training that has not ended.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from kgqa.types import Json
 
 CARD = "README.md"
 SETTINGS = "settings.json"  # what a trainer is told: a folder with it was begun
+_TICK = 1_000_000  # nanoseconds: less may be lost on the way to a disk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +157,9 @@ def find_trained(name: str) -> Path:
 def prefer(folder: Path) -> None:
     """What is trained there is from now on what its name means: it counts as the last one."""
     with storing(folder):
-        os.utime(folder / MANIFEST)
+        others = max(file.stat().st_mtime_ns for file in folder.parent.glob(f"*/{MANIFEST}"))
+        now = max(time.time_ns(), others + _TICK)  # what was written a moment ago may bear this very time
+        os.utime(folder / MANIFEST, ns=(now, now))
 
 
 def refuse_begun(name: str) -> None:

@@ -112,7 +112,7 @@ def test_a_choice_shows_its_question_and_each_options_triple_beside_its_probabil
     assert best in text_of(browser, "[data-call][open] summary .reply")
     whole = browser.value("document.querySelectorAll('[open] .prompt details').forEach((each) => each.open = true)")
     assert whole is None
-    browser.wait("document.querySelectorAll('[open] .prompt pre').length === 6")
+    browser.wait("document.querySelectorAll('[open] .prompt pre').length === 5")
     assert "Complete chain: <" in "".join(texts_of(browser, "[open] .prompt pre"))  # nothing is left out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from kgqa.artefacts.choosing import TrainingChoice
-from kgqa.artefacts.trained import Losses, find_trained
+from kgqa.artefacts.trained import Losses, find_trained, prefer
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.collect.collecting import Collecting
 from kgqa.experiment.train import choosing
@@ -116,6 +117,20 @@ def test_the_chosen_one_counts_as_the_last_when_the_same_command_is_given_again(
     again = choose(trainings, examples, QUIET)
     assert again.record == first.record
     assert find_trained("kgp_llama").resolve() == first.folder.resolve()
+
+
+def test_the_chosen_one_counts_as_the_last_where_all_were_written_at_one_time(
+    tmp_path: Path, losses: dict[float, Sequence[float]]
+) -> None:
+    losses |= {1e-5: (1.0,), 5e-5: (2.0,), 1e-4: (3.0,)}
+    trainings = given(tmp_path, RATES)
+    folders = [Path(each.folder) for each in choose(trainings, trainings.examples(QUIET), QUIET).record.tried]
+    ahead = time.time_ns() + 10**9
+    for folder in folders:
+        for each in folders:
+            os.utime(each / "manifest.json", ns=(ahead, ahead))
+        prefer(folder)
+        assert find_trained("kgp_llama").resolve() == folder.resolve()
 
 
 @pytest.mark.parametrize(
