@@ -50,6 +50,8 @@ from tests.e2e.processes import replies_kept, started
         ("engine._target_=7", "kgqa: engine._target_=7: names no module"),
         ("engine._target_=Mine", "kgqa: engine._target_=Mine: names no module"),
         ("engine._target_=[a]", "kgqa: engine._target_=['a']: names no module"),
+        pytest.param("limit=" + "9" * 5_000, "kgqa: limit: a number of 5,000 digits; at most 4,300", id="many digits"),
+        pytest.param("engine.dtype=[" + "1_" * 4_999 + "1]", "engine.dtype: a number of", id="many digits in a list"),
         pytest.param("method.demonstrations_from.path=" + "x" * 5_000, "xxx: File name too long", id="a long path"),
     ],
 )

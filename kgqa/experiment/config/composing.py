@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from yaml import MarkedYAMLError
 
 DATASET_KEYS = ("name", "profile", "family")  # that others than the dataset's class read
+_NUMBER = re.compile(r"\d+(?:_\d+)*")
 # groups that may be null
 OPTIONAL = (
     "ranker", "demonstrations_ranker", "reranker", "retriever", "graph", "collection", "judge", "verify", "tracker",
@@ -101,6 +104,9 @@ def check_form(override: str) -> None:
     key = _group(override.lstrip("+~").partition("=")[0])
     if ("=" not in override and not override.startswith("~")) or not key.strip():
         raise ConfigError(f"{override!r}: expected key=value, e.g. method=trace limit=10; see kgqa run --help")
+    digits = max((len(number) for number in _NUMBER.findall(override)), default=0)
+    if digits > sys.get_int_max_str_digits() > 0:  # Hydra's parser makes an int of them, and Python refuses
+        raise ConfigError(f"{key}: a number of {digits:,} digits; at most {sys.get_int_max_str_digits():,} can be read")
 
 
 def check_choice(override: str, choices_of: Mapping[str, Sequence[str]]) -> None:
