@@ -4,10 +4,14 @@ their names: the contract suite's (`test_contract.py[vllm]`), the hand computati
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +25,7 @@ from kgqa.engines.conversion import converted
 from kgqa.engines.labels import continuation, spell
 from kgqa.engines.openai import OpenAI
 from kgqa.engines.vllm.engine import LISTED
+from kgqa.engines.vllm.worker import LOG, RUN
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
 from kgqa.experiment.config.building import build
@@ -45,6 +50,23 @@ def small(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Model:
 def test_options_beyond_one_requests_limit_are_really_among_those_tested(vllm: Any) -> None:
     spelling = spell(choose("", max(COUNTS)).options, continuation(vllm._tokens.encode))
     assert len([pair for pair in spelling.pairs if pair[0] == -1]) > LISTED
+
+
+ENTERED = """
+from kgqa.engines.vllm.worker import enter
+enter()
+import sys, zmq
+from vllm.distributed.device_communicators.shm_broadcast import SpinCondition
+sys.exit(SpinCondition(True, zmq.Context.instance(), sys.argv[1]).busy_loop_s == 0)
+"""
+
+
+@pytest.mark.skipif(not current_platform.is_cpu(), reason="on a CPU alone")
+@pytest.mark.parametrize("ours", [True, False])
+def test_only_processes_of_a_run_sleep_while_they_wait(tmp_path: Path, *, ours: bool) -> None:
+    environment = {**os.environ, RUN: "1", LOG: str(tmp_path / "log")} if ours else None
+    command = [sys.executable, "-c", ENTERED, f"ipc://{tmp_path}/socket"]
+    assert subprocess.run(command, env=environment, check=False).returncode == ours
 
 
 def test_choices_of_all_sizes_and_texts_share_a_step_unharmed(vllm: Any) -> None:

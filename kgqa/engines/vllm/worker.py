@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from contextlib import suppress
+from functools import partialmethod
 
 RUN = "KGQA_VLLM_RUN"  # environment variable: process id of the run that started vLLM
 LOG = "KGQA_VLLM_LOG"  # environment variable: the file for whatever vLLM's processes say
@@ -28,6 +29,22 @@ def enter() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:  # as it was when it started us: it may be gone already
         threading.Thread(target=_end_with, args=(parent.pid,), name="kgqa", daemon=True).start()
+    _sleep_while_waiting()
+
+
+def _sleep_while_waiting() -> None:
+    """On a CPU. vLLM's processes look for each other's messages without a pause, a second long, before they sleep until
+    one comes: that takes a tenth of two cores from the process that computes (docs/PERFORMANCE.md).
+    """
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        return
+    with suppress(ImportError):  # another version of vLLM waits in its own way
+        from vllm.distributed.device_communicators.shm_broadcast import SpinCondition
+
+        waiting = partialmethod(SpinCondition.__init__, busy_loop_s=0)
+        SpinCondition.__init__ = waiting
 
 
 def _end_with(parent: int) -> None:
