@@ -3,8 +3,8 @@
     python scripts/results_page.py outputs/sweeps/results_* > tables.md
 
 For each data set: scores with 95 % intervals and costs, then every method beside `REFERENCE` on the questions that both
-have (difference in F1 with its bootstrap interval, McNemar's and permutation tests, Holm's correction over the data
-set), then, for pairs that a paper has in one table, on which side the difference is there and here.
+have (difference in F1 with its bootstrap interval, a permutation test for F1 and McNemar's for EM, each for itself),
+then, for pairs that a paper has in one table, on which side the difference is there and here.
 """
 
 from __future__ import annotations
