@@ -53,6 +53,7 @@ PAIRS = (
     Pair("trace/table1", TRACE, "ircot", REFERENCE, ("IRCoT", "w. all documents")),
     Pair("trace/table1", TRACE, "trace", REFERENCE, ("TRACE-Triple", "w. all documents")),
     Pair("trace/table1", TRACE, "trace, documents", REFERENCE, ("TRACE-Doc", "w. all documents")),
+    Pair("trace/table1", TRACE, "trace, documents", "trace", ("TRACE-Doc", "TRACE-Triple")),
     Pair("trace/table1", TRACE, "trace", "ircot", ("TRACE-Triple", "IRCoT")),
     Pair("ircot/table4", IRCOT, "ircot", "retrieve_read", ("GPT3, IRCoT QA, Direct", "GPT3, OneR QA, Direct")),
     Pair("knowtrace/table1", KNOWTRACE, "knowtrace", "ircot", ("LLaMA3, KnowTrace", "LLaMA3, IRCoT")),
@@ -140,10 +141,15 @@ def scores_of(runs: Sequence[AnsweredQuestions], names: Sequence[str]) -> dict[s
     }
 
 
-def beside(one: Shown, other: Shown) -> dict[str, Difference]:
-    """EM and F1 of two runs over the questions that both have."""
-    shared = share_questions([open_run(one.folder), open_run(other.folder)], common=True)
-    return {each.metric: each for each in compare(scores_of(shared, (one.label, other.label)), seed=0)}
+def beside(*pairs: tuple[Shown, Shown]) -> dict[str, Difference]:
+    """EM and F1 of two methods over the questions that both runs of a pair have, those of all pairs together."""
+    pooled: dict[str, dict[str, list[float | None]]] = {}
+    for one, other in pairs:
+        shared = share_questions([open_run(one.folder), open_run(other.folder)], common=True)
+        for metric, by_method in scores_of(shared, (one.label, other.label)).items():
+            for label, values in by_method.items():
+                pooled.setdefault(metric, {}).setdefault(label, []).extend(values)
+    return {each.metric: each for each in compare(pooled, seed=0)}
 
 
 def against(runs: Sequence[Shown]) -> Iterator[str]:
@@ -152,7 +158,7 @@ def against(runs: Sequence[Shown]) -> Iterator[str]:
     for run in runs:
         if run is reference:
             continue
-        pair = beside(run, reference)
+        pair = beside((run, reference))
         em, f1 = pair["EM"], pair["F1"]
         yield line(
             [
@@ -177,22 +183,24 @@ def published(table: PublishedTable, row: str, column: str) -> float:
 
 
 def signs(runs: Sequence[Shown]) -> Iterator[str]:
-    """Rows: F1 of the first less F1 of the second, in the paper and here."""
+    """Rows: F1 of the first less F1 of the second, in the paper and here; last, all data sets' questions together."""
     by = {(run.dataset, run.label): run for run in runs}
     for pair in PAIRS:
         table = load_table(pair.table)
-        cells = [f"`{pair.first}` − `{pair.second}`", f"{table.id.replace('/', ', ')}"]
+        cells, theirs, ours = [], [], []
         for dataset, column in zip(DATASETS, pair.columns, strict=True):
-            theirs = published(table, pair.rows[0], column) - published(table, pair.rows[1], column)
+            theirs.append(published(table, pair.rows[0], column) - published(table, pair.rows[1], column))
             one, other = by.get((dataset, pair.first)), by.get((dataset, pair.second))
-            if one is None or other is None:
-                cells.append(f"{theirs:+.1f} / –")
-                continue
-            ours = beside(one, other)["F1"]
-            clear = ours.low * ours.high > 0
-            same = "same" if theirs * ours.difference > 0 else "other"
-            cells.append(f"{theirs:+.1f} / {ours.difference:+.1f} {same if clear else '(' + same + ')'}")
-        yield line(cells)
+            ours += [(one, other)] if one and other else []
+            cells.append(sign(theirs[-1], beside((one, other))["F1"]) if one and other else f"{theirs[-1]:+.1f} / –")
+        whole = beside(*ours)["F1"] if len(ours) == len(DATASETS) else None
+        told = f"{sign(sum(theirs) / len(theirs), whole)}, [{whole.low:+.1f}, {whole.high:+.1f}]" if whole else "–"
+        yield line([f"`{pair.first}` − `{pair.second}`", table.id.replace("/", ", "), *cells, told])
+
+
+def sign(theirs: float, ours: Difference) -> str:
+    same = "same" if theirs * ours.difference > 0 else "other"
+    return f"{theirs:+.1f} / {ours.difference:+.1f} {same if ours.low * ours.high > 0 else f'({same})'}"
 
 
 def page(runs: Sequence[Shown]) -> Iterator[str]:
@@ -208,7 +216,7 @@ def page(runs: Sequence[Shown]) -> Iterator[str]:
         yield head(["method", "n", f"F1 of `{REFERENCE}`", "F1", "p", "EM", "better on", "p"])
         yield from against(here)
         yield ""
-    yield head(["F1", "published in", *DATASETS.values()])
+    yield head(["F1", "published in", *DATASETS.values(), "all"])
     yield from signs(runs)
 
 
