@@ -37,16 +37,6 @@ def compact(value: Json) -> bytes:
     return to_json(value)
 
 
-def read_back(line: bytes) -> Json:
-    """What this process has just written, as `json` reads it."""
-    from pydantic_core import from_json
-
-    try:
-        return from_json(line)
-    except ValueError:  # half a character, which only Python's own decoder reads
-        return json.loads(line)
-
-
 class LongTexts:
     """Those of one line: each is put aside with a mark in its place, and comes back when the line is written."""
 

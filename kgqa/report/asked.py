@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import deepcopy
 from dataclasses import asdict
 
 from kgqa.artefacts.asked import Asked
 from kgqa.artefacts.trace import TracedQuestion
 from kgqa.report.html import Served
-from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
+from kgqa.report.packing import Packing, abridged, json_bytes, packed_line, packed_list
 from kgqa.report.page import EXPLORER, page_parts
 from kgqa.report.questions import QuestionRow
 from kgqa.report.selection import Group, Selection
@@ -23,7 +22,7 @@ def asked_page(asked: Asked, served: Served | None = None) -> Iterator[str]:
     question_id = traced.question.id
     selection.wants(question_id, Group.OTHER)
     shown = {**traced.json(), "calls": [abridged(call) for call in traced.calls], "judgement": None}
-    selection.add(question_id, Group.OTHER, packing.pack(deepcopy(shown)))  # which takes it apart
+    selection.add(question_id, Group.OTHER, packing.pack(shown))
     yield from page_parts(
         "asked.html.j2",
         ["report.css"],
@@ -31,7 +30,7 @@ def asked_page(asked: Asked, served: Served | None = None) -> Iterator[str]:
         asked=asked,
         served=served,
         traces=selection,
-        index=packed_list([compact_json({**asdict(_row(traced)), "other": None})]),
+        index=packed_list([json_bytes({**asdict(_row(traced)), "other": None})]),
         lines=[packed_line(packing.shared), f"\n{selection.line(question_id)}"],
     )
 

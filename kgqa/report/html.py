@@ -17,10 +17,10 @@ from types import MappingProxyType
 
 from kgqa.artefacts.run import FinishedRun
 from kgqa.artefacts.trace import TracedQuestion
-from kgqa.json_texts import read_back
+from kgqa.artefacts.verdicts import Judgement
 from kgqa.report.content import estimates, sections
 from kgqa.report.notices import notices
-from kgqa.report.packing import Packing, abridged, abridged_json, compact_json, packed_line, packed_list
+from kgqa.report.packing import Packing, abridged, compact_json, json_bytes, packed_line, packed_list
 from kgqa.report.page import EXPLORER, page, page_parts
 from kgqa.report.questions import (
     QuestionRow,
@@ -59,19 +59,19 @@ class GatheredQuestions:
 
     def __init__(self, megabytes: float = PAGE) -> None:
         self.room = int(megabytes * _MEGABYTE)
-        self._packing, self._rows, self._traces = Packing(), dict[str, str](), Selection(self.room)
+        self._packing, self._rows, self._traces = Packing(), dict[str, bytes](), Selection(self.room)
 
     def add(self, row: QuestionRow, trace: Callable[[], Json], other: QuestionRow | None = None) -> None:
-        """`other`: the answer of the run it stands against, with its error and scores. `trace` is taken apart."""
+        """`other`: the answer of the run it stands against, with its error and scores."""
         beside = other and {"answer": other.answer, "error": other.error, "em": other.em, "f1": other.f1}
-        self._rows[row.id] = compact_json({**asdict(row), "other": beside})
+        self._rows[row.id] = json_bytes({**asdict(row), "other": beside})
         group = _group(row, other)
         if self._traces.wants(row.id, group):
             self._traces.add(row.id, group, self._packing.pack(trace()))
 
-    def add_ended(self, traced: TracedQuestion, line: bytes, profile: str) -> None:
-        """A question that has just ended, and its line of the trace: what is read there need not be read again."""
-        self.add(ended_row(traced, profile), partial(_unjudged_trace, line))
+    def add_ended(self, traced: TracedQuestion, profile: str) -> None:
+        """A question that has just ended: the trace need not be read again."""
+        self.add(ended_row(traced, profile), partial(_shown, traced))
 
     def packed(self, run: FinishedRun) -> PackedQuestions:
         """Raises DataError: the run answered a question that is not among them."""
@@ -154,17 +154,13 @@ def _ways(other: FinishedRun) -> dict[str, bytes]:
 
 def question_trace(reported: ReportedQuestion, ways: Mapping[str, bytes] = MappingProxyType({})) -> dict[str, Json]:
     """The trace's line with the judge's and, beside another run, `other`: what the page shows of a question."""
-    judgement = reported.judgement
-    judged = {**judgement.json(), "verdict": judgement.shown} if judgement else None
-    calls = [abridged(call) for call in reported.traced.calls]
     other = {"other": json.loads(zlib.decompress(ways[reported.row.id]))} if ways else {}
-    return {**reported.traced.json(), "calls": calls, "judgement": judged, **other}
+    return {**_shown(reported.traced, reported.judgement), **other}
 
 
-def _unjudged_trace(line: bytes) -> dict[str, Json]:
-    """The same of a question that nobody judged and no other run stands beside."""
-    shown: dict[str, Json] = read_back(line)
-    return {**shown, "calls": [abridged_json(call) for call in shown["calls"]], "judgement": None}
+def _shown(traced: TracedQuestion, judgement: Judgement | None = None) -> dict[str, Json]:
+    judged = {**judgement.json(), "verdict": judgement.shown} if judgement else None
+    return {**traced.json(), "calls": list(map(abridged, traced.calls)), "judgement": judged}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from itertools import repeat
 from math import isfinite
 
 from kgqa.artefacts.trace import TracedCall
+from kgqa.json_texts import compact
 from kgqa.types import Json
 
 REFERENCE = "\x00"  # the key of an object that stands for a text: {"\0": [numbers of its paragraphs]}
@@ -17,7 +18,9 @@ SHARED = 2_000_000  # characters of paragraphs kept for all questions: a browser
 _SHARABLE = 40  # characters; shorter texts are not worth a reference
 _MET = 1 << 25  # places of the sieve of paragraphs met before: 4 MiB, however many there are
 _BEST = 10  # texts of a ranking
-_PLAIN = {int, bool, type(None)}  # what json.loads gives that is small already
+_PLAIN = {int, bool, type(None)}  # types of what is small already
+_TEXTS, _NUMBERS = {str}, {float}
+_LEVEL = 3  # of zlib: half of 6's time for a page that is a tenth larger
 _DIGITS = 4  # of a number after its point, as the page shows them: log-probabilities have sixteen, all random
 
 
@@ -26,11 +29,7 @@ def abridged(call: TracedCall) -> dict[str, Json]:
 
     A chain's every step ranks the whole graph again, which would be most of the file.
     """
-    return abridged_json(call.json())
-
-
-def abridged_json(shown: dict[str, Json]) -> dict[str, Json]:
-    """The same of a call as the trace's line has it."""
+    shown = call.json()
     if shown["call"] != "rank" or not isinstance(shown["reply"], list):
         return shown
     best = sorted(zip(shown["reply"], shown["texts"], strict=True), key=lambda pair: -pair[0])[:_BEST]
@@ -58,35 +57,38 @@ class Packing:
         self._own: dict[str, int] = {}  # the paragraphs of the value in work
 
     def pack(self, value: Json) -> str:
-        """A line for the value and its paragraphs: its own as texts, shared ones as their numbers.
-
-        Takes the value apart: it is not to be used afterwards.
-        """
+        """A line for the value and its paragraphs: its own as texts, shared ones as their numbers."""
         self._own = {}
         packed = self._packed(value)
         return packed_line({"value": packed, "paragraphs": [self._reference(paragraph) for paragraph in self._own]})
 
     def _packed(self, value: Json) -> Json:
-        """In place, and whole lists at once where they are of one kind: a large run has millions of values."""
+        """Whole lists at once where they are of one kind: a large run has millions of values."""
         kind = type(value)
         if kind is str:
-            if len(value) < _SHARABLE:
-                return value
-            return {REFERENCE: [self._own.setdefault(paragraph, len(self._own)) for paragraph in value.split("\n\n")]}
+            return value if len(value) < _SHARABLE else self._cut(value)
         if kind is float:
             return round(value, _DIGITS) if isfinite(value) else str(value)  # JSON has no infinity
-        if kind is list:
-            kinds = set(map(type, value))
-            if kinds == {float} and isfinite(sum(value)):
-                return list(map(round, value, repeat(_DIGITS)))
-            if kinds <= _PLAIN or (kinds == {str} and max(map(len, value)) < _SHARABLE):
-                return value
-            return [part if _is_short(part) else self._packed(part) for part in value]
         if kind is dict:
-            for key, part in value.items():
-                if type(part) not in _PLAIN and not _is_short(part):
-                    value[key] = self._packed(part)
+            return {
+                key: part
+                if (kind := type(part)) in _PLAIN or (kind is str and len(part) < _SHARABLE)
+                else self._packed(part)
+                for key, part in value.items()
+            }
+        if kind is list or kind is tuple:
+            kinds = set(map(type, value))
+            if kinds == _TEXTS:
+                return [part if len(part) < _SHARABLE else self._cut(part) for part in value]
+            if kinds == _NUMBERS and isfinite(sum(value)):
+                return list(map(round, value, repeat(_DIGITS)))
+            return value if kinds <= _PLAIN else list(map(self._packed, value))
         return value
+
+    def _cut(self, text: str) -> Json:
+        """What stands for a text."""
+        own = self._own
+        return {REFERENCE: [own.setdefault(paragraph, len(own)) for paragraph in text.split("\n\n")]}
 
     def _reference(self, paragraph: str) -> str | int:
         if len(paragraph) < _SHARABLE:
@@ -108,25 +110,29 @@ class Packing:
 
 def packed_line(value: Json) -> str:
     """The value's JSON, packed."""
-    return _deflated([compact_json(value)])
+    return _deflated([json_bytes(value)])
 
 
-def packed_list(values: Iterable[str]) -> str:
+def packed_list(values: Iterable[bytes]) -> str:
     """A list of values that are JSON already, packed."""
-    return _deflated(["[", ",".join(values), "]"])
+    return _deflated([b"[", b",".join(values), b"]"])
+
+
+def json_bytes(value: Json) -> bytes:
+    """In UTF-8; a value with half a character, which only JSON's own escape can spell, in ASCII."""
+    try:
+        return compact(value)
+    except ValueError:
+        return compact_json(value).encode()
 
 
 def compact_json(value: Json) -> str:
-    """Of ASCII: quicker, and half a character stays JSON's own escape."""
+    """Of ASCII, so that half a character stays JSON's own escape."""
     return json.dumps(value, separators=(",", ":"))
 
 
-def _is_short(value: Json) -> bool:
-    return type(value) is str and len(value) < _SHARABLE
-
-
-def _deflated(texts: Iterable[str]) -> str:
+def _deflated(texts: Iterable[bytes]) -> str:
     """Deflated and in base64, whose characters mean nothing in HTML: no text can end the element it stands in."""
-    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)  # without header: the browser's deflate-raw
-    parts = [deflate.compress(text.encode()) for text in texts]
+    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)  # without header: the browser's deflate-raw
+    parts = list(map(deflate.compress, texts))
     return base64.b64encode(b"".join([*parts, deflate.flush()])).decode()

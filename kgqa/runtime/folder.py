@@ -29,7 +29,7 @@ class RunFolder:
 
     def __init__(self, path: Path, identity: Mapping[str, Json]) -> None:
         self.path = path
-        self.heard: Callable[[TracedQuestion, bytes], None] = lambda *_: None  # told of each question and its line
+        self.heard: Callable[[TracedQuestion], None] = lambda _: None  # told of each question
         with storing(path, OUT_ELSEWHERE), ExitStack() as opened:
             opened.enter_context(locked(path / ".lock", self._refuse, OUT_ELSEWHERE))
             claim_for(path, identity)
@@ -49,14 +49,13 @@ class RunFolder:
 
         line = json.dumps(prediction.json(), ensure_ascii=False)
         traced = traced_question(question, prediction, records)
-        told = traced.line()
-        frame = zstandard.ZstdCompressor(level=3).compress(told)
+        frame = zstandard.ZstdCompressor(level=3).compress(traced.line())
         with storing(self.path, OUT_ELSEWHERE):
             self._partial.write(f"{line}\n")
             self._partial.flush()
             self._trace.write(frame)
             self._trace.flush()
-        self.heard(traced, told)
+        self.heard(traced)
 
     def write(self, name: str, text: str) -> Path:
         """Replace a file of the folder as a whole."""

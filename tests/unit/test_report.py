@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import zlib
+from copy import deepcopy
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -147,9 +148,16 @@ def test_a_paragraph_that_two_questions_have_is_kept_once() -> None:
 
 
 def test_what_json_does_not_know_is_packed_all_the_same() -> None:
-    line = Packing().pack([float("-inf"), 1.5, "half a character: \ud800"])
+    line = Packing().pack([float("-inf"), 1.5, ("a pair", "half a character: \ud800"), "é"])
     value = json.loads(zlib.decompress(base64.b64decode(line), -zlib.MAX_WBITS))["value"]
-    assert value == ["-inf", 1.5, "half a character: \ud800"]
+    assert value == ["-inf", 1.5, ["a pair", "half a character: \ud800"], "é"]
+
+
+def test_what_is_packed_stays_as_it_is() -> None:
+    value = {"texts": ["A text of more than forty characters, which is cut."] * 2, "scores": (0.123456, 1.0)}
+    before = deepcopy(value)
+    Packing().pack(value)
+    assert value == before
 
 
 def test_the_csv_has_a_line_a_question_in_the_files_order(run: FinishedRun, folder: Path) -> None:

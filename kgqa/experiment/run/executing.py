@@ -65,8 +65,8 @@ class _Page:
 
         return GatheredQuestions()
 
-    def add_ended(self, traced: TracedQuestion, line: bytes) -> None:
-        self.questions.add_ended(traced, line, self.profile)
+    def add_ended(self, traced: TracedQuestion) -> None:
+        self.questions.add_ended(traced, self.profile)
 
 
 def execute(session: Session, display: Display) -> Executed:
