@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kgqa.errors import KgqaError, StorageError
-from kgqa.runtime.cache_schema import BAD, checksum, prepare, reply_of
+from kgqa.runtime.cache_schema import BAD, as_written, checksum, prepare, reply_of
 from kgqa.runtime.claims import Claims
 from kgqa.runtime.database import Database
 from kgqa.storage import begun, made
@@ -149,8 +149,8 @@ class CallCache:
         led the search astray.
         """
         rows = self._database.rows(_BESIDE, (key, key))
-        damaged = [row for row in rows if reply_of(*row[:3]) is BAD]
-        own = [row for row in damaged if reply_of(key.encode(), *row[1:3]) is not BAD]
+        damaged = [row for row in rows if not as_written(*row[:3])]
+        own = [row for row in damaged if as_written(key.encode(), *row[1:3])]
         if not own:
             if damaged:
                 self._count_damaged(key)

@@ -43,12 +43,17 @@ def checksum(key: bytes, value: bytes) -> int:
     return zlib.crc32(value, zlib.crc32(key))
 
 
+def as_written(key: object, value: object, kept: object) -> bool:
+    """Whether a row is what was committed."""
+    return isinstance(key, bytes) and isinstance(value, bytes) and kept == checksum(key, value)
+
+
 def reply_of(key: object, value: object, kept: object) -> Json | object:
     """The reply in a row as it was committed; `BAD` where the row is not what was written."""
-    if not isinstance(key, bytes) or not isinstance(value, bytes) or kept != checksum(key, value):
+    if not as_written(key, value, kept):
         return BAD
     try:
-        return _DECODED(str(value, "utf-8"))
+        return _DECODED(str(value, "utf-8"))  # type: ignore[call-overload]
     except (ValueError, RecursionError):
         return BAD
 
