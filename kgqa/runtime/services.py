@@ -215,29 +215,37 @@ class Worker:
         self._asked = Asked(done, cache, identity)
         self._lock = threading.Lock()
         self._waiting: list[Request] = []
+        self._awake = False  # the thread will look at what waits before it rests
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-worker")
 
     def submit(self, request: Request) -> None:
         if self._asked.begin([request]):
             with self._lock:
                 self._waiting.append(request)
-            self._worker.submit(self._work)
+                awake, self._awake = self._awake, True
+            if not awake:  # waking it costs as much as a search
+                self._worker.submit(self._work)
 
     def flush(self) -> None:
         """Nothing is ever held."""
 
     def stop(self, timeout: float) -> None:
+        with self._lock:
+            self._waiting = []
         self._worker.shutdown(wait=False, cancel_futures=True)
         for thread in tuple(self._worker._threads):
             thread.join(timeout)
         self._asked.stop()
 
     def _work(self) -> None:
+        while taken := self._taken():
+            self.busy, started = len(taken), time.monotonic()
+            replies = self._answer([request.call for request in taken])
+            self.busy, seconds = 0, (time.monotonic() - started) / len(taken)
+            self._asked.finish(list(zip(taken, replies, strict=True)), started, seconds)
+
+    def _taken(self) -> list[Request]:
         with self._lock:
             taken, self._waiting = self._waiting[: self._together], self._waiting[self._together :]
-        if not taken:
-            return
-        self.busy, started = len(taken), time.monotonic()
-        replies = self._answer([request.call for request in taken])
-        self.busy, seconds = 0, (time.monotonic() - started) / len(taken)
-        self._asked.finish(list(zip(taken, replies, strict=True)), started, seconds)
+            self._awake = bool(taken)
+        return taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from kgqa.calls import Search
 from kgqa.errors import EngineDied, EngineError
 from kgqa.runtime.bisecting import Bisecting
 from kgqa.runtime.cache import CallCache
-from kgqa.runtime.requests import Done
+from kgqa.runtime.requests import Done, Request, next_reply
 from kgqa.runtime.scheduler import Scheduler
 from kgqa.runtime.services import Worker
 from kgqa.types import Passage
@@ -47,6 +48,27 @@ def test_what_is_no_exception_ends_the_run(
 
     with pytest.raises(raised, match="engine died: Panic: slice" if raised is EngineDied else None):
         run_with(cache, answer)
+
+
+def test_what_comes_while_a_worker_works_is_answered_together(cache: CallCache) -> None:
+    done, batches, working, go_on = Done(), list[int](), threading.Event(), threading.Event()
+
+    def answer(calls: Sequence[Any]) -> Sequence[Any]:
+        batches.append(len(calls))
+        working.set()
+        assert go_on.wait(10)
+        return [()] * len(calls)
+
+    worker = Worker(done, cache, {"engine": "test"}, answer)
+    for number in range(40):
+        worker.submit(Request((0, number), number, Search(f"harbour {number}", 3), 0.0))
+        assert working.wait(10)
+    go_on.set()
+    assert sorted(next_reply(done).ticket for _ in range(40)) == list(range(40))
+    worker.submit(Request((0, 40), 40, Search("quay", 3), 0.0))  # it has gone to sleep, or is about to
+    assert next_reply(done).ticket == 40
+    assert batches == [1, 32, 7, 1]
+    worker.stop(1)
 
 
 def test_replies_that_are_too_few_are_an_error_of_their_calls(cache: CallCache) -> None:
