@@ -12,13 +12,13 @@ from kgqa.artefacts.form import AGAIN, Number, checked
 from kgqa.artefacts.predictions import Prediction
 from kgqa.artefacts.traced_calls import check_call
 from kgqa.errors import DataError
-from kgqa.json_texts import LongTexts
+from kgqa.json_texts import json_bytes
 from kgqa.json_values import decoded_trace, first_value
 from kgqa.types import Json, Question, Usage
 
 TRACE = "trace.jsonl.zst"
 PARTIAL_TRACE = "trace.partial.jsonl.zst"  # while a run works
-_QUESTION = '{"question": '  # how a line begins
+_QUESTION = '{"question":'  # how a line begins; until 0.2 a blank followed
 T = TypeVar("T")
 
 
@@ -95,12 +95,7 @@ class TracedQuestion:
 
     def line(self) -> bytes:
         """Of the trace, its end included."""
-        value, texts = self.json(), LongTexts()
-        for call in value["calls"]:
-            if prompt := call.get("prompt"):
-                messages = [[role, texts.aside(content)] for role, content in prompt["messages"]]
-                call["prompt"] = {**prompt, "messages": messages}
-        return texts.line(value)
+        return json_bytes(self.json()) + b"\n"
 
 
 def read_trace(folder: Path) -> Iterator[TracedQuestion]:
@@ -141,7 +136,8 @@ def question_of_line(line: str, place: str) -> Question:
 
 
 def _begun_line(line: str) -> Json:
-    question: Json = first_value(line, len(_QUESTION))[0]
+    at = len(_QUESTION)
+    question: Json = first_value(line, at + line[at:].startswith(" "))[0]
     return question
 
 

@@ -7,8 +7,9 @@ from dataclasses import asdict
 
 from kgqa.artefacts.asked import Asked
 from kgqa.artefacts.trace import TracedQuestion
+from kgqa.json_texts import json_bytes
 from kgqa.report.html import Served
-from kgqa.report.packing import Packing, abridged, json_bytes, packed_line, packed_list
+from kgqa.report.packing import Packing, abridged, packed_line, packed_list
 from kgqa.report.page import EXPLORER, page_parts
 from kgqa.report.questions import QuestionRow
 from kgqa.report.selection import Group, Selection

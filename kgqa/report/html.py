@@ -18,9 +18,10 @@ from types import MappingProxyType
 from kgqa.artefacts.run import FinishedRun
 from kgqa.artefacts.trace import TracedQuestion
 from kgqa.artefacts.verdicts import Judgement
+from kgqa.json_texts import json_bytes
 from kgqa.report.content import estimates, sections
 from kgqa.report.notices import notices
-from kgqa.report.packing import Packing, abridged, compact_json, json_bytes, packed_line, packed_list
+from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
 from kgqa.report.page import EXPLORER, page, page_parts
 from kgqa.report.questions import (
     QuestionRow,

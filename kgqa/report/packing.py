@@ -10,7 +10,7 @@ from itertools import repeat
 from math import isfinite
 
 from kgqa.artefacts.trace import TracedCall
-from kgqa.json_texts import compact
+from kgqa.json_texts import json_bytes
 from kgqa.types import Json
 
 REFERENCE = "\x00"  # the key of an object that stands for a text: {"\0": [numbers of its paragraphs]}
@@ -116,14 +116,6 @@ def packed_line(value: Json) -> str:
 def packed_list(values: Iterable[bytes]) -> str:
     """A list of values that are JSON already, packed."""
     return _deflated([b"[", b",".join(values), b"]"])
-
-
-def json_bytes(value: Json) -> bytes:
-    """In UTF-8; a value with half a character, which only JSON's own escape can spell, in ASCII."""
-    try:
-        return compact(value)
-    except ValueError:
-        return compact_json(value).encode()
 
 
 def compact_json(value: Json) -> str:

@@ -139,13 +139,17 @@ def test_what_a_full_disk_did_not_take_is_told_when_the_folder_is_closed_too(tmp
     RunFolder(tmp_path, {}).close()  # nobody holds its lock
 
 
-def test_a_line_of_the_trace_is_what_json_makes_of_the_question() -> None:
-    reply = Completion("half \ud800", usage=Usage(3, 0, 1, 0.25))
-    shown = [(Message("system", 'é "q" \ud800'), Message("user", "long\n" * 99)), (Message("user", "🌲"),)]
+@pytest.mark.parametrize("half", ["", "\ud800"], ids=["whole", "half"])
+def test_a_line_of_the_trace_says_what_json_makes_of_the_question(half: str) -> None:
+    reply = Completion(f"half {half}", usage=Usage(3, 0, 1, 0.25))
+    shown = [(Message("system", f'é "q" {half}'), Message("user", "long\n" * 99)), (Message("user", "🌲"),)]
     records = [
         CallRecord((0,), Generate(Prompt("few_shot/answer", shown[0], "so"), 5, ("\n",)), reply, cached=False),
         CallRecord((1,), Choose(Prompt("trace/select", shown[1]), ("A",)), EngineError("no"), cached=True),
         CallRecord((2,), Search("q", 1), QUESTION.passages, cached=False),
     ]
     traced = traced_question(QUESTION, PREDICTION, records)
-    assert traced.line() == f"{json.dumps(traced.json(), ensure_ascii=False)}\n".encode("utf-8", "backslashreplace")
+    line = traced.line()
+    assert json.loads(line) == json.loads(json.dumps(traced.json()))
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
