@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import mmap
 from array import array
 from bisect import bisect_left
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import overload
 
 from kgqa.errors import DataError
+from kgqa.json_texts import json_bytes
 from kgqa.json_values import decoded
 from kgqa.scoring.retrieval import plain
 from kgqa.storage import begun, storing
@@ -150,11 +150,7 @@ def _line(passage: Passage) -> bytes:
         value["sentences"] = passage.sentences
     if passage.place:
         value["place"] = passage.place
-    # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
-    return _ENCODER.encode(value).encode("utf-8", "backslashreplace") + b"\n"
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False)  # json.dumps would make a new one for every passage
+    return json_bytes(value) + b"\n"
 
 
 def _mapped(file: Path) -> mmap.mmap:
