@@ -53,11 +53,14 @@ def test_options_beyond_one_requests_limit_are_really_among_those_tested(vllm: A
 
 
 ENTERED = """
-from kgqa.engines.vllm.worker import enter
+from kgqa.engines.vllm.worker import MESSAGES, enter
 enter()
 import sys, zmq
-from vllm.distributed.device_communicators.shm_broadcast import SpinCondition
-sys.exit(SpinCondition(True, zmq.Context.instance(), sys.argv[1]).busy_loop_s == 0)
+from vllm.distributed.device_communicators import shm_broadcast as messages
+sleeps = messages.SpinCondition(True, zmq.Context.instance(), sys.argv[1]).busy_loop_s == 0
+looks = messages.SHM_READER_RECHECK_INTERVAL_MS == MESSAGES
+assert sleeps == looks, "one without the other loses seconds for a token, or a core"
+sys.exit(sleeps)
 """
 
 
@@ -66,7 +69,8 @@ sys.exit(SpinCondition(True, zmq.Context.instance(), sys.argv[1]).busy_loop_s ==
 def test_only_processes_of_a_run_sleep_while_they_wait(tmp_path: Path, *, ours: bool) -> None:
     environment = {**os.environ, RUN: "1", LOG: str(tmp_path / "log")} if ours else None
     command = [sys.executable, "-c", ENTERED, f"ipc://{tmp_path}/socket"]
-    assert subprocess.run(command, env=environment, check=False).returncode == ours
+    ran = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
+    assert (ran.returncode, "AssertionError" in ran.stderr) == (ours, False)
 
 
 def test_choices_of_all_sizes_and_texts_share_a_step_unharmed(vllm: Any) -> None:

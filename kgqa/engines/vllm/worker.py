@@ -16,6 +16,7 @@ from functools import partialmethod
 RUN = "KGQA_VLLM_RUN"  # environment variable: process id of the run that started vLLM
 LOG = "KGQA_VLLM_LOG"  # environment variable: the file for whatever vLLM's processes say
 LOOK = 1.0  # seconds between two looks
+MESSAGES = 2  # milliseconds between two looks for a message, where no word of one has come
 
 
 def enter() -> None:
@@ -34,17 +35,19 @@ def enter() -> None:
 
 def _sleep_while_waiting() -> None:
     """On a CPU. vLLM's processes look for each other's messages without a pause, a second long, before they sleep until
-    one comes: that takes a tenth of two cores from the process that computes (docs/PERFORMANCE.md).
+    word of one comes: that takes a tenth of two cores from the process that computes (docs/PERFORMANCE.md). Word is
+    lost now and then, so they also look by themselves; vLLM's five seconds for that would be five for each token.
     """
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():
         return
     with suppress(ImportError):  # another version of vLLM waits in its own way
-        from vllm.distributed.device_communicators.shm_broadcast import SpinCondition
+        from vllm.distributed.device_communicators import shm_broadcast
 
-        waiting = partialmethod(SpinCondition.__init__, busy_loop_s=0)
-        SpinCondition.__init__ = waiting
+        if hasattr(shm_broadcast, "SHM_READER_RECHECK_INTERVAL_MS"):
+            shm_broadcast.SHM_READER_RECHECK_INTERVAL_MS = MESSAGES
+            shm_broadcast.SpinCondition.__init__ = partialmethod(shm_broadcast.SpinCondition.__init__, busy_loop_s=0)
 
 
 def _end_with(parent: int) -> None:
