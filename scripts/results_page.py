@@ -114,6 +114,9 @@ def shown(figure: Estimate | None) -> str:
     return f"{figure.mean:.1f} [{figure.low:.1f}, {figure.high:.1f}]"
 
 
+AGAINST = head(["method", "n", f"F1 of `{REFERENCE}`", "F1", "p", "EM", "better on", "p"])
+
+
 def folders(given: Sequence[Path]) -> Iterator[Path]:
     """Of runs; those of the cells of a sweep that have ended."""
     for place in given:
@@ -153,16 +156,17 @@ def beside(*pairs: tuple[Shown, Shown]) -> dict[str, Difference]:
 
 
 def against(runs: Sequence[Shown]) -> Iterator[str]:
-    """Rows: each run beside the reference."""
-    (reference,) = (run for run in runs if run.label == REFERENCE)
-    for run in runs:
-        if run is reference:
+    """Rows: each run beside the reference of its data set; of several, a method's questions in all of them together."""
+    references = {run.dataset: run for run in runs if run.label == REFERENCE}
+    for label in dict.fromkeys(run.label for run in runs if run.label != REFERENCE):
+        pairs = [(run, references[run.dataset]) for run in runs if run.label == label]
+        if len(pairs) < len(references):
             continue
-        pair = beside((run, reference))
-        em, f1 = pair["EM"], pair["F1"]
+        both = beside(*pairs)
+        em, f1 = both["EM"], both["F1"]
         yield line(
             [
-                f"`{run.label}`",
+                f"`{label}`",
                 str(f1.n),
                 f"{f1.means[1]:.1f}",
                 f"{f1.difference:+.1f} [{f1.low:+.1f}, {f1.high:+.1f}]",
@@ -193,6 +197,8 @@ def signs(runs: Sequence[Shown]) -> Iterator[str]:
             one, other = by.get((dataset, pair.first)), by.get((dataset, pair.second))
             ours += [(one, other)] if one and other else []
             cells.append(sign(theirs[-1], beside((one, other))["F1"]) if one and other else f"{theirs[-1]:+.1f} / –")
+        if not ours:
+            continue
         whole = beside(*ours)["F1"] if len(ours) == len(DATASETS) else None
         told = f"{sign(sum(theirs) / len(theirs), whole)}, [{whole.low:+.1f}, {whole.high:+.1f}]" if whole else "–"
         yield line([f"`{pair.first}` − `{pair.second}`", table.id.replace("/", ", "), *cells, told])
@@ -213,9 +219,14 @@ def page(runs: Sequence[Shown]) -> Iterator[str]:
         yield head([*titles, "known", "seconds"])
         yield from (run.row() for run in here)
         yield ""
-        yield head(["method", "n", f"F1 of `{REFERENCE}`", "F1", "p", "EM", "better on", "p"])
+        yield AGAINST
         yield from against(here)
         yield ""
+    everywhere = [run for dataset in DATASETS for run in ordered(runs, dataset)]
+    yield "### All together\n"
+    yield AGAINST
+    yield from against(everywhere)
+    yield ""
     yield head(["F1", "published in", *DATASETS.values(), "all"])
     yield from signs(runs)
 
