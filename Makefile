@@ -28,7 +28,7 @@ LOCKED      := $(PIP) -c constraints.txt
 LOCKED_VLLM := $(PIP) -c constraints-vllm.txt
 NEWEST      := -m pip --disable-pip-version-check install --quiet --dry-run --upgrade --upgrade-strategy eager
 GET_TORCH   := $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-LIGHT := llamacpp,openai,faiss-cpu,elasticsearch,fuzzy,bm25s,graphs,pdf,datasets,joblib,optuna,view
+LIGHT := llamacpp,openai,faiss-cpu,elasticsearch,fuzzy,bm25s,graphs,pdf,datasets,joblib,submitit,optuna,view
 HEAVY := $(LIGHT),transformers,sentence-transformers,rerankers,mlflow,wandb
 # the tests that passed without torch: the environments with torch run the others
 PASSED     := $(VENV)/passed

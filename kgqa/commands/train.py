@@ -19,7 +19,10 @@ NOTES = """train.examples= is a number, a folder of kgqa collect, or a file with
 steps, memory and hours. The same command goes on with a training that was interrupted; docs/TRAINING.md.
 
 With -m, train.KEY=A,B trains once for each value, or combination of values of several keys, and chooses the one with
-the lowest held-out loss, which NAME then means. The recipe may be given as train=RECIPE, too."""
+the lowest held-out loss, which NAME then means. The recipe may be given as train=RECIPE, too.
+
+hydra/launcher=submitit_slurm (submitit_local, joblib, ray) trains in jobs, with -m all at once; hydra.launcher.KEY=…
+are its settings, e.g. hydra.launcher.partition=gpu hydra.launcher.gpus_per_node=1 hydra.launcher.timeout_min=600."""
 
 
 def arguments(parser: Parser) -> None:
@@ -64,18 +67,19 @@ def run(given: Namespace) -> int:
 
 
 def _one(recipe: str, overrides: Sequence[str], terminal: Terminal) -> int:
+    from kgqa.experiment.train.launching import Launcher, train_one
     from kgqa.experiment.train.planning import planned
     from kgqa.experiment.train.preparing import prepared
     from kgqa.experiment.train.request import TrainRequest
-    from kgqa.experiment.train.running import train
     from kgqa.terminal.training import show_plan, show_trained
 
-    request = TrainRequest.of(recipe, overrides)
+    launcher, words = Launcher.of(overrides)
+    request = TrainRequest.of(recipe, words)
     examples = prepared(request, terminal)
     if request.config["dry_run"]:
         show_plan(planned(request, examples), terminal)
         return 0
-    folder = train(request, examples, ["train", recipe, *overrides], terminal)
+    folder = train_one(request, examples, terminal, launcher)
     show_trained(folder, terminal)
     terminal.result(folder)
     return 0
@@ -84,16 +88,18 @@ def _one(recipe: str, overrides: Sequence[str], terminal: Terminal) -> int:
 def _several(recipe: str, overrides: Sequence[str], terminal: Terminal) -> int:
     """Gives 2 if one of them failed."""
     from kgqa.experiment.train.choosing import Trainings, choose
+    from kgqa.experiment.train.launching import Launcher
     from kgqa.experiment.train.planning import planned
     from kgqa.terminal.training import show_choice, show_plans
 
-    trainings = Trainings.of(recipe, overrides)
+    launcher, words = Launcher.of(overrides)
+    trainings = Trainings.of(recipe, words)
     examples = trainings.examples(terminal)
     if trainings.dry_run:
         cells = zip(trainings.cells, examples, strict=True)
         show_plans([(name, planned(request, own)) for (name, request), own in cells], terminal)
         return 0
-    chosen = choose(trainings, examples, terminal)
+    chosen = choose(trainings, examples, terminal, launcher)
     show_choice(chosen, terminal)
     terminal.result(chosen.folder)
     return 0 if chosen.whole else 2

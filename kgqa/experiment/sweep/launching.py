@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kgqa.artefacts.sweep import CellState, SweepPlan
 from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
@@ -19,9 +19,6 @@ from kgqa.experiment.session.engines import Pool
 from kgqa.experiment.sweep.cells import Cell, CellResult, read_cell
 from kgqa.experiment.sweep.running import Ended, result_of, run_cell, run_cells, skip_finished
 from kgqa.runtime.sweep_folder import SweepFolder
-
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
 
 LAUNCHERS = {
     "joblib": "kgqa[joblib]",
@@ -33,6 +30,15 @@ LOOK = 2.0  # seconds between two looks for cells that ended
 _JOB = "kgqa_cell"
 # Hydra's own folders and log files stay away: a cell has a run's folder and a log already
 _QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none", "hydra.sweep.subdir=.")
+
+
+class Job(Protocol):
+    """What a job is told: the folder of the command, its number, and the places that the command named."""
+
+    home: str
+    cell: int
+
+    def __getattr__(self, place: str) -> str: ...
 
 
 def launcher_of(overrides: Sequence[str]) -> str:
@@ -116,6 +122,23 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
     worker of joblib that is killed takes the others along; what their cells were is left to the caller.
 
     Raises:
+        As `run_jobs`.
+    """
+    run_jobs(run_launched, {"sweep": sweep}, numbers, hydra_overrides, sweep / "launcher")
+
+
+def run_jobs(
+    task: Callable[[Job], object],
+    places: Mapping[str, Path],
+    numbers: Sequence[int],
+    hydra_overrides: Sequence[str],
+    logs: Path,
+) -> dict[int, object]:
+    """`task` once for each number, in whatever processes the launcher has; what each gave that came to an end.
+
+    A job is told `places`, `home` (the folder of this process) and its number, `cell`.
+
+    Raises:
         ConfigError: the launcher is not installed, or one of its keys is wrong.
         EngineDied: a job of submitit or Ray was killed; others may still be running.
     """
@@ -126,25 +149,33 @@ def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) 
 
     from kgqa.experiment.config.search_path import hydra_ready
 
-    ConfigStore.instance().store(name=_JOB, node={"sweep": "???", "home": "???", "cell": "???"})
+    told = {**places, "home": Path.cwd(), "hydra.sweep.dir": logs.resolve()}
+    node = {**dict.fromkeys([*places, "home"], "???"), "cell": "???"}
+    ConfigStore.instance().store(name=_JOB, node=node)
     cells = ",".join(map(str, numbers))
-    places = [f"sweep='{sweep}'", f"home='{Path.cwd()}'", f"hydra.sweep.dir='{sweep.resolve() / 'launcher'}'"]
     try:
         with hydra_ready():
             hydra = GlobalHydra.instance().hydra
             assert hydra is not None
-            hydra.multirun(
+            batches = hydra.multirun(
                 config_name=_JOB,
-                task_function=run_launched,
-                overrides=[*places, *_QUIET, *hydra_overrides, f"cell={cells}"],
+                task_function=task,
+                overrides=[
+                    *(f"{key}='{place}'" for key, place in told.items()),
+                    *_QUIET,
+                    *hydra_overrides,
+                    f"cell={cells}",
+                ],
             )
     except (HydraException, OmegaConfBaseException) as error:
         raise _explained(error, hydra_overrides) from error
     except BrokenExecutor:
-        return
+        return {}
     except _deaths() as error:
         name, first = launcher_of(hydra_overrides), str(error).strip().splitlines()[0]
-        raise EngineDied(f"hydra/launcher={name}: a job died: {first}; see {sweep / 'launcher'}") from error
+        raise EngineDied(f"hydra/launcher={name}: a job died: {first}; see {logs}") from error
+    ended = [job for batch in batches for job in batch]
+    return {number: job.return_value for number, job in zip(numbers, ended, strict=True)}
 
 
 def _deaths() -> tuple[type[Exception], ...]:
@@ -153,13 +184,18 @@ def _deaths() -> tuple[type[Exception], ...]:
     return tuple(getattr(sys.modules[module], name) for module, name in named if module in sys.modules)
 
 
-def run_launched(job: DictConfig) -> str:
-    """One cell, in whatever process the launcher runs it; gives its status."""
+def begin_job(job: Job) -> None:
+    """What every job does first."""
     from hydra.core.global_hydra import GlobalHydra
 
     GlobalHydra.instance().clear()  # what the launcher left there refuses to compose the preset of a role
     os.chdir(job.home)  # Ray starts its workers elsewhere
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+
+def run_launched(job: Job) -> str:
+    """One cell, in whatever process the launcher runs it; gives its status."""
+    begin_job(job)
     path = Path(job.sweep)
     listed = SweepPlan.read(path).cells[job.cell]
     with closing(Pool()) as pool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from kgqa.errors import ConfigError, DataError, KgqaError
 from kgqa.experiment.config.axes import axes, grid
 from kgqa.experiment.config.overrides import override_group
 from kgqa.experiment.train.examples import Parted
+from kgqa.experiment.train.launching import Launcher, place_of, train_launched
 from kgqa.experiment.train.preparing import prepared
 from kgqa.experiment.train.request import TrainRequest
 from kgqa.experiment.train.running import train
@@ -21,7 +22,7 @@ from kgqa.report.markdown import document
 from kgqa.report.training import choice_sections
 from kgqa.runtime.display import Display
 from kgqa.scoring.intervals import interval
-from kgqa.storage import digest, json_text, outputs, replace_file, text_digest
+from kgqa.storage import digest, json_text, replace_file
 from kgqa.training.job import Outcome
 
 # what makes the held-out loss another measure, so that its lowest value would choose nothing
@@ -99,20 +100,27 @@ class Chosen:
         return all(tried.error is None for tried in self.record.tried)
 
 
-def choose(trainings: Trainings, examples: Sequence[Parted], display: Display) -> Chosen:
-    """Train each, one after the other; a failed one stops no other. What is finished is left as it is.
+def choose(
+    trainings: Trainings, examples: Sequence[Parted], display: Display, launcher: Launcher | None = None
+) -> Chosen:
+    """Train each, one after the other or as the launcher does; a failed one stops no other. What is finished is left.
 
     The chosen one counts as the last of its name from then on, so that the name alone means it.
 
     Raises:
         DataError: none has a held-out loss.
+        ConfigError, EngineDied: as `train_launched`, where there is a launcher.
     """
-    tried: list[TriedTraining] = []
-    for place, ((name, request), own) in enumerate(zip(trainings.cells, examples, strict=True)):
-        display.line(f"training {place + 1} of {len(examples)}: {name}")
-        tried.append(_tried(name, request, own, display))
-        if why := tried[-1].error:
-            display.line(why, alarm=True)
+    if launcher is None:
+        tried = list(_one_after_the_other(trainings, examples, display))
+    else:
+        folders = [str(request.folder(own)) for (_, request), own in zip(trainings.cells, examples, strict=True)]
+        errors = train_launched(trainings.cells, examples, launcher, display)
+        names = [name for name, _ in trainings.cells]
+        tried = [_ended(*each) for each in zip(names, folders, errors, strict=True)]
+        for each in tried:
+            if each.error:
+                display.line(f"{each.settings}: {each.error}", alarm=True)
     losses = [(each.loss, place) for place, each in enumerate(tried) if each.loss is not None]
     if not losses:
         raise DataError(f"none of the {len(tried)} trainings has a held-out loss, the first: {tried[0].error}")
@@ -131,13 +139,22 @@ def choose(trainings: Trainings, examples: Sequence[Parted], display: Display) -
     return Chosen(record, _keep(record), folder)
 
 
-def _tried(name: str, request: TrainRequest, examples: Parted, display: Display) -> TriedTraining:
-    folder = request.folder(examples)
-    try:
-        train(request, examples, ["train", request.recipe, *request.overrides], display)
-    except KgqaError as failure:
-        return TriedTraining(settings=name, folder=str(folder), error=" ".join(without_secrets(failure).split()))
-    return TriedTraining(settings=name, folder=str(folder), loss=Trained.read(folder).losses.held_out_after)
+def _one_after_the_other(trainings: Trainings, examples: Sequence[Parted], display: Display) -> Iterator[TriedTraining]:
+    for place, ((name, request), own) in enumerate(zip(trainings.cells, examples, strict=True)):
+        display.line(f"training {place + 1} of {len(examples)}: {name}")
+        error = None
+        try:
+            train(request, own, ["train", request.recipe, *request.overrides], display)
+        except KgqaError as failure:
+            error = " ".join(without_secrets(failure).split())
+            display.line(error, alarm=True)
+        yield _ended(name, str(request.folder(own)), error)
+
+
+def _ended(name: str, folder: str, error: str | None) -> TriedTraining:
+    if error:
+        return TriedTraining(settings=name, folder=folder, error=error)
+    return TriedTraining(settings=name, folder=folder, loss=Trained.read(Path(folder)).losses.held_out_after)
 
 
 def _compared(tried: TriedTraining, chosen: TriedTraining, seed: int) -> TriedTraining:
@@ -152,7 +169,6 @@ def _compared(tried: TriedTraining, chosen: TriedTraining, seed: int) -> TriedTr
 
 
 def _keep(record: TrainingChoice) -> Path:
-    folders = "\n".join(each.folder for each in record.tried)
-    folder = outputs() / "sweeps" / f"train-{record.recipe}-{text_digest(folders, 8)}"
+    folder = place_of(record.recipe, [each.folder for each in record.tried])
     replace_file(folder / CHOICE, json_text(record.json()))
     return replace_file(folder / "choice.md", document("What was trained", choice_sections(record)))

@@ -75,28 +75,29 @@ def train(request: TrainRequest, examples: Parted, command: Sequence[str], displ
             for name, text in zip((TRAIN, HELD_OUT), examples.texts, strict=True):
                 replace_file(folder / EXAMPLES / name, text)
             with told.counting("steps") as advance:
-                run(job, request.training.processes, _heard(advance, told))
+                run(job, request.training.processes, heard(advance, told))
         for line in finish(request, examples, (folder, base), command):
             told.line(line)
     return folder
 
 
-def _heard(advance: Advance, display: Display) -> Callable[[Said], None]:
-    """Shows what the trainer says."""
+def heard(advance: Advance, display: Display, name: str = "training") -> Callable[[Said], None]:
+    """Shows what the trainer of that name says."""
     reached, steps = 0, 0
+    first = "" if name == "training" else f"{name}: "
 
     def hear(said: Said) -> None:
         nonlocal reached, steps
         if said.event == "begin":
             steps = said.steps or 0
-            advance("training", said.step, steps)
+            advance(name, said.step, steps)
             reached = said.step
         elif said.event == "step":
-            advance("training", said.step - reached, steps)
+            advance(name, said.step - reached, steps)
             reached = said.step
         elif said.event == "held_out":
-            display.line(f"step {said.step:,}: held-out loss {said.loss:.4f}")
+            display.line(f"{first}step {said.step:,}: held-out loss {said.loss:.4f}")
         elif said.event == "note":
-            display.line(said.text or "")
+            display.line(f"{first}{said.text or ''}")
 
     return hear
