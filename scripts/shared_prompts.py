@@ -4,8 +4,8 @@
 
 For each run, in percent of the characters of its prompts: the longest beginning that an earlier prompt of the run has
 ("begins alike"; what a prefix cache can find when calls come one after the other), and lines beyond it that stand in an
-earlier prompt ("the same lines later": more than any other order of a prompt's parts could win); and in percent of the prompts'
-tokens what the engine found ("found").
+earlier prompt ("the same lines later": more than any other order of a prompt's parts could win); and in percent of the
+tokens of the prompts what the engine found ("found").
 """
 
 from __future__ import annotations
