@@ -8,8 +8,10 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from kgqa.errors import EngineDied, UsageError
@@ -21,6 +23,7 @@ from kgqa.training.progress import Listener, Said
 LISTEN = 0.2  # seconds between two looks at what was said
 PATIENCE = 120.0  # seconds that a trainer has to come to its checkpoint when it is interrupted
 INTERRUPTED = (130, -signal.SIGINT, -signal.SIGTERM)  # the latter before it has begun to listen
+Trainer = subprocess.Popen[bytes]
 TOLD = "kgqa: "  # what the line of a trainer begins with that is for a person
 
 
@@ -34,24 +37,26 @@ def run(job: Job, processes: int, hear: Callable[[Said], None]) -> None:
     """
     settings = replace_file(job.place / SETTINGS, json_text(job.json()))
     listener = Listener(job.place)
-    started = subprocess.Popen(  # noqa: S603 - ourselves
-        command(settings, processes),
-        env=environment(processes, os.environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C reaches us alone; what is to be done is handed on once
-    )
-    assert started.stderr is not None
-    errors = _Errors(started.stderr, job.place / LOG)
-    try:
-        while started.poll() is None:
-            errors.wait(LISTEN)
+    with _checkpoint_before_the_queue() as trainers:
+        started = subprocess.Popen(  # noqa: S603 - ourselves
+            command(settings, processes),
+            env=environment(processes, os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C reaches us alone; what is to be done is handed on once
+        )
+        trainers(started)
+        assert started.stderr is not None
+        errors = _Errors(started.stderr, job.place / LOG)
+        try:
+            while started.poll() is None:
+                errors.wait(LISTEN)
+                _tell(listener, hear)
+        finally:
+            if started.poll() is None:  # Ctrl-C, or whatever else ends us
+                _interrupt(started)
             _tell(listener, hear)
-    finally:
-        if started.poll() is None:  # Ctrl-C, or whatever else ends us
-            _interrupt(started)
-        _tell(listener, hear)
     errors.finish()
     _judge(started.returncode, errors.lines, job)
 
@@ -82,7 +87,33 @@ def _tell(listener: Listener, hear: Callable[[Said], None]) -> None:
         hear(said)
 
 
-def _interrupt(started: subprocess.Popen[bytes]) -> None:
+@contextmanager
+def _checkpoint_before_the_queue() -> Iterator[Callable[[Trainer], None]]:
+    """In a job of submitit, which at Slurm's SIGUSR2 goes back to the queue: the trainer has its checkpoint first.
+
+    Slurm sends the signal to every process of the job, and kills what is left as soon as it is queued again. What is
+    given is told of the trainer; one that is started here does not heed the signal itself.
+    """
+    requeue = signal.getsignal(signal.SIGUSR2)
+    if not callable(requeue) or threading.current_thread() is not threading.main_thread():
+        yield lambda _: None
+        return
+
+    def trainers(started: Trainer) -> None:
+        def handle(number: int, frame: FrameType | None) -> None:
+            _interrupt(started)
+            requeue(number, frame)
+
+        signal.signal(signal.SIGUSR2, handle)
+
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    try:
+        yield trainers
+    finally:
+        signal.signal(signal.SIGUSR2, requeue)
+
+
+def _interrupt(started: Trainer) -> None:
     """Once kindly, and where that takes too long or Ctrl-C comes again, for good."""
     for number in (signal.SIGINT, signal.SIGKILL):
         try:

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from kgqa.training.checkpoints import newest, step_of
 from kgqa.training.job import Job
 from kgqa.training.launch import run
+from kgqa.training.progress import Said
 from tests.training import tiny
 from tests.training.tiny import LORA, job, steps, train
 
@@ -71,6 +73,32 @@ def test_two_launched_processes_learn_as_one_with_twice_the_batch(llama: Path, t
     assert [line["loss"] for line in steps(both)] == pytest.approx([line["loss"] for line in steps(one)], abs=1e-4)
     assert json.loads((both / "outcome.json").read_text())["processes"] == 2
     assert len(weights(both)) == len(weights(one))
+
+
+def test_at_slurms_signal_the_checkpoint_comes_before_the_queue(llama: Path, tmp_path: Path) -> None:
+    settings = job(tmp_path, "LoraTraining", llama, {**LORA, "epochs": 400})
+    at_the_queue: list[Path | None] = []
+
+    def requeue(*_: object) -> None:  # as submitit does
+        at_the_queue.append(newest(tmp_path / "checkpoints", print))
+        sys.exit(-1)
+
+    def hear(said: Said) -> None:
+        if said.event == "step" and said.step >= 3 and not at_the_queue:
+            (trainer,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+            for process in (int(trainer), os.getpid()):  # Slurm sends it to all
+                os.kill(process, signal.SIGUSR2)
+
+    before = signal.signal(signal.SIGUSR2, requeue)
+    try:
+        with pytest.raises(SystemExit):
+            run(Job.read(settings), 1, hear)
+        assert signal.getsignal(signal.SIGUSR2) is requeue
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    (checkpoint,) = at_the_queue
+    assert checkpoint is not None
+    assert steps(tmp_path)[-1]["step"] == step_of(checkpoint)
 
 
 def test_a_full_disk_is_one_line_and_the_checkpoint_before_stays(llama: Path, trained: Path, tmp_path: Path) -> None:
