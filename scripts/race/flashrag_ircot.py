@@ -67,7 +67,11 @@ def answered(given: argparse.Namespace, folder: Path) -> list[str]:
     }
     config = Config(config_dict=chosen)
     items = [{"id": row["id"], "question": row["question"], "golden_answers": ["none"]} for row in rows]
-    done = IRCOTPipeline(config, max_iter=STEPS).run(Dataset(config, data=items), do_eval=True)
+    pipeline = IRCOTPipeline(config, max_iter=STEPS)
+    generate = pipeline.generator.generate
+    # once all questions are answered it asks for nothing, and its generator for OpenAI's servers fails at that
+    pipeline.generator.generate = lambda prompts, **settings: generate(prompts, **settings) if prompts else []
+    done = pipeline.run(Dataset(config, data=items), do_eval=True)
     return [str(answer) for answer in done.pred]
 
 

@@ -27,7 +27,7 @@ FEW = 3  # questions of the first run, which makes the index and compiles
 METHODS = {
     "ircot": ("method=ircot", "method.reader=none"),
     "trace": ("method=trace",),
-    "plain": ("method=no_context",),
+    "plain": ("method=no_context", "method.max_answer_tokens=100"),  # as many as the others, so the same replies
 }
 
 
@@ -75,8 +75,8 @@ class Runner:
 
 
 def _kgqa(entry: Entry, *further: str) -> list[str]:
-    shutil.rmtree(entry.folder / "run", ignore_errors=True)
-    shutil.rmtree(entry.folder / "cache", ignore_errors=True)
+    for kept in ("run", "cache", "outputs"):  # the last has triples, which TRACE would not extract again
+        shutil.rmtree(entry.folder / kept, ignore_errors=True)
     words = ("ranker=lexical", "demonstrations_ranker=lexical", f"out={entry.folder / 'run'}")
     asking = ("engine=openai", "model=gpt_4o_mini", f"engine.base_url={entry.url}", f"engine.served_model={MODEL}")
     asked = (f"dataset={entry.files.dataset}", f"dataset.path={entry.files.asked}", *METHODS[entry.course.task])
@@ -119,7 +119,7 @@ RUNNERS = {
 
 
 def python_of(peer: str) -> str:
-    return str(Path(os.environ[PEERS]) / peer / "bin" / "python")
+    return str((ROOT / os.environ[PEERS] / peer / "bin" / "python").absolute())
 
 
 def missing(runner: Runner) -> str:
