@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.used import used
 
 ROOT = Path(__file__).resolve().parents[1]
 PASSAGES, WORDS = 20, 80  # of a question, of a passage
@@ -29,13 +29,6 @@ LIMITS = {
     "trace.jsonl.zst": "none",
     "report.html": f"{PAGE:.0f} MB",
 }
-
-
-class Used(NamedTuple):
-    """By a process that ended well."""
-
-    mebibytes: float  # at its peak
-    cpu: float  # seconds
 
 
 def write_questions(file: Path, count: int) -> Path:
@@ -69,19 +62,6 @@ def write_questions(file: Path, count: int) -> Path:
     return file
 
 
-def used(arguments: Sequence[str], folder: Path) -> Used:
-    """By `kgqa` with these arguments, in a process of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kgqa", *arguments], cwd=folder, env=environment, stdout=subprocess.DEVNULL
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"kgqa {' '.join(arguments)} ended with {process.returncode}")
-    return Used(usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime)
-
-
 def measured(questions: int, method: str) -> list[str]:
     """What `LIMITS` names, in its order."""
     with tempfile.TemporaryDirectory() as name:
@@ -89,7 +69,10 @@ def measured(questions: int, method: str) -> list[str]:
         file, run = write_questions(folder / "questions.jsonl", questions), folder / "run"
         quick = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical")
         command = ("run", f"method={method}", "dataset=musique", f"dataset.path={file}", *quick, f"out={run}")
-        asked, again, report = (used(words, folder) for words in (command, command, ("report", str(run))))
+        asked, again, report = (
+            used([sys.executable, "-m", "kgqa", *words], folder, {"PYTHONPATH": str(ROOT)})
+            for words in (command, command, ("report", str(run)))
+        )
         trace, page = ((run / part).stat().st_size / 1e6 for part in ("trace.jsonl.zst", "report.html"))
     return [
         f"{asked.mebibytes:.0f} MiB", f"{report.mebibytes:.0f} MiB", f"{report.cpu:.1f} s", f"{again.cpu:.1f} s",

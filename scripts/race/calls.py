@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from typing import Any, NamedTuple
 from kgqa.artefacts.trace import read_trace
 from scripts.bench_memory import write_questions
 from scripts.race.endpoint import MODEL
+from scripts.used import used
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = 64  # calls under way
@@ -67,21 +67,14 @@ def answered(url: str, file: Path, folder: Path) -> tuple[Cost, Bodies]:
     quick = ("ranker=lexical", "demonstrations_ranker=lexical", "model=gpt_4o_mini", f"engine.served_model={MODEL}")
     asking = ("engine=openai", f"engine.base_url={url}", f"engine.concurrency={AT_ONCE}")
     chosen = ("method=ircot", "dataset=musique", f"dataset.path={file}", f"out={run}")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KGQA_CACHE": str(folder / "cache")}
     command = [sys.executable, "-m", "kgqa", "run", *chosen, *asking, *quick]
-    begun = time.monotonic()
-    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit(f"kgqa run ended with {process.returncode}")
+    taken = used(command, folder, {"PYTHONPATH": str(ROOT), "KGQA_CACHE": str(folder / "cache")})
     calls = [call.request for question in read_trace(run) for call in question.calls if call.kind == "generate"]
     bodies = [
         {"model": MODEL, "prompt": call["prompt"]["messages"][0][1], "max_tokens": call["max_tokens"], "stop": ["\n"]}
         for call in calls
     ]
-    wall = time.monotonic() - begun
-    return Cost(len(bodies), usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / 1024), bodies
+    return Cost(len(bodies), taken.cpu, taken.seconds, taken.mebibytes), bodies
 
 
 def looped(library: str, url: str, file: Path) -> Cost:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -17,6 +16,7 @@ from kgqa.artefacts.trace import read_trace
 from scripts.race.calls import ROOT
 from scripts.race.endpoint import MODEL
 from scripts.race.questions import Files
+from scripts.used import Used, used
 
 Task = Literal["ircot", "trace", "plain"]
 TIMES = {"prefill": 0.02, "step": 0.008, "choice": 0.06}  # of the endpoint, in seconds
@@ -136,7 +136,7 @@ def demonstrations(course: Course, files: Files, url: str, folder: Path) -> Path
     file = folder / "demonstrations.txt"
     entry = Entry(course, files, url, file, own)
     _told(f"{url}/reset?slots={course.slots}&prefill=0&step=0&grow=0&choice=0")
-    _measured(_kgqa(entry, f"limit={FEW}"), own)
+    _taken(_kgqa(entry, f"limit={FEW}"), own)
     asked = [
         call.request["prompt"]
         for question in read_trace(own / "run")
@@ -156,21 +156,13 @@ def ran(runner: Runner, course: Course, files: Files, url: str, shown: Path) -> 
     folder.mkdir(exist_ok=True)
     command = runner.command(Entry(course, files, url, shown, folder))
     _told(f"{url}/reset?{course.service}")
-    cpu, mebibytes = _measured(command, folder)
+    taken = _taken(command, folder)
     told = _told(f"{url}/stats")
-    return Ran(int(told["answered"]), told["span"], told["efficiency"], cpu, mebibytes)
+    return Ran(int(told["answered"]), told["span"], told["efficiency"], taken.cpu, taken.mebibytes)
 
 
-def _measured(command: list[str], folder: Path) -> tuple[float, float]:
-    """CPU seconds and peak memory of a process that has to end well."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KGQA_CACHE": str(folder / "cache")}
-    with (folder / "errors.txt").open("w") as errors:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=errors)
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise SystemExit((folder / "errors.txt").read_text()[-2000:] + f"\n{' '.join(command)} ended so")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+def _taken(command: Sequence[str], folder: Path) -> Used:
+    return used(command, folder, {"PYTHONPATH": str(ROOT), "KGQA_CACHE": str(folder / "cache")})
 
 
 def _told(url: str) -> dict[str, float]:
