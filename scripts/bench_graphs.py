@@ -119,6 +119,9 @@ def main() -> None:
     if asked.graph:
         print(json.dumps(measure(asked.graph, asked.passages[0])))
         return
+    if not os.environ.get("KGQA_DATA"):
+        print("passage graphs are not measured: KGQA_DATA must name the folder with corpora", file=sys.stderr)
+        return
     print("| graph | passages | build s (CPU) | peak MiB | size MB | edges | density | neighbours ms |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for count in asked.passages:
