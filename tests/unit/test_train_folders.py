@@ -210,6 +210,22 @@ def test_a_plan_of_a_model_that_is_not_here_is_reckoned_from_its_size(tmp_path: 
     assert "not here" in rows["weights"]
 
 
+def test_a_plan_counts_what_training_will_keep(tmp_path: Path) -> None:
+    """Of forty examples ten are longer than 100 tokens (of four characters), which training leaves out."""
+    lines = [{"prompt": f"{n:02}" + "p" * (398 if n % 4 == 0 else 98), "completion": "c" * 20} for n in range(40)]
+    (tmp_path / "lines.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    words = [f"train.examples={tmp_path / 'lines.jsonl'}", "train.max_length=100", "train.max_steps=9", "train.batch=2"]
+    asked = TrainRequest.of("safe_evaluator", [*words, "train.held_out=0", "dry_run=true"])
+    plan = planned(asked, prepared(asked, QUIET))
+    assert (plan.kept, plan.tokens, plan.longest) == (30, 30 * 31, 31)
+    assert plan.reckoning.epochs == 9 * 2 / 30
+    rows = dict(plan.rows())
+    assert rows["examples"].startswith("40 examples")
+    assert rows["left out"].startswith("10 of them, longer than train.max_length=100, estimated")
+    cut = TrainRequest.of("safe_evaluator", [*words, "train.held_out=0", "train.too_long=cut", "dry_run=true"])
+    assert planned(cut, prepared(cut, QUIET)).tokens == 30 * 31 + 10 * 100
+
+
 def test_more_memory_than_there_is_names_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = request(tmp_path, "train.quantization=none")
     monkeypatch.setattr(planning, "_room", lambda: 8e9)

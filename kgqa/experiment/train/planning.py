@@ -10,7 +10,7 @@ from kgqa.artefacts.trained import Trained, kept_trainings
 from kgqa.counting import counted
 from kgqa.engines.weights import is_gguf
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.machine.hardware import GB, cores, gpus, memory
+from kgqa.experiment.machine.hardware import GB, gpus, memory, product_speed
 from kgqa.experiment.train.examples import Parted, Written
 from kgqa.experiment.train.reckoning import PEAK, SHARE, Reckoning
 from kgqa.experiment.train.request import TrainRequest
@@ -19,16 +19,16 @@ from kgqa.experiment.train.shapes import Shapes, read, reckoned
 from kgqa.extras import absent
 from kgqa.storage import home
 
-CORE = 25e9  # FLOPs a second of a core of a CPU
 CHARACTERS = 4  # a token, where no tokenizer is here
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`tokens`: of one pass over all examples. `longest`: tokens of one, at most."""
+    """`kept`: examples not left out as too long. `tokens`: of one pass over them. `longest`: of one at most."""
 
     request: TrainRequest
     examples: Parted
+    kept: int
     shapes: Shapes | None
     tokens: int
     longest: int
@@ -48,8 +48,8 @@ class Plan:
 
     @property
     def reckoning(self) -> Reckoning:
-        train, questions = len(self.examples.train), len(self.examples.questions)
-        return Reckoning(self.request.training, self.shapes, train, questions, self.tokens, self.longest)
+        questions = len(self.examples.questions)
+        return Reckoning(self.request.training, self.shapes, self.kept, questions, self.tokens, self.longest)
 
     @property
     def memory(self) -> dict[str, float]:
@@ -73,9 +73,11 @@ class Plan:
         train = f"{counted(len(self.examples.train), 'example')} of {counted(len(self.examples.questions), 'question')}"
         held = self.examples
         yield "examples", train
+        about = "" if self.counted else ", estimated: no tokenizer of the base is here"
+        if too_long := len(self.examples.train) - self.kept:
+            yield "left out", f"{too_long:,} of them, longer than train.max_length={_longest(self.request):,}{about}"
         yield "held out", f"{counted(len(held.held_out), 'example')} of {len(held.held_out_questions):,} questions"
         yield "steps", f"{reckoning.steps:,} of {training.batch} ({reckoning.epochs:g} epochs)"
-        about = "" if self.counted else ", estimated: no tokenizer of the base is here"
         yield "tokens", f"{self.tokens:,} an epoch, {self.longest:,} the longest example{about}"
         if self.shapes and reckoning.trainable is not None:
             note = ", reckoned from its size" if self.shapes.reckoned else ""
@@ -96,6 +98,8 @@ class Plan:
         told = []
         if self.memory and sum(self.memory.values()) > _room():
             told.append(f"more memory than is here; {_remedy(self.request)}")
+        if self.examples.train and self.counted and not self.kept:
+            told.append("no example is short enough; raise train.max_length, or give train.too_long=cut")
         if self.done:
             told.append(f"trained already: {self.done}")
         return told
@@ -104,11 +108,14 @@ class Plan:
 def planned(request: TrainRequest, examples: Parted) -> Plan:
     """Loads nothing heavy; weights may be missing."""
     folder = _folder(request)
-    counts, counted = _counts(request, examples, folder)
+    lengths, counted = _lengths(examples, folder)
+    limit, leaves_out = _longest(request), getattr(request.training, "too_long", "cut") == "leave_out"
+    counts = [min(length, limit) for length in lengths if length <= limit or not leaves_out]
     here = request.folder(examples) if request.base.here else None
     return Plan(
         request=request,
         examples=examples,
+        kept=len(counts),
         shapes=_shapes(request, folder),
         tokens=sum(counts),
         longest=max(counts, default=0),
@@ -121,7 +128,7 @@ def planned(request: TrainRequest, examples: Parted) -> Plan:
 def planned_for(request: TrainRequest, tokens: int) -> Plan:
     """The same of examples that are not there yet, of which only so many tokens are known."""
     shapes = _shapes(request, _folder(request))
-    return Plan(request, Parted((), ()), shapes, tokens, 0, counted=False, rate=_measured_rate(request), done=None)
+    return Plan(request, Parted((), ()), 0, shapes, tokens, 0, counted=False, rate=_measured_rate(request), done=None)
 
 
 def _folder(request: TrainRequest) -> Path | None:
@@ -157,17 +164,18 @@ def _shapes(request: TrainRequest, folder: Path | None) -> Shapes | None:
     return reckoned(size) if size else None
 
 
-def _counts(request: TrainRequest, examples: Parted, folder: Path | None) -> tuple[list[int], bool]:
-    """Tokens of each example, and whether the base's own tokenizer counted them."""
-    texts = [" ".join(_texts(example)) for example in examples.train]
-    limit = _longest(request)
+def _lengths(examples: Parted, folder: Path | None) -> tuple[list[int], bool]:
+    """Tokens of each example with the one that ends it, and whether the base's own tokenizer counted them."""
+    listed = [_texts(example) for example in examples.train]
     if folder is None or absent(["tokenizers"]) or not (folder / "tokenizer.json").is_file():
-        return [min(len(text) // CHARACTERS + 1, limit) for text in texts], False
+        return [sum(map(len, texts)) // CHARACTERS + 1 for texts in listed], False
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_truncation()
-    return [min(len(tokenizer.encode(text, add_special_tokens=False).ids), limit) for text in texts], True
+    return [
+        1 + sum(len(tokenizer.encode(text, add_special_tokens=False).ids) for text in texts) for texts in listed
+    ], True
 
 
 def _longest(request: TrainRequest) -> int:
@@ -203,7 +211,8 @@ def _speed() -> tuple[float, str]:
             if name in gpu.name:
                 return peak * SHARE, f"{SHARE:.0%} of {gpu.name}'s peak"
         return PEAK["A6000"] * SHARE, f"{gpu.name} taken for an A6000"
-    return CORE * cores(), f"{cores()} cores at {CORE / 1e9:.0f} GFLOPs"
+    speed = product_speed()
+    return speed, f"as fast as a product of matrices here, {speed / 1e9:,.0f} GFLOPs"
 
 
 def _room() -> float:

@@ -38,7 +38,9 @@ class Reckoning:
     @property
     def epochs(self) -> float:
         training = self.training
-        return training.max_steps * training.batch / self.examples if training.max_steps else training.epochs
+        if training.max_steps and self.examples:
+            return training.max_steps * training.batch / self.examples
+        return training.epochs
 
     @property
     def steps(self) -> int:
