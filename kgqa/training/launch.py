@@ -77,8 +77,11 @@ def environment(processes: int, inherited: Mapping[str, str]) -> dict[str, str]:
     own = {"GOMP_SPINCOUNT": "0", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
     if processes == 1:
         own["CUDA_VISIBLE_DEVICES"] = inherited.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
-    elif "OMP_NUM_THREADS" not in inherited:
-        own["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // processes))
+    else:
+        if "OMP_NUM_THREADS" not in inherited:
+            own["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // processes))
+        if sys.platform == "linux":  # all on one machine: gloo would look its name up, and take that address
+            own["GLOO_SOCKET_IFNAME"] = inherited.get("GLOO_SOCKET_IFNAME", "lo")
     return {**inherited, **own}
 
 

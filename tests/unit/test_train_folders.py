@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,7 @@ from kgqa.storage import json_text, sha256, text_digest
 from kgqa.training.checkpoints import mark, newest
 from kgqa.training.curves import curve, curve_csv, series
 from kgqa.training.job import Job
-from kgqa.training.launch import _judge
+from kgqa.training.launch import _judge, environment
 from kgqa.training.order import Order
 from kgqa.training.progress import Listener, Progress, Said
 from kgqa.types import Json
@@ -185,6 +186,16 @@ def test_how_a_trainer_ended_is_one_line(code: int, lines: list[str], kind: type
     job = Job(kind="LoraTraining", recipe={}, base="b", named="n", folder="f")
     with pytest.raises(kind, match=told):
         _judge(code, lines, job)
+
+
+def test_processes_share_the_cores_and_one_takes_one_gpu() -> None:
+    assert environment(1, {"CUDA_VISIBLE_DEVICES": "2,3"})["CUDA_VISIBLE_DEVICES"] == "2"
+    several = environment(2, {"CUDA_VISIBLE_DEVICES": "2,3", "OMP_NUM_THREADS": "3"})
+    assert (several["CUDA_VISIBLE_DEVICES"], several["OMP_NUM_THREADS"]) == ("2,3", "3")
+    assert environment(10**6, {})["OMP_NUM_THREADS"] == "1"
+    if sys.platform == "linux":
+        assert several["GLOO_SOCKET_IFNAME"] == "lo"
+        assert environment(2, {"GLOO_SOCKET_IFNAME": "eth1"})["GLOO_SOCKET_IFNAME"] == "eth1"
 
 
 def request(folder: Path, *words: str) -> TrainRequest:
