@@ -43,6 +43,11 @@ class Progress:
         with storing(self._file), begun(self._file).open("a", encoding="utf-8") as lines:
             lines.write(f"{json.dumps(as_json(said))}\n")
 
+    def held_out(self, step: int, loss: float | None) -> None:
+        """loss: None where no examples are held out."""
+        if loss is not None:
+            self.say(Said(event="held_out", step=step, loss=loss))
+
 
 class Listener:
     """What is said from now on."""

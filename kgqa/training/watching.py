@@ -96,16 +96,11 @@ class Watcher:
         return control
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        """The first process alone measures: the others go on to the next gradient and wait there. After the last step
+        the worker does, with all figures."""
         del control
-        if self.why is None:
-            self.measure(args, state.global_step, model)
-
-    def measure(self, args: Any, step: int, model: Any) -> None:
-        """The first process alone: the others go on to the next gradient and wait there."""
-        if args.process_index == 0:
-            loss = self.lesson.held_out(getattr(model, "module", model))
-            if loss is not None:
-                self._progress.say(Said(event="held_out", step=step, loss=loss))
+        if self.why is None and state.global_step < state.max_steps and args.process_index == 0:
+            self._progress.held_out(state.global_step, self.lesson.held_out(getattr(model, "module", model)))
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         del control

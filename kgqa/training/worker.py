@@ -83,7 +83,7 @@ def train(job: Job, recipe: Any, progress: Progress, stop: Stop) -> Fitted:
         _before(job, recipe, network, held_out, progress)
     fitted = fit(recipe.lesson(network, rows, held_out), job, (recipe, args), progress, stop)
     if fitted.why is None and args.process_index == 0:
-        _finish(job, recipe, network, (rows, held_out), (fitted, args))
+        _finish(job, recipe, network, (rows, held_out), (fitted, args), progress)
     if fitted.why is None:
         progress.say(Said(event="end", step=fitted.steps))
     return fitted
@@ -94,18 +94,20 @@ def _before(job: Job, recipe: Any, network: Any, held_out: Rows, progress: Progr
     if (job.place / BEFORE).is_file():
         return
     loss, figures = recipe.losses(network, held_out)
+    progress.held_out(0, loss)
     replies = recipe.answer(network, Path(job.base), held_out)
     replace_file(job.place / BEFORE, json_text({"loss": loss, "figures": figures, "replies": replies}))
-    if loss is not None:
-        progress.say(Said(event="held_out", step=0, loss=loss))
 
 
-def _finish(job: Job, recipe: Any, network: Any, read: tuple[Rows, Rows], fitted: tuple[Fitted, Any]) -> None:
+def _finish(
+    job: Job, recipe: Any, network: Any, read: tuple[Rows, Rows], fitted: tuple[Fitted, Any], progress: Progress
+) -> None:
     rows, held_out = read
     done, args = fitted
     recipe.save(network, job)
     before = read_json(job.place / BEFORE)
     loss, figures = recipe.losses(network, held_out)
+    progress.held_out(done.steps, loss)
     replies = zip(held_out.rows, before["replies"], recipe.answer(network, Path(job.base), held_out), strict=False)
     lines = [{"id": row.id, "before": old, "after": new} for row, old, new in replies]
     replace_file(job.place / REPLIES, "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines))

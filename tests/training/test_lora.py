@@ -14,6 +14,7 @@ from kgqa.errors import ConfigError
 from kgqa.storage import sha256
 from kgqa.training import LoraTraining, lora
 from kgqa.training.checkpoints import MARK
+from kgqa.training.curves import curve
 from kgqa.training.job import Outcome
 from kgqa.training.texts import Row
 from tests.training import tiny
@@ -70,6 +71,23 @@ def test_the_loss_falls_and_the_outcome_says_what_was_done(trained: Path) -> Non
     assert [reply["id"] for reply in replies] == ["q10", "q11"]
     before, after = outcome.measured["loss"]
     assert len(before) == len(after) == 2
+
+
+def test_held_out_examples_are_measured_before_between_epochs_and_at_the_end(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = []
+
+    def held_out_loss(*words: Any) -> tuple[float, list[float | None]]:
+        measured.append(words)
+        return float(len(measured)), [0.0, 0.0]
+
+    monkeypatch.setattr(lora, "held_out_loss", held_out_loss)
+    assert train(job(tmp_path, "LoraTraining", llama, LORA)) == 0
+    said = [point for point in curve(tmp_path) if point.held_out_loss is not None]
+    assert [(point.step, point.held_out_loss) for point in said] == [(0, 1.0), (5, 2.0), (10, 3.0), (15, 4.0)]
+    assert Outcome.read(tmp_path).held_out_loss == (1.0, 4.0)
+    assert len(measured) == 4
 
 
 def test_what_ended_in_between_goes_on_to_the_same_bytes(llama: Path, trained: Path, tmp_path: Path) -> None:
