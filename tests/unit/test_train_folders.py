@@ -235,6 +235,9 @@ def test_a_plan_counts_what_training_will_keep(tmp_path: Path) -> None:
     assert rows["left out"].startswith("10 of them, longer than train.max_length=100, estimated")
     cut = TrainRequest.of("safe_evaluator", [*words, "train.held_out=0", "train.too_long=cut", "dry_run=true"])
     assert planned(cut, prepared(cut, QUIET)).tokens == 30 * 31 + 10 * 100
+    paired = [words[0], "train.max_input=60", "train.max_output=10", "train.too_long=leave_out"]
+    t5 = TrainRequest.of("kgp_t5", [*paired, "train.held_out=0", "dry_run=true"])
+    assert "left out" not in dict(planned(t5, prepared(t5, QUIET)).rows())  # it has no train.max_length to name
 
 
 def test_more_memory_than_there_is_names_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

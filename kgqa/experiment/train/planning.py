@@ -109,8 +109,8 @@ def planned(request: TrainRequest, examples: Parted) -> Plan:
     """Loads nothing heavy; weights may be missing."""
     folder = _folder(request)
     lengths, counted = _lengths(examples, folder)
-    limit, leaves_out = _longest(request), getattr(request.training, "too_long", "cut") == "leave_out"
-    counts = [min(length, limit) for length in lengths if length <= limit or not leaves_out]
+    limit = _longest(request)
+    counts = [min(length, limit) for length in lengths if length <= limit or not _leaves_out(request)]
     here = request.folder(examples) if request.base.here else None
     return Plan(
         request=request,
@@ -185,6 +185,12 @@ def _longest(request: TrainRequest) -> int:
         lengths = ("max_input", "max_output", "max_question", "max_follow_up", "max_passage")
         longest = sum(getattr(training, name, 0) for name in lengths)
     return int(longest)
+
+
+def _leaves_out(request: TrainRequest) -> bool:
+    """Whether what is longer than `train.max_length` is left out; of sequence-to-sequence models it is not foreseen."""
+    training = request.training
+    return hasattr(training, "max_length") and getattr(training, "too_long", "") == "leave_out"
 
 
 def _texts(example: object) -> Iterable[str]:
