@@ -83,7 +83,9 @@ def train(job: Job, recipe: Any, progress: Progress, stop: Stop) -> Fitted:
         _before(job, recipe, network, held_out, progress)
     fitted = fit(recipe.lesson(network, rows, held_out), job, (recipe, args), progress, stop)
     if fitted.why is None and args.process_index == 0:
-        _finish(job, recipe, network, (rows, held_out), (fitted, args), progress)
+        outcome = _finish(job, recipe, network, (rows, held_out), (fitted, args))
+        progress.held_out(fitted.steps, outcome.held_out_loss[1])
+        replace_file(job.place / OUTCOME, json_text(outcome.json()))
     if fitted.why is None:
         progress.say(Said(event="end", step=fitted.steps))
     return fitted
@@ -99,19 +101,17 @@ def _before(job: Job, recipe: Any, network: Any, held_out: Rows, progress: Progr
     replace_file(job.place / BEFORE, json_text({"loss": loss, "figures": figures, "replies": replies}))
 
 
-def _finish(
-    job: Job, recipe: Any, network: Any, read: tuple[Rows, Rows], fitted: tuple[Fitted, Any], progress: Progress
-) -> None:
+def _finish(job: Job, recipe: Any, network: Any, read: tuple[Rows, Rows], fitted: tuple[Fitted, Any]) -> Outcome:
+    """Leaves the weights and the replies; the outcome, once written, says that all is there."""
     rows, held_out = read
     done, args = fitted
     recipe.save(network, job)
     before = read_json(job.place / BEFORE)
     loss, figures = recipe.losses(network, held_out)
-    progress.held_out(done.steps, loss)
     replies = zip(held_out.rows, before["replies"], recipe.answer(network, Path(job.base), held_out), strict=False)
     lines = [{"id": row.id, "before": old, "after": new} for row, old, new in replies]
     replace_file(job.place / REPLIES, "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines))
-    outcome = Outcome(
+    return Outcome(
         steps=done.steps,
         examples=len(rows.rows),
         left_out=rows.left_out + held_out.left_out,
@@ -127,7 +127,6 @@ def _finish(
         held_out_loss=(before["loss"], loss),
         measured={name: (tuple(before["figures"][name]), tuple(each)) for name, each in figures.items()},
     )
-    replace_file(job.place / OUTCOME, json_text(outcome.json()))
 
 
 def _peak_memory() -> int:
