@@ -14,6 +14,7 @@ import pytest
 
 from kgqa.artefacts.choosing import TrainingChoice
 from kgqa.artefacts.trained import kept_trainings
+from kgqa.training.checkpoints import MARK
 from kgqa.training.progress import PROGRESS
 from tests.training import tiny
 
@@ -83,7 +84,7 @@ def test_a_job_that_is_killed_is_told_and_the_same_command_goes_on(
     given = [*words(llama, "train.epochs=40"), *JOBS]
     process = started(given)
     until = time.monotonic() + SLOW
-    while not list(tmp_path.glob("outputs/trained/kgp_llama/*/checkpoints/*")):
+    while not list(tmp_path.glob(f"outputs/trained/kgp_llama/*/checkpoints/*/{MARK}")):
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < until
         time.sleep(0.05)
