@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ HEAP = 128 << 20  # bytes of postings held before they are written; more does no
 STEP = 1_000  # passages between two signs of progress
 DIGITS = 6  # of a score; beyond them the order of summation shows, and with it how the index is cut into segments
 SPARE = 8  # hits fetched beyond k, to see whether the k-th shares its score with others
+QUICK = 0.001  # seconds of a search; to wake threads costs more than shorter ones take
 MOST_TIES = 10_000  # hits fetched for one query because of equal scores; among more, tantivy's own order decides
 
 
@@ -119,11 +121,13 @@ class Bm25Finder:
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
         """See `Finder`. Scores of the same first six digits are equal. A query without words finds nothing."""
         wanted = [self._boolean(query) for query in queries]  # in this thread: a stemmer serves one at a time
-        if len(queries) < 2:
-            return list(map(self._best, queries, wanted))
+        began, found = time.monotonic(), list(map(self._best, queries[:1], wanted[:1]))
+        if time.monotonic() - began < QUICK:
+            return found + list(map(self._best, queries[1:], wanted[1:]))
         if self._threads is None:
             self._threads = ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="kgqa-bm25")
-        return list(self._threads.map(self._best, queries, wanted))  # tantivy searches without the interpreter's lock
+        # tantivy searches without the interpreter's lock
+        return found + list(self._threads.map(self._best, queries[1:], wanted[1:]))
 
     def close(self) -> None:
         if self._threads is not None:

@@ -148,7 +148,10 @@ class CallCache:
         The checksum tells; the row is kept anew under the right key. Another damaged row there is counted: it may have
         led the search astray.
         """
-        rows = self._database.rows(_BESIDE, (key, key))
+        try:  # asked of every call that is not a replay
+            rows = self._connection.execute(_BESIDE, (key, key)).fetchall()
+        except (sqlite3.Error, UnicodeDecodeError):
+            rows = self._database.rows(_BESIDE, (key, key))
         damaged = [row for row in rows if not as_written(*row[:3])]
         own = [row for row in damaged if as_written(key.encode(), *row[1:3])]
         if not own:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Literal
 
 from kgqa.calls import CountTokens, Generate
@@ -18,6 +18,7 @@ from kgqa.types import Passage, Prompt
 
 Style = Literal["cot", "direct"]
 Size = tuple[int, int]  # demonstrations and passages shown
+SHOWN = 4096  # passages kept as prompts have them: those of the questions at work come in each of their prompts
 ANSWER_MARKER = re.compile(r"\banswer is\b[\s:]*", re.IGNORECASE)
 
 
@@ -116,14 +117,7 @@ class FewShot:
 
     def shown(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """As the prompt has them, each on one line, so that none can look like the end of its own text."""
-        return tuple(
-            replace(
-                passage,
-                title=" ".join(passage.title.split()),
-                text=" ".join(passage.text.split()[: self.passage_words]),
-            )
-            for passage in passages
-        )
+        return tuple(_on_one_line(passage, self.passage_words) for passage in passages)
 
     async def pack(self, prompt: Callable[[Size], Prompt], most: Size, max_tokens: int, role: str) -> WrittenThoughts:
         """The reply to the largest prompt that fits: at most `most`, the last demonstrations left out first.
@@ -138,7 +132,7 @@ class FewShot:
         demonstrations, passages = most
         sizes = [(shown, passages) for shown in range(demonstrations, -1, -1)]
         sizes += [(0, kept) for kept in range(passages - 1, -1, -1)]
-        room, flags = self.context_limit - max_tokens, Counter[str]()
+        room, flags, prompt = self.context_limit - max_tokens, Counter[str](), cache(prompt)  # counted, then asked
         while True:
             size, tokens = await largest_fitting(prompt, sizes, room, role)
             sizes = sizes[sizes.index(size) + 1 :]
@@ -153,6 +147,11 @@ class FewShot:
             flags["passages_dropped"] += passages - size[1]
             text, line_end, _ = reply.text.partition("\n")
             return WrittenThoughts(text.strip(), reply.finish == "length" and not line_end, size[0], +flags)
+
+
+@lru_cache(SHOWN)
+def _on_one_line(passage: Passage, words: int | None) -> Passage:
+    return replace(passage, title=" ".join(passage.title.split()), text=" ".join(passage.text.split()[:words]))
 
 
 async def largest_fitting(
