@@ -125,16 +125,24 @@ def main() -> None:
         return
     print("| graph | passages | build s (CPU) | peak MiB | size MB | edges | density | neighbours ms |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    measured: dict[tuple[int, str], dict[str, Any]] = {}
     for count in asked.passages:
         for name in GRAPHS:
             command = [sys.executable, __file__, "--passages", str(count), "--graph", name]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
-            m = json.loads(done.stdout.splitlines()[-1])
+            m = measured[count, name] = json.loads(done.stdout.splitlines()[-1])
             cells = (
                 name, f"{count:,}", f"{m['seconds']:.2f} ({m['cpu']:.2f})", f"{m['peak_mib']:.0f}",
                 f"{m['size_mb']:.2f}", f"{m['edges']:,}", f"{m['density']:.4f}", f"{m['neighbours_ms']:.2f}",
             )  # fmt: skip
             print(f"| {' | '.join(cells)} |", flush=True)
+    print("\n| what | measured | against |\n| --- | --- | --- |")  # for scripts/bench_record.py
+    least, most = min(asked.passages), max(asked.passages)
+    for name in GRAPHS:
+        many = measured[most, name]
+        for key, what, unit in (("cpu", "CPU of the graph", "s"), ("peak_mib", "peak memory with it", "MiB")):
+            ratio = many[key] / measured[least, name][key]
+            print(f"| {name}, {most:,} passages: {what} | {many[key]:.2f} {unit} | {ratio:.2f}× ({least:,} passages) |")
 
 
 if __name__ == "__main__":

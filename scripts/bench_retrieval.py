@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
@@ -305,19 +305,31 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows(count: int, only: Sequence[str], folder: Path) -> Iterator[tuple[str, ...]]:
-    for name, figures in compare(count, only, folder):
-        yield (
-            name,
-            f"{figures['build']:.1f} ({figures['build_cpu']:.1f})",
-            f"{figures['peak_mib']:,.0f}",
-            f"{figures['size']:,.0f}",
-            f"{figures['cold']:.3f}",
-            *("{:.2f} ({:.2f})".format(*figures[f"single {kind}"]) for kind in ("questions", "known")),
-            f"{figures['questions']:,.0f}",
-            f"{figures['known']:,.0f}",
-            f"{100 * figures['shared']:.1f} %",
-        )
+def row(name: str, figures: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        name,
+        f"{figures['build']:.1f} ({figures['build_cpu']:.1f})",
+        f"{figures['peak_mib']:,.0f}",
+        f"{figures['size']:,.0f}",
+        f"{figures['cold']:.3f}",
+        *("{:.2f} ({:.2f})".format(*figures[f"single {kind}"]) for kind in ("questions", "known")),
+        f"{figures['questions']:,.0f}",
+        f"{figures['known']:,.0f}",
+        f"{100 * figures['shared']:.1f} %",
+    )
+
+
+def against(reference: str, count: int, measured: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    """Our CPU beside that of another engine, for scripts/bench_record.py."""
+    other, word = measured[reference], reference.partition(" ")[0]
+    for name in ("bm25", "bm25, whole index"):
+        for what, unit, key in (("building", "s", "build_cpu"), ("a question", "ms", "single questions")):
+            ours, theirs = (_cpu(figures[key]) for figures in (measured[name], other))
+            yield f"{name}, {count:,} passages: CPU of {what}", f"{ours:.2f} {unit}", f"{ours / theirs:.2f}× {word}"
+
+
+def _cpu(figure: float | tuple[float, float]) -> float:
+    return figure if isinstance(figure, float) else figure[1]
 
 
 def main() -> None:
@@ -339,8 +351,14 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         print(f"{chosen.passages:,} passages, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
         print(f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}")
-        for row in rows(chosen.passages, chosen.only, folder):
-            print(f"| {' | '.join(row)} |", flush=True)
+        measured: dict[str, dict[str, Any]] = {}
+        for name, figures in compare(chosen.passages, chosen.only, folder):
+            measured[name] = figures
+            print(f"| {' | '.join(row(name, figures))} |", flush=True)
+        if not chosen.only:
+            print("\n| what | measured | against |\n| --- | --- | --- |")
+            for cells in against("tantivy default", chosen.passages, measured):
+                print(f"| {' | '.join(cells)} |")
         print(f"\nload {os.getloadavg()[0]:.1f} at the end")
 
 

@@ -124,10 +124,16 @@ def main() -> None:
         visit = partial(visited, viewing, browser) if browser else partial(asked, viewing)
         names = list(visit(folders[sizes[0]]))  # the first one, which is not counted
         print(f"| questions | {' | '.join(names)} |\n|{' --- |' * (len(names) + 1)}")
+        medians: dict[int, dict[str, float]] = {}
         for size, folder in folders.items():
             visits = [visit(folder) for _ in range(VISITS)]
-            medians = [statistics.median(each[name] for each in visits) for name in names]
-            print(f"| {size:,} | {' | '.join(f'{median:.2f}' for median in medians)} |", flush=True)
+            medians[size] = {name: statistics.median(each[name] for each in visits) for name in names}
+            print(f"| {size:,} | {' | '.join(f'{median:.2f}' for median in medians[size].values())} |", flush=True)
+        print("\n| what | measured | against |\n| --- | --- | --- |")  # for scripts/bench_record.py
+        least, most = medians[min(sizes)], medians[max(sizes)]
+        for name in names:
+            told = f"{most[name]:.2f} | {most[name] / least[name]:.2f}× ({min(sizes):,} questions)"
+            print(f"| kgqa view, {max(sizes):,} questions: {name} | {told} |")
     os.chdir("/")
 
 

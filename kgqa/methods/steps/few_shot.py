@@ -18,7 +18,7 @@ from kgqa.types import Passage, Prompt
 
 Style = Literal["cot", "direct"]
 Size = tuple[int, int]  # demonstrations and passages shown
-SHOWN = 4096  # passages kept as prompts have them: those of the questions at work come in each of their prompts
+SHOWN = 16_384  # passages kept as prompts have them: those of the questions at work come in each of their prompts
 ANSWER_MARKER = re.compile(r"\banswer is\b[\s:]*", re.IGNORECASE)
 
 
@@ -151,7 +151,9 @@ class FewShot:
 
 @lru_cache(SHOWN)
 def _on_one_line(passage: Passage, words: int | None) -> Passage:
-    return replace(passage, title=" ".join(passage.title.split()), text=" ".join(passage.text.split()[:words]))
+    title, text = " ".join(passage.title.split()), " ".join(passage.text.split()[:words])
+    same = (title, text) == (passage.title, passage.text)  # mostly; a copy would take as much memory again
+    return passage if same else replace(passage, title=title, text=text)
 
 
 async def largest_fitting(
