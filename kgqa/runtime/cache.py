@@ -90,13 +90,10 @@ class CallCache:
     def get(self, key: str) -> Json | None:
         """The reply kept under `key`, or None."""
         with self._lock:
-            try:  # the one statement that a replay consists of
-                row = self._connection.execute(_FIND, (key,)).fetchone()
-            except (sqlite3.Error, UnicodeDecodeError):
-                row = next(iter(self._database.rows(_FIND, (key,))), None)
-            if row is None:
+            rows = self._database.rows(_FIND, (key,))
+            if not rows:
                 return self._beside(key)
-            value, kept, used = row
+            ((value, kept, used),) = rows
             reply = reply_of(key.encode(), value, kept)
             if reply is BAD:
                 self._reject(key)
@@ -148,10 +145,7 @@ class CallCache:
         The checksum tells; the row is kept anew under the right key. Another damaged row there is counted: it may have
         led the search astray.
         """
-        try:  # asked of every call that is not a replay
-            rows = self._connection.execute(_BESIDE, (key, key)).fetchall()
-        except (sqlite3.Error, UnicodeDecodeError):
-            rows = self._database.rows(_BESIDE, (key, key))
+        rows = self._database.rows(_BESIDE, (key, key))
         damaged = [row for row in rows if not as_written(*row[:3])]
         own = [row for row in damaged if as_written(key.encode(), *row[1:3])]
         if not own:

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -86,6 +86,8 @@ class Database:
 
     def rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a statement that reads; text comes as bytes."""
+        with suppress(sqlite3.Error, UnicodeDecodeError):  # mostly nothing is in the way
+            return self.connection.execute(statement, values).fetchall()
         with self.translated():
             return self.patiently(lambda: self.connection.execute(statement, values).fetchall())
 
