@@ -169,6 +169,21 @@ def test_a_boost_weighs_its_field(tmp_path: Path) -> None:
     assert find(only_titles, "slate", 2) == [0]
 
 
+@pytest.mark.parametrize("quick", [0.0, 60.0])
+def test_several_queries_find_what_each_finds_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: float
+) -> None:
+    """In threads where the first one takes its time, one after the other where it does not."""
+    monkeypatch.setattr(bm25, "QUICK", quick)
+    finder = built(Bm25(BOTH), PASSAGES, tmp_path)
+    assert isinstance(finder, Bm25Finder)
+    queries = [Query(text, k) for text in ("slate", "", *(passage.text for passage in PASSAGES)) for k in (0, 1, 5)]
+    assert list(finder.find(queries)) == [found for query in queries for found in finder.find([query])]
+    assert (finder._threads is None) == (quick > 0)
+    assert finder.find([]) == []
+    finder.close()
+
+
 def test_an_absent_bm25s_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib.metadata import PackageNotFoundError
 
