@@ -39,7 +39,7 @@ def ranking(question: Question) -> Rank:
 
 
 def found(question: Question, relevance: Sequence[float], first: int) -> float:
-    """The share of the gold passages among the first ones; equal passages keep their order."""
+    """The share of the gold passages that is among the first ones; of equal relevance, the order stays."""
     ranked = sorted(range(len(relevance)), key=lambda place: -relevance[place])
     best = {question.passages[place].id for place in ranked[:first]}
     return len(best & question.support) / len(question.support)

@@ -16,15 +16,11 @@ from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
 from kgqa.places import prompt_folders
-from kgqa.prompting.known import Kept, known
 from kgqa.storage import text_digest
 from kgqa.types import Json, Message, Prompt
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
-
-KEPT = 128  # prompts: a method counts one, then asks with it, and the other questions at work do the same in between
-_PROMPTS = Kept[Prompt](KEPT)
 
 
 def render(name: str, /, **values: object) -> Prompt:
@@ -35,15 +31,7 @@ def render(name: str, /, **values: object) -> Prompt:
     Raises:
         ConfigError: there is no such template, or it is no Jinja.
     """
-    template, given = _template(name), known(values)
-    if given is None:
-        return _render(name, template, values)
-    key = name, id(template), given
-    prompt = _PROMPTS.get(key)
-    return _PROMPTS.keep(key, _render(name, template, values), (template, values)) if prompt is None else prompt
-
-
-def _render(name: str, template: Template, values: Mapping[str, object]) -> Prompt:
+    template = _template(name)
     if "completion" in template.blocks:
         return Prompt(name, (Message("user", _block(template, "completion", values)),), form="completion")
     messages = [Message("user", _block(template, "user", values))]

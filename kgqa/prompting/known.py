@@ -1,4 +1,4 @@
-"""What tells the values of a template from others, so that nothing is rendered twice; and what was made of them."""
+"""What tells the values of a template from others, so that no loop is rendered twice; and what was made of them."""
 
 from __future__ import annotations
 

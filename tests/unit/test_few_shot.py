@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kgqa import prompting
 from kgqa.calls import CountTokens, Generate
 from kgqa.errors import PromptTooLong
+from kgqa.methods.steps import few_shot
 from kgqa.methods.steps.few_shot import FewShot, Shot, WrittenThoughts, stated_answer
 from kgqa.testing import drive
-from kgqa.types import Completion, Passage
+from kgqa.types import Completion, Passage, Prompt
 from tests.thoughts_world import ALDER, BIRCH, FEW_SHOT, World, demonstration
 
 CASE = Shot("When?", (ALDER, BIRCH), "cot")
@@ -70,6 +72,31 @@ def test_a_prompt_that_fits_is_counted_once() -> None:
     world = World(["."])
     assert written(world, MANY).demonstrations == 9
     assert len([call for call in world.calls if isinstance(call, CountTokens)]) == 1
+
+
+def test_a_prompt_that_is_counted_and_asked_is_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[str] = []
+
+    def render(name: str, **values: object) -> Prompt:
+        rendered.append(name)
+        return prompting.render(name, **values)
+
+    monkeypatch.setattr(few_shot, "render", render)
+    world = World(["."])
+    written(world, MANY)
+    counted, asked = world.calls
+    assert isinstance(counted, CountTokens)
+    assert isinstance(asked, Generate)
+    assert counted.text is asked.prompt.messages[0].content
+    assert rendered == ["few_shot/answer"]
+
+
+def test_passages_are_put_on_one_line_and_no_other_ones() -> None:
+    odd = Passage.of("Alder\n(poet)", "Alder  wrote\nBirch in 1901.")
+    one, whole = FEW_SHOT.shown([odd, ALDER])
+    assert (one.title, one.text, one.id) == ("Alder (poet)", "Alder wrote Birch in 1901.", odd.id)
+    assert whole is ALDER
+    assert [passage.text for passage in replace(FEW_SHOT, passage_words=2).shown([odd, ALDER])] == ["Alder wrote"] * 2
 
 
 @pytest.mark.parametrize("shown", range(9))

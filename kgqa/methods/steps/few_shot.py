@@ -132,7 +132,8 @@ class FewShot:
         demonstrations, passages = most
         sizes = [(shown, passages) for shown in range(demonstrations, -1, -1)]
         sizes += [(0, kept) for kept in range(passages - 1, -1, -1)]
-        room, flags, prompt = self.context_limit - max_tokens, Counter[str](), cache(prompt)  # counted, then asked
+        room, flags = self.context_limit - max_tokens, Counter[str]()
+        prompt = cache(prompt)  # its tokens are counted, then it is asked with
         while True:
             size, tokens = await largest_fitting(prompt, sizes, room, role)
             sizes = sizes[sizes.index(size) + 1 :]
