@@ -39,7 +39,7 @@ def test_ctrl_c_ends_a_sweep_with_130_and_keeps_what_was_done(kgqa: Kgqa, tmp_pa
         time.sleep(0.02)
     running.send_signal(signal.SIGINT)
     _, err = running.communicate(timeout=60)
-    assert running.returncode == 130
+    assert running.returncode == 130, err
     said = [line for line in err.splitlines() if line]
     assert said[0] == "kgqa: interrupted; the same command goes on from here"
     assert any(line.startswith("kgqa: kept: 1 of 3 cells in outputs/sweeps/") for line in said)
