@@ -1,11 +1,11 @@
-"""kgqa: multi-hop question answering with knowledge-graph-grounded RAG, as experiments one can trust.
+"""kgqa: experiments in multi-hop question answering with knowledge-graph-grounded RAG.
 
     import kgqa
 
     run = kgqa.run(method="trace", dataset="demo", limit=3)
     run.metrics.scores.f1.mean, run.predictions
 
-Everything else is found by name in its room; `kgqa.api` says what these names do. Importing kgqa imports none of them.
+`kgqa.api` documents these functions. Importing kgqa does not import them.
 """
 
 from importlib import import_module

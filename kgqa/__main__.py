@@ -2,6 +2,6 @@
 
 import sys
 
-from kgqa.cli import main
+from kgqa.cli.main import main
 
 sys.exit(main())

@@ -1,9 +1,8 @@
-"""kgqa from Python: the same runs as on the command line, as values.
+"""Run kgqa from Python, with the same runs and folders as the command line.
 
-What is written there as `key=value` is a keyword here (`method="trace"`), or a word where a key has dots
-(`"method.beam=3"`). Runs lie in the same folders, so that what a terminal answered is not asked again. A mistake raises
-the `kgqa.errors.KgqaError` whose one line the command would print. No event loop is started, so a running one, such as
-a notebook's, is no matter.
+Pass `key=value` of the command line as a keyword (`method="trace"`), or as a text if the key has dots
+(`"method.beam=3"`). Replies in the call cache are shared with the command line. Errors are `kgqa.errors.KgqaError` with
+the line that the command prints. All functions also work in a notebook with a running event loop.
 """
 
 from __future__ import annotations
@@ -14,90 +13,92 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kgqa.artefacts.metrics import Metrics
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.runs import find_run
-from kgqa.artefacts.trace import TracedQuestion, read_trace
-from kgqa.datasets.given import Given
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.runs import find_run
+from kgqa.artifacts.saved_answer import SavedAnswer
+from kgqa.artifacts.trace import TracedQuestion, read_trace
+from kgqa.config.composing import compose
+from kgqa.config.overrides import Value, format_override, format_sweep
+from kgqa.datasets.in_memory import Given
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.overrides import Value, spelt, swept
 from kgqa.experiment.evaluate.comparison import Comparison, ComparisonRequest, compare_answers
-from kgqa.experiment.run.asking import answer_given
+from kgqa.experiment.run.ask import PASSAGES, answer_unscored
+from kgqa.experiment.run.ask import ask_documents as _ask_documents
 from kgqa.experiment.run.checking import check
 from kgqa.experiment.run.executing import execute
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
-from kgqa.experiment.sweep.grid import Grid, run_sweep
-from kgqa.experiment.sweep.request import SweepRequest
 from kgqa.report.card import card
 from kgqa.report.tables import Row, call_rows, prediction_rows
 from kgqa.runtime.display import Display, PlainLines, log_lines
+from kgqa.sweeps.grid import Grid, run_sweep
+from kgqa.sweeps.request import SweepRequest
 
-DIFFERENCE = 2.0  # in points: how many questions it would take to show it, as `kgqa compare` says
+DIFFERENCE = 2.0  # points for which `kgqa compare` estimates the number of questions
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run's folder, read when something is asked of it."""
+    """A finished run. Its files are read when they are used."""
 
     folder: Path
 
     @property
     def metrics(self) -> Metrics:
-        """`metrics.json`: scores in percent with their intervals, costs, retrieval, the judge."""
-        return self._finished.metrics
+        """Return `metrics.json`: scores in percent with intervals, costs, retrieval, the judge."""
+        return self._find_finished.metrics
 
     @cached_property
     def predictions(self) -> list[Row]:
-        """A row a question, in the data file's order: question, gold, answer, em, f1 (shares in 0..1), cost, …
+        """Return one row per question in the order of the data file: question, gold, answer, em, f1 (0 to 1), cost, …
 
-        Rows have the same keys, so that `pandas.DataFrame(run.predictions)` takes them.
+        All rows have the same keys, as `pandas.DataFrame(run.predictions)` requires.
         """
-        return list(prediction_rows(self._finished))
+        return list(prediction_rows(self._find_finished))
 
     @cached_property
     def calls(self) -> list[Row]:
-        """A row a call, in the order in which questions ended: who asked, what, the reply, tokens, seconds."""
-        return list(call_rows(self._finished))
+        """Return one row per call: role, request, reply, tokens, seconds. The order is that of finished questions."""
+        return list(call_rows(self._find_finished))
 
     @property
     def report(self) -> Path:
-        """The page with all of it."""
+        """Return the path of the HTML report."""
         return self.folder / "report.html"
 
     def question(self, id: str) -> TracedQuestion:  # noqa: A002 - the name it has everywhere
-        """One question with its passages, its prediction and every call that led there.
+        """Return one question with its passages, its prediction and all its calls.
 
         Raises:
             ConfigError: the run has no such question.
         """
-        known = []
+        ids = []
         for traced in read_trace(self.folder):
             if traced.question.id == id:
                 return traced
-            known.append(traced.question.id)
-        raise ConfigError(f"{id}: no such question in {self.folder}; {nearest(id, known)}")
+            ids.append(traced.question.id)
+        raise ConfigError(f"{id}: no such question in {self.folder}; {nearest(id, ids)}")
 
     @cached_property
-    def _finished(self) -> FinishedRun:
+    def _find_finished(self) -> FinishedRun:
         return FinishedRun.read(self.folder)
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
 
     def _repr_html_(self) -> str:
-        return card(self._finished)
+        return card(self._find_finished)
 
 
 def run(*overrides: str, display: Display | None = None, **keys: Value) -> Run:
-    """Answer a dataset's questions with a method and score them, or find that this was done: `kgqa run`.
+    """Answer the questions of a dataset and score the answers, or return the finished run: `kgqa run`.
 
-    `display`: where it says what it does; without one, lines on stderr (`kgqa.runtime.display.QUIET`: nothing).
+    `display`: where progress is shown (default: lines on stderr; `kgqa.runtime.display.QUIET`: no output).
 
     Raises:
-        UsageError: something is wrong with a key, a value or a file; nothing was asked.
-        EngineError: a model went away; run it again to go on.
+        UsageError: a key, a value or a file is invalid. No call was made.
+        EngineError: a model failed. Run it again to resume.
     """
     experiment = Experiment.of(_words(overrides, keys))
     if experiment.settings.dry_run:
@@ -109,11 +110,11 @@ def run(*overrides: str, display: Display | None = None, **keys: Value) -> Run:
 
 
 def load(run: str | Path) -> Run:
-    """A finished run: its folder, the beginning of its name, or "last".
+    """Load a finished run by its folder, the start of its name, or "last".
 
     Raises:
-        ConfigError: there is none, or there are several.
-        DataError: it has not ended, or is damaged.
+        ConfigError: no run or several runs match.
+        DataError: the run is not finished or damaged.
     """
     folder = find_run(str(run))
     FinishedRun.read(folder)
@@ -121,13 +122,13 @@ def load(run: str | Path) -> Run:
 
 
 def sweep(*overrides: str, name: str | None = None, display: Display | None = None, **keys: Value) -> list[Run]:
-    """One run for every combination of values, the last key varying fastest: `kgqa run -m`.
+    """Run every combination of values, the last key varying fastest: `kgqa run -m`.
 
-    A list of values sweeps (`method=["trace", "ircot"]`); of finished cells nothing is asked. Cells that failed are
-    left out: their errors are in the sweep's report, `outputs/sweeps/NAME/report.html`.
+    Pass several values of a key as a list (`method=["trace", "ircot"]`). Finished cells make no calls. Failed cells are
+    omitted: their errors are in the report, `outputs/sweeps/NAME/report.html`.
     """
-    words = [*overrides, *(swept(key, value) for key, value in keys.items())]
-    request = SweepRequest.of([*words, *([spelt("sweep.name", name)] if name else [])])
+    words = [*overrides, *(format_sweep(key, value) for key, value in keys.items())]
+    request = SweepRequest.of([*words, *([format_override("sweep.name", name)] if name else [])])
     planned = Grid.of(request)
     if request.sweeper != "basic" or planned.dry_run:
         raise ConfigError("kgqa.sweep runs every combination; searches and plans: kgqa run -m")
@@ -136,12 +137,12 @@ def sweep(*overrides: str, name: str | None = None, display: Display | None = No
 
 
 def compare(*runs: Run | str | Path, profile: str | None = None, in_all: bool = False, seed: int = 0) -> Comparison:
-    """Who wins where on the same questions, with paired tests; the questions that flipped: `kgqa compare`.
+    """Compare runs on the same questions with paired tests and flipped questions: `kgqa compare`.
 
-    in_all: only the questions that all runs have. In a notebook it shows itself; `.sections` are its tables.
+    in_all: compare only the questions that all runs have. `.sections` are the tables, which a notebook displays.
     """
     if len(runs) < 2:
-        raise ConfigError(f"kgqa.compare: {len(runs)} run given; it takes two or more")
+        raise ConfigError(f"kgqa.compare: {len(runs)} run given; pass two or more")
     folders = tuple(run.folder if isinstance(run, Run) else find_run(str(run)) for run in runs)
     return compare_answers(ComparisonRequest(folders, profile, seed, DIFFERENCE, in_all=in_all, flips=None))
 
@@ -149,13 +150,13 @@ def compare(*runs: Run | str | Path, profile: str | None = None, in_all: bool = 
 def ask(
     question: str, passages: Sequence[tuple[str, str]], *overrides: str, display: Display | None = None, **keys: Value
 ) -> TracedQuestion:
-    """Answer one question over titled texts, `[(title, text), …]`, with any method: what it answered, and how.
+    """Answer one question over titled texts, `[(title, text), …]`, with any method.
 
-    `.prediction.answer`, or `.prediction.error` where the method failed; `.prediction.evidence_titles`; `.calls`.
-    Nothing is scored, and nothing kept but replies in the call cache and triples.
+    The result has `.prediction.answer` or `.prediction.error`, `.prediction.evidence_titles` and `.calls`. It is not
+    scored. Only replies in the call cache and triples are saved.
 
     Raises:
-        UsageError: something is wrong with a key or a value, or there is nothing to ask.
+        UsageError: a key or a value is invalid, or the question or all passages are empty.
     """
     words, given = _words(overrides, keys), Given.of(question, passages)
     if "scope" in compose(words)["method"]:
@@ -163,9 +164,31 @@ def ask(
     shown = display or PlainLines(sys.stderr)
     with log_lines(shown), Session(Experiment.of(words, given=given)) as session:
         check(session)
-        (answered,) = answer_given(session, shown)
+        (answered,) = answer_unscored(session, shown)
     return answered
 
 
+def ask_documents(
+    question: str,
+    documents: Sequence[str | Path],
+    *overrides: str,
+    passages: int = PASSAGES,
+    display: Display | None = None,
+    **keys: Value,
+) -> SavedAnswer:
+    """Answer one question from files and folders, with the sentences that support the answer: `kgqa ask`.
+
+    Args:
+        passages: how many of the best passages a method gets that does not search by itself.
+
+    Raises:
+        UsageError: a key, a value or a file is wrong, or no passage matches the question.
+        EngineError: a model failed.
+    """
+    shown, sources = display or PlainLines(sys.stderr), [Path(each).expanduser() for each in documents]
+    with log_lines(shown):
+        return _ask_documents(question, sources, _words(overrides, keys), shown, passages)
+
+
 def _words(overrides: Sequence[str], keys: dict[str, Value]) -> list[str]:
-    return [*overrides, *(spelt(key, value) for key, value in keys.items())]
+    return [*overrides, *(format_override(key, value) for key, value in keys.items())]

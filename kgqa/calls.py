@@ -1,8 +1,8 @@
-"""What a method may ask of the outside world.
+"""The calls that a method can make.
 
-A method is a coroutine. Awaiting one of these calls suspends it; whoever drives the coroutine (see
-`runtime.scheduler`) decides when, by whom and in which batch the call is answered. A reply that is an
-exception is raised in the method. A forgotten `await` is a type error under mypy's unused-awaitable.
+A method is a coroutine. Awaiting a call suspends it. The driver of the coroutine (see `runtime.scheduler`) decides
+when, by whom and in which batch the call is answered. A reply that is an exception is raised in the method. A forgotten
+`await` is a type error under mypy's unused-awaitable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Program = Coroutine["Call[Any]", Any, T]
 
 
 class Call(Generic[T]):
-    """One request to the outside world; awaiting it gives a `T`."""
+    """A request to an engine, ranker or index. Awaiting it returns a `T`."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Generate(Call[Completion]):
-    """Let a model write. Greedy at temperature 0; sampled calls get their seed from the scheduler."""
+    """A generation of a model. It is greedy at temperature 0. Sampled calls get their seed from the scheduler."""
 
     prompt: Prompt
     max_tokens: int
@@ -39,15 +39,15 @@ class Generate(Call[Completion]):
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int | None = None
-    schema: str | None = None  # JSON schema, as JSON text, that the reply must follow; see `Completion.flags`
-    role: str = "reader"  # which of the experiment's models answers
+    schema: str | None = None  # JSON schema as text, which the reply must follow; see `Completion.flags`
+    role: str = "reader"  # the experiment's model that answers
 
 
 @dataclass(frozen=True, slots=True)
 class Choose(Call[Choice]):
-    """The model's distribution over `options` as the next thing it would write after the prompt.
+    """The model's distribution over `options` as the next text after the prompt.
 
-    Options are labels as `labels()` gives them. The reply is normalised over the options alone.
+    Options are labels from `labels()`. The reply is normalized over the options only.
     """
 
     prompt: Prompt
@@ -57,7 +57,7 @@ class Choose(Call[Choice]):
 
 @dataclass(frozen=True, slots=True)
 class CountTokens(Call[int]):
-    """Length of a text in tokens of the role's model, special tokens left out."""
+    """The length of a text in tokens of the role's model, without special tokens."""
 
     text: str
     role: str = "reader"
@@ -65,22 +65,22 @@ class CountTokens(Call[int]):
 
 @dataclass(frozen=True, slots=True)
 class Rank(Call[tuple[float, ...]]):
-    """Relevance of each text to the query, in the order of `texts`; higher is better.
+    """The relevance of each text to the query, in the order of `texts`. Higher is better.
 
-    scorer: the configuration's group of that name; "tfidf" is `retrieval.lexical`, which nothing has to be chosen for.
+    scorer: the configuration's group of that name, or "tfidf" for `retrieval.lexical`, which needs no configuration.
     """
 
     query: str
     texts: tuple[str, ...]
-    scorer: Literal["ranker", "demonstrations_ranker", "reranker", "tfidf"] = "ranker"  # a group, or words alone
+    scorer: Literal["ranker", "demonstrations_ranker", "reranker", "tfidf"] = "ranker"
 
 
 @dataclass(frozen=True, slots=True)
 class Search(Call[tuple[Passage, ...]]):
-    """The `k` best passages of the experiment's retriever, best first; fewer where the scope holds fewer.
+    """The `k` best passages of the experiment's retriever, best first, or fewer if the scope has fewer.
 
-    Scope: the whole corpus; or, with `titles`, its passages that have one of these titles; or, with `pool`, these
-    passages alone, as if they were the corpus.
+    The scope is the complete corpus. With `titles` it is the passages with one of these titles. With `pool` it is these
+    passages, as if they were the corpus.
     """
 
     query: str
@@ -91,16 +91,16 @@ class Search(Call[tuple[Passage, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Triples(Call[tuple[Triple, ...]]):
-    """The triples that were extracted from a passage; empty where extraction found none."""
+    """The triples that were extracted from a passage. Empty if extraction found none."""
 
     passage: Passage
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours(Call[tuple[Passage, ...]]):
-    """The passages that share an edge with `passage` in the experiment's graph, in the pool's order; never itself.
+    """The passages that share an edge with `passage` in the experiment's graph, in the pool's order, without itself.
 
-    `pool`: the graph is that of these passages alone; None: of the whole corpus.
+    pool: the graph is of these passages; None: of the complete corpus.
     """
 
     passage: Passage
@@ -112,7 +112,7 @@ ModelReply = Completion | Choice
 
 
 class Gather(Call[list[Any]]):
-    """Run programs side by side; gives each one's result or the exception that ended it, in order."""
+    """Programs that run concurrently. The reply is each one's result, or the exception that ended it, in order."""
 
     __slots__ = ("programs",)
 
@@ -121,12 +121,12 @@ class Gather(Call[list[Any]]):
 
 
 async def settle(*awaitables: Awaitable[T]) -> list[T | Exception]:
-    """Run side by side, so that the calls share batches; failures are returned, not raised."""
+    """Run concurrently, so that the calls share batches. Return failures instead of raising them."""
     return await Gather(*(a if isinstance(a, Coroutine) else _program(a) for a in awaitables))
 
 
 async def gather(*awaitables: Awaitable[T]) -> list[T]:
-    """Run side by side, wait for all, then raise the first failure by position, if any."""
+    """Run concurrently and wait for all. Raise the first failure by position, if any."""
     results: list[T] = []
     for result in await settle(*awaitables):
         if isinstance(result, Exception):
@@ -140,9 +140,9 @@ async def _program(awaitable: Awaitable[T]) -> T:
 
 
 def labels(count: int) -> tuple[str, ...]:
-    """Option labels: A–Z, a–z, then AA, AB, …"""
+    """Return option labels: A–Z, a–z, then AA, AB, …"""
     if count > len(_labels()):
-        raise ValueError(f"{count} options; at most {len(_labels())} can be labelled")
+        raise ValueError(f"{count} options; the maximum is {len(_labels())}")
     return _labels()[:count]
 
 

@@ -1,15 +1,15 @@
-"""Every error kgqa raises on purpose.
+"""The errors that kgqa raises.
 
 KgqaError
-├── UsageError            the caller's mistake or the machine's state: one line, exit code 2
+├── UsageError            wrong input or the machine's state: one line, exit code 2
 │   ├── ConfigError       a key, a value or a combination of them
-│   ├── DataError         a data file or an artefact on disk
-│   ├── BudgetSpent       what may be paid for is paid for: a sweep leaves the rest
+│   ├── DataError         a data file or an artifact on disk
+│   ├── BudgetSpent       the budget is spent: a sweep skips the rest
 │   └── StorageError      a disk that is full, read-only or broken
-├── TrackerError          an experiment tracker took no copy of a run: a warning
-└── EngineError           one call could not be answered: that question's error
-    ├── PromptTooLong     a method may catch it and shorten
-    └── EngineDied        no call can be answered any more: the run stops, exit code 3
+├── TrackerError          an experiment tracker failed: a warning
+└── EngineError           one call failed: an error of its question
+    ├── PromptTooLong     a method can catch it and shorten its prompt
+    └── EngineDied        the engine crashed: the run stops, exit code 3
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from difflib import get_close_matches
 
 
 class KgqaError(Exception):
-    """Base of all errors raised on purpose."""
+    """The base of kgqa's errors."""
 
 
 class UsageError(KgqaError):
-    """Something the person at the keyboard can mend; the message says how."""
+    """An error that the user can fix. The message says how."""
 
 
 class ConfigError(UsageError):
@@ -31,23 +31,23 @@ class ConfigError(UsageError):
 
 
 class DataError(UsageError):
-    """A file is missing, broken, or not what its name says."""
+    """A file is missing or damaged, or has other content than its name says."""
 
 
 class BudgetSpent(UsageError):
-    """What may be paid for has been paid for; everything answered is saved."""
+    """The budget is spent. All answers are saved."""
 
 
 class StorageError(UsageError):
-    """The disk refused to keep something."""
+    """The disk is full, read-only or broken."""
 
 
 class TrackerError(KgqaError):
-    """An experiment tracker did not take what it was told; the run is complete without it."""
+    """An experiment tracker failed. The run is complete without it."""
 
 
 class EngineError(KgqaError):
-    """An engine could not answer one call."""
+    """A call to an engine failed."""
 
 
 class PromptTooLong(EngineError):
@@ -62,26 +62,26 @@ class PromptTooLong(EngineError):
 
 
 class EngineDied(EngineError):
-    """The engine answers no call any more."""
+    """The engine crashed."""
 
 
 def of_one_call(error: BaseException) -> KgqaError:
-    """What an engine's library threw, as the error of the call it was answering; ours stay as they are."""
+    """Turn an exception of an engine's library into an error of its call. Return kgqa's errors unchanged."""
     return error if isinstance(error, KgqaError) else EngineError(f"{type(error).__name__}: {error}")
 
 
 def note(error: BaseException, text: str) -> None:
-    """Add a line that is told behind the error's own: `add_note`, which Python 3.10 lacks."""
+    """Add a line that is printed after the error's own: `add_note`, which Python 3.10 lacks."""
     vars(error).setdefault("__notes__", []).append(text)
 
 
 def notes(error: BaseException) -> tuple[str, ...]:
-    """Each once, in their order."""
+    """Return the notes in their order, without duplicates."""
     return tuple(dict.fromkeys(vars(error).get("__notes__", ())))
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """A hint to append to a message: the likeliest of `choices`, else all of them."""
+    """Return a hint for a message: the choices nearest to `name`, or all of them."""
     known = sorted(choices)
     close = get_close_matches(name, known, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(close)}?" if close else f"choose from: {', '.join(known)}"

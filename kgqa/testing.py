@@ -1,4 +1,4 @@
-"""For tests of methods, kgqa's and one's own: a program is driven by a plain function that answers its calls."""
+"""Helpers for tests of methods: a plain function answers the calls of a program."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Reply = Callable[[Call[Any]], Any]
 
 
 def drive(program: Program[T], reply: Reply, widths: list[int] | None = None) -> T:
-    """The program's result; `reply` answers its calls in the order in which they are made.
+    """Run a program and return its result.
 
-    A reply that is an exception is raised in the program, as the scheduler does.
-
-    `widths`, where given, collects the number of programs of each `gather` of the outermost program.
+    Args:
+        reply: answers the calls in their order. A reply that is an exception is raised in the program.
+        widths: collects the number of programs in each `gather` of the outermost program.
     """
     answer: Any = None
     while True:
@@ -30,10 +30,10 @@ def drive(program: Program[T], reply: Reply, widths: list[int] | None = None) ->
             continue
         if widths is not None:
             widths.append(len(call.programs))
-        answer = [_settled(child, reply) for child in call.programs]
+        answer = [_run_child(child, reply) for child in call.programs]
 
 
-def _settled(program: Program[Any], reply: Reply) -> Any:
+def _run_child(program: Program[Any], reply: Reply) -> Any:
     try:
         return drive(program, reply)
     except Exception as error:  # noqa: BLE001 - settle() hands any failure of a child to its parent

@@ -1,4 +1,4 @@
-"""The nouns of the project. Frozen, standard library only, importable from everywhere."""
+"""The data types that all packages share. They are frozen and only use the standard library."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Json = Any  # whatever `json.dumps` takes
+Json = Any  # a value that `json.dumps` accepts
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A titled paragraph. Equal title and text give an equal id, whichever file it was read from.
+    """A titled paragraph. Equal title and text give an equal id, in any file.
 
-    `place` is set for a whole page or table of a document alone, see `kgqa.datasets.pdf`, and is then part of the id.
+    `place` is only set for a complete page or table of a document, see `kgqa.datasets.pdf`. It is then part of the id.
     """
 
     id: str
     title: str
     text: str
-    sentences: tuple[str, ...] = ()  # the dataset's own split; empty where it has none
+    sentences: tuple[str, ...] = ()  # the dataset's own split; empty if it has none
     place: str = ""  # "page 3", "table 2 page 3", "table 2 pages 3-4"
 
     @classmethod
@@ -28,19 +28,15 @@ class Passage:
         content = f"{title}\n{text}" + (f"\0{place}" if place else "")
         return cls(hashlib.sha256(content.encode()).hexdigest()[:16], title, text, sentences, place)
 
-    def __reduce__(self) -> tuple[type[Passage], tuple[str, str, str, tuple[str, ...], str]]:
-        """A run packs and unpacks millions: what dataclasses do for pickle goes through a list of their fields."""
-        return Passage, (self.id, self.title, self.text, self.sentences, self.place)
-
     @property
     def wording(self) -> str:
-        """What stands for the passage: its text, or its title where it has none."""
+        """Return the text, or the title of a passage without text."""
         return self.text if self.text.strip() else self.title
 
 
 @dataclass(frozen=True, slots=True)
 class Triple:
-    """One fact read in one passage."""
+    """A fact from one passage."""
 
     head: str
     relation: str
@@ -53,7 +49,7 @@ class Triple:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One step of a question's gold decomposition (MuSiQue, 2Wiki evidences)."""
+    """A step of a question's gold decomposition (MuSiQue, 2Wiki evidences)."""
 
     question: str
     answer: str
@@ -62,28 +58,28 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with its gold answers and the passages its dataset came with, in file order."""
+    """A question with its gold answers and its dataset's passages, in file order."""
 
     id: str
     text: str
     answers: tuple[str, ...]  # the gold answer first, then its aliases
     passages: tuple[Passage, ...] = ()
     support: frozenset[str] = frozenset()  # ids of the gold passages
-    hops: int | None = None  # None: the dataset does not say
+    hops: int | None = None  # None: unknown
     type: str = ""
     decomposition: tuple[Hop, ...] = ()
-    support_titles: frozenset[str] = frozenset()  # their titles; all there is where the file has no contexts
-    pinned: tuple[Passage, ...] = ()  # always given to the reader beside what is retrieved: IIRC's main passage
-    quoted: tuple[Passage, ...] = ()  # gold passages of which the file gives the page's title and some words alone
-    facts: tuple[tuple[str, str], ...] = ()  # supporting sentences: a gold passage's id, and the words in its text
+    support_titles: frozenset[str] = frozenset()  # their titles; without ids if the file has no contexts
+    pinned: tuple[Passage, ...] = ()  # always in the reader's prompt, next to retrieved ones: IIRC's main passage
+    quoted: tuple[Passage, ...] = ()  # gold passages with only the page's title and a quotation
+    facts: tuple[tuple[str, str], ...] = ()  # supporting sentences: a gold passage's id, and the sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What is worth learning of one reply that a model gave on the way to an answer.
+    """The part of a model's reply that `kgqa collect` uses as a training target.
 
-    call: which of the question's answered `Generate` calls, from 0, in the order of its trace. kept: as it is to be
-    learnt, without blanks around it; "" for a reply of which nothing is.
+    call: the number of the question's answered `Generate` call, from 0, in the order of its trace. kept: the target,
+    without spaces around it; "" for a reply that is not used.
     """
 
     call: int
@@ -93,16 +89,16 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a method says, and what it rests on. Where tokens are estimated, a run keeps no figure "…_tokens"."""
+    """A method's answer with its evidence. A run drops figures "…_tokens" if the engine only estimates tokens."""
 
     text: str
     evidence: tuple[str, ...] = ()  # passage ids, best first
-    evidence_titles: tuple[str, ...] = ()  # theirs; the run adds them from what was given and retrieved
+    evidence_titles: tuple[str, ...] = ()  # of these passages; the run adds them
     context_tokens: int | None = None  # tokens of the reader's context, TRACE's "# Tok"
-    flags: Mapping[str, int] = field(default_factory=dict)  # counted oddities, e.g. {"empty_answer": 1}
-    figures: Mapping[str, float] = field(default_factory=dict)  # measures of the way there; reports show their means
-    notes: Mapping[str, Json] = field(default_factory=dict)  # for the trace: chains, thoughts, …
-    lessons: tuple[Lesson, ...] = ()  # for `kgqa collect`, whether or not the answer is right
+    flags: Mapping[str, int] = field(default_factory=dict)  # counts of warnings, e.g. {"empty_answer": 1}
+    figures: Mapping[str, float] = field(default_factory=dict)  # measures; reports show their means
+    notes: Mapping[str, Json] = field(default_factory=dict)  # for the trace: chains, reasoning, …
+    lessons: tuple[Lesson, ...] = ()  # for `kgqa collect`, also of wrong answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +109,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What to ask a model; the engine turns it into the model's own text.
+    """A prompt, which the engine turns into the model's own text.
 
     `chat` prompts go through the model's chat template, and `prefill` starts the assistant's reply.
-    `completion` prompts are the single message's content as it stands.
+    `completion` prompts are the content of their single message, unchanged.
     """
 
-    name: str  # the template it was rendered from, e.g. "trace/select"
+    name: str  # of its template, e.g. "trace/select"
     messages: tuple[Message, ...]
     prefill: str = ""
     form: Literal["chat", "completion"] = "chat"
@@ -127,13 +123,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one model call cost. A reply from the cache keeps the usage of the call that made it."""
+    """The usage of one model call. A reply from the cache has the usage of the call that made it."""
 
     prompt_tokens: int = 0
-    cached_tokens: int = 0  # of the prompt, found in the engine's prefix cache
+    cached_tokens: int = 0  # of the prompt, from the engine's prefix cache
     output_tokens: int = 0
-    seconds: float = 0.0  # service time, queueing excluded; a batch's time is shared equally
-    reasoning_tokens: int = 0  # of the output, spent on thinking
+    seconds: float = 0.0  # service time without queueing; calls of a batch share it equally
+    reasoning_tokens: int = 0  # of the output
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +137,16 @@ class Completion:
     text: str
     finish: Literal["stop", "length"] = "stop"
     usage: Usage = Usage()
-    flags: tuple[str, ...] = ()  # what the engine could not do as asked, e.g. "no_prefill", "unconstrained"; counted
-    thought: str = ""  # what the model wrote before it answered, as far as it is told; no part of `text`
+    flags: tuple[str, ...] = ()  # warnings, e.g. "no_prefill", "unconstrained"; runs count them
+    thought: str = ""  # reasoning text before the answer, if the engine returns it; not part of `text`
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Natural-log probabilities over the options of a `Choose`, normalised over those options."""
+    """Natural-log probabilities over the options of a `Choose`, normalized over those options."""
 
     logprobs: tuple[float, ...]
-    mass: float | None = None  # probability of all options together before normalising; None: not known
+    mass: float | None = None  # sum of the probabilities before normalizing; None: unknown
     usage: Usage = Usage()
-    flags: tuple[str, ...] = ()  # how it was made where it is not exact, e.g. "parsed_choice"; counted
+    flags: tuple[str, ...] = ()  # warnings, e.g. "parsed_choice"; runs count them
     thought: str = ""  # as of a `Completion`

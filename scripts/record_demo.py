@@ -16,15 +16,15 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-from kgqa.artefacts.manifest import Manifest
-from kgqa.artefacts.recording import CALLS, RECORDING, Recording
+from kgqa.artifacts.manifest import Manifest
+from kgqa.artifacts.recording import CALLS, RECORDING, Recording
+from kgqa.cache.transfer import export_calls
+from kgqa.cli.terminal.console import Terminal
+from kgqa.cli.terminal.demo import show_demo
+from kgqa.experiment.run.demo import DemoResult, demo_experiments, run_demo
 from kgqa.experiment.run.replaying import replay
-from kgqa.experiment.run.showing import Shown, show_runs, shown_experiments
-from kgqa.runtime.cache_exchange import export_calls
 from kgqa.runtime.display import QUIET, log_lines
-from kgqa.storage import call_cache, json_text, replace_file
-from kgqa.terminal.console import Terminal
-from kgqa.terminal.demo import show_demo
+from kgqa.util.fs import call_cache, json_text, replace_file
 
 
 def main() -> int:
@@ -39,7 +39,7 @@ def main() -> int:
         os.chdir(place)
         terminal = Terminal(width=120)
         with log_lines(terminal):
-            shown = list(show_runs(shown_experiments(), terminal))
+            shown = list(run_demo(demo_experiments(), terminal))
         show_demo(shown, terminal)
         recording, calls = record(shown, given.remark)
     print(f"{RECORDING}: {sum(map(len, recording.answers.values()))} answers")
@@ -47,7 +47,7 @@ def main() -> int:
     return 0
 
 
-def record(shown: list[Shown], remark: str) -> tuple[Recording, int]:
+def record(shown: list[DemoResult], remark: str) -> tuple[Recording, int]:
     """Write both files of runs that have just ended in this folder."""
     folders = [each.folder for each in shown if each.folder is not None]
     keys = {key for folder in folders for key in replay(folder, QUIET).keys}
@@ -72,7 +72,7 @@ def record(shown: list[Shown], remark: str) -> tuple[Recording, int]:
     return recording, exported.calls
 
 
-def answers(shown: Shown) -> dict[str, str]:
+def answers(shown: DemoResult) -> dict[str, str]:
     """By question. Ends the program where one failed: an error is no answer to show."""
     failed = [each.prediction for each in shown.questions if each.prediction.answer is None]
     if failed:

@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kgqa.artefacts.metrics import Estimate
-from kgqa.artefacts.run import FinishedRun
+from kgqa.artifacts.metrics import Estimate
+from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import KgqaError
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run, share_questions
-from kgqa.experiment.reproduce.published import PublishedTable
-from kgqa.experiment.reproduce.reading import load_table
+from kgqa.reproduce.published import PublishedTable
+from kgqa.reproduce.reading import load_table
 from kgqa.scoring.comparison import Difference, compare
 
 REFERENCE = "all_documents"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,16 @@ import pytest
 
 # `make test &` in a script would have SIGINT ignored here and in every process that a test starts and interrupts
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _reset_loggers() -> None:
+    """Undo what programs that ran within an earlier test did to kgqa's loggers, such as Hydra's launchers."""
+    logging.disable(logging.NOTSET)
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if name.partition(".")[0] == "kgqa" and isinstance(logger, logging.Logger):
+            logger.disabled = False
+            logger.propagate = name != "kgqa.events"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from queue import SimpleQueue
 from typing import ClassVar
 
@@ -28,7 +27,7 @@ def echo(call: ModelCall) -> Completion:
 
 
 class Batches:
-    """A batch engine that remembers what it was asked, batch by batch."""
+    """A batch engine that records its calls, batch by batch."""
 
     streaming: ClassVar[bool] = False
     counts_freely: ClassVar[bool] = False
@@ -56,7 +55,7 @@ class Batches:
 
 
 class Slots:
-    """A simulated server with so many slots, each call taking `seconds`; measures how full it was."""
+    """A simulated server with `slots`. Each call takes `seconds`."""
 
     streaming: ClassVar[bool] = True
     counts_freely: ClassVar[bool] = False
@@ -64,9 +63,7 @@ class Slots:
     def __init__(self, slots: int, seconds: float, name: str = "slots") -> None:
         self.places = slots
         self._seconds, self._name = seconds, name
-        self._levels: list[tuple[float, int]] = []  # (time, calls running from then on)
         self._running: SimpleQueue[tuple[float, ModelCall, Deliver] | None] = SimpleQueue()
-        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
@@ -80,17 +77,7 @@ class Slots:
         return len(text.split())
 
     def submit(self, call: ModelCall, deliver: Deliver) -> None:
-        self._change(1)
         self._running.put((time.monotonic() + self._seconds, call, deliver))
-
-    def occupancy(self, start: float, end: float) -> float:
-        """Mean share of the slots in use between two shares of the whole time, e.g. 0.1 and 0.8."""
-        first, last = self._levels[0][0], self._levels[-1][0]
-        low, high = first + start * (last - first), first + end * (last - first)
-        area = 0.0
-        for (since, running), (until, _) in pairwise(self._levels):
-            area += running * max(0.0, min(until, high) - max(since, low))
-        return area / (self.places * (high - low))
 
     def close(self) -> None:
         self._running.put(None)
@@ -100,10 +87,4 @@ class Slots:
         while (item := self._running.get()) is not None:  # equal service times: first in, first out
             due, call, deliver = item
             time.sleep(max(0.0, due - time.monotonic()))
-            self._change(-1)
             deliver(echo(call))
-
-    def _change(self, by: int) -> None:
-        with self._lock:
-            running = self._levels[-1][1] if self._levels else 0
-            self._levels.append((time.monotonic(), running + by))

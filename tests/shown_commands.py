@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kgqa.cli import main
+from kgqa.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")), *sorted(ROOT.glob("docs/*.md"))]
@@ -88,7 +88,7 @@ ELSEWHERE = (
     Elsewhere("kgqa bootstrap", "samples 5,000 questions; tests/training/test_bootstrap.py has two rounds"),
     Elsewhere(r"kgqa reproduce .*--make", "trains; tests/training/test_made_cells.py makes two cells"),
     Elsewhere(
-        "kgqa data prepare", "fetches from the network; tests/e2e/test_data_commands.py fetches from a server here"
+        "kgqa data download", "fetches from the network; tests/e2e/test_data_commands.py fetches from a server here"
     ),
     Elsewhere(
         "sweep.name=results_|docs/results/calls",
@@ -139,7 +139,9 @@ INSTEAD = (
     (r" …$", ""),
 )
 VARIABLE = re.compile(r"[A-Z_]+=")
-MANY = re.compile(r"^(\w+=\S+ )*kgqa (run|verify|reproduce|collect|train|graph|kg build|kg export|index build|tune) ")
+MANY = re.compile(
+    r"^(\w+=\S+ )*kgqa (run|data verify|data index|reproduce|collect|train|kg link\S*|kg build|kg export|tune) "
+)
 NUMBERED = re.compile(r"(\b(limit|sample|tune\.dev|protocol)=|--(from|list|help)\b)")
 
 
@@ -189,7 +191,7 @@ class Shell:
     def _interrupted(self, arguments: Sequence[str]) -> tuple[int, str]:
         """A command that serves until Ctrl-C, which it gets once it says where."""
         with subprocess.Popen(
-            [sys.executable, "-m", "kgqa.cli", *arguments, "--port", "0"],
+            [sys.executable, "-m", "kgqa", *arguments, "--port", "0"],
             env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         ) as serving:  # fmt: skip
             assert serving.stdout

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from kgqa.calls import Call, CountTokens, Generate, Rank, Search
-from kgqa.demonstrations import ThoughtDemonstration
 from kgqa.errors import PromptTooLong
 from kgqa.methods.ircot import IRCoT
 from kgqa.methods.retrieve_only import RetrieveOnly
 from kgqa.methods.retrieve_read import RetrieveRead
 from kgqa.methods.steps.few_shot import FewShot
+from kgqa.prompting.demonstrations import ThoughtDemonstration
 from kgqa.protocols import Method
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
@@ -46,13 +46,13 @@ ONLY = RetrieveOnly(
 )
 READ = RetrieveRead(
     scope="corpus", passages=2, strip_question_words=True, max_passage_words=None, reranker=False, candidates=3,
-    titles=3, reader="direct", max_answer_tokens=50, demos_from="here", demonstration_set=1, demonstration_count=15,
+    titles=3, reader="direct", max_answer_tokens=50, few_shot_path="here", demonstration_set=1, demonstration_count=15,
     few_shot=FEW_SHOT,
 )  # fmt: skip
 IRCOT = IRCoT(
     scope="corpus", passages_per_step=2, max_passages=15, max_steps=8, strip_question_words=True,
     max_passage_words=None, until="answer", titles=3, reader="direct", max_thought_tokens=40, max_answer_tokens=50,
-    demos_from="here", demonstration_set=1, demonstration_count=15, few_shot=FEW_SHOT,
+    few_shot_path="here", demonstration_set=1, demonstration_count=15, few_shot=FEW_SHOT,
 )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from kgqa.calls import Call, Choose, CountTokens, Generate, Rank, Triples
-from kgqa.demonstrations import ChainDemonstration, Selection
 from kgqa.methods.trace import Trace
+from kgqa.prompting.demonstrations import ChainDemonstration, Selection
 from kgqa.testing import drive
 from kgqa.types import Answer, Choice, Completion, Passage, Question, Triple
 
@@ -33,7 +33,7 @@ METHOD = Trace(
     context="triples", units="triples", candidates=20, ranker=True, selector=True, top=None, max_length=4, beam=5,
     branch=5, chains=5, min_probability=1e-4, adaptive_termination=True, query_order="question_first",
     query_labels=False, short_demonstrations="last_step", layout="figures",
-    demonstrations="none", demonstration_count=1, demonstrations_from=(DEMONSTRATION,), max_answer_tokens=25,
+    demonstrations="none", demonstration_count=1, few_shot=(DEMONSTRATION,), max_answer_tokens=25,
 )  # fmt: skip
 Probabilities = Callable[[list[str], list[str]], list[float]]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, ClassVar
 
+from kgqa.cache.requests import Done, ServiceReply
+from kgqa.cache.store import CallCache
 from kgqa.calls import Generate, ModelCall, ModelReply, Program
-from kgqa.engines.openai.room import Place, Room
-from kgqa.runtime.cache import CallCache
-from kgqa.runtime.requests import Done, ServiceReply
+from kgqa.engines.openai.concurrency import Place, Room
 from kgqa.runtime.scheduler import Finished, Scheduler
 from kgqa.runtime.services import Streams
 from kgqa.types import Completion, Json, Usage
@@ -141,5 +141,5 @@ def driven(
         scheduler.width = width()
 
     scheduler.on_record = follow
-    scheduler.on_last_begun = lambda: streams.arrange(ending=arranged)
+    scheduler.on_last_start = lambda: streams.set_order(ending=arranged)
     return list(scheduler.run(programs, streaming=True))

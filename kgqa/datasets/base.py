@@ -1,4 +1,4 @@
-"""What all datasets read from files share: where their files lie, their identity, and their corpus."""
+"""Define what all datasets read from files share: where their files lie, their identity, and their corpus."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kgqa import storage
 from kgqa.datasets import corpus, files
-from kgqa.datasets.schema import checked
+from kgqa.datasets.schema import check_record
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json, Passage, Question
+from kgqa.util import fs
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class FileDataset(ABC):
 
     @property
     def sha256(self) -> str:
-        """Of all files that shape the questions, as they lie on disk."""
-        return storage.sha256(self.file)
+        """Return the sha256 of all files that shape the questions, as they lie on disk."""
+        return fs.sha256(self.file)
 
     def questions(self) -> Iterator[Question]:
-        """In file order.
+        """Return the questions in file order.
 
         Raises:
             DataError: on coming to a broken record, a repeated id, or the end of a file without questions.
@@ -61,13 +61,15 @@ class FileDataset(ABC):
         return (question for question in self.read() if question is not None)
 
     def read(self) -> Iterator[Question | None]:
-        """The same with None for each question that is left out."""
+        """Yield the same with None for each question that is left out."""
         file = self.file
-        return checked(self.records(file), file)
+        return check_record(self.records(file), file)
 
     @abstractmethod
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
-        """Each question of the file with its place for messages; None for one that is left out, having no answer."""
+        """Yield each question of the file with its place for messages; None for one that is left out, having no
+        answer.
+        """
 
     @cached_property
     def corpus_files(self) -> tuple[Path, ...]:
@@ -75,7 +77,7 @@ class FileDataset(ABC):
         return tuple(files.find_corpus(self.name, path) for path in named) or (self.file,)
 
     def passages(self) -> Iterator[Passage]:
-        """The corpus in order, each passage once.
+        """Yield the corpus in order, each passage once.
 
         Raises:
             DataError: a corpus file is missing, broken or empty, or the questions came without passages.
@@ -83,9 +85,9 @@ class FileDataset(ABC):
         return corpus.distinct(self.read_passages())
 
     def read_passages(self) -> Iterator[Passage]:
-        """The same with repeated ones as often as they come."""
+        """Yield the same with repeated ones as often as they come."""
         return (passage for file in self.corpus_files for passage in corpus.read(file))
 
     def corpus_identity(self) -> Mapping[str, Json]:
-        """What tells this corpus from any other, without reading it through: the hashes of its files."""
-        return {"files": [storage.remembered_sha256(file) for file in self.corpus_files]}
+        """Return what tells this corpus from any other, without reading it through: the hashes of its files."""
+        return {"files": [fs.quick_sha256(file) for file in self.corpus_files]}

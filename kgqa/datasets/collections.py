@@ -16,7 +16,6 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import TypeVar
 
-from kgqa.constraints import Count
 from kgqa.datasets import corpus
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.hotpotqa import MISSING
@@ -25,6 +24,7 @@ from kgqa.datasets.splitting import Piece, holding, identity, split
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.retrieval import plain
 from kgqa.types import Json, Passage, Question
+from kgqa.util.validators import Count
 
 T = TypeVar("T")
 
@@ -73,7 +73,9 @@ class Document:
         return [Passage.of(self.title, piece.text) for piece in self.pieces]
 
     def holding(self, part: str) -> list[Passage]:
-        """The passages with some of `part`; where it does not stand in the text, the one that shares most words."""
+        """Return the passages with some of `part`; where it does not stand in the text, the one that shares most
+        words.
+        """
         if places := holding(self.pieces, self.text, part):
             return [self.passages[place] for place in places]
         words = set(WORDS.findall(part.lower()))
@@ -97,7 +99,7 @@ class Collected:
 
     @property
     def documents(self) -> str:
-        """Where documents are from, for the report."""
+        """Return where documents are from, for the report."""
         return "the questions' own paragraphs" if self.dataset.corpus is None else "whole articles of dataset.corpus"
 
     @property
@@ -109,7 +111,7 @@ class Collected:
         return self.dataset.sha256
 
     def identity(self) -> Mapping[str, Json]:
-        """Everything beside the questions that can change a collection."""
+        """Return everything beside the questions that can change a collection."""
         settings = self.collections
         return {
             "documents": settings.documents,
@@ -126,11 +128,11 @@ class Collected:
         return self.collect(list(self.dataset.questions()))
 
     def passages(self) -> Iterator[Passage]:
-        """Those of all collections, each once."""
+        """Yield those of all collections, each once."""
         return corpus.distinct(passage for question in self.questions() for passage in question.passages)
 
     def collect(self, questions: Sequence[Question]) -> Iterator[Question]:
-        """These questions with their collections, one after the other.
+        """Yield these questions with their collections, one after the other.
 
         Raises:
             DataError: a question has neither passages nor gold pages in `dataset.corpus`.
@@ -165,7 +167,7 @@ class _Paragraphs:
     collected: Collected
 
     def gold(self, question: Question) -> tuple[list[Document], frozenset[str]]:
-        """The gold documents and the support of the question."""
+        """Return the gold documents and the support of the question."""
         own = (*question.passages, *question.pinned)
         if not own:
             raise DataError(
@@ -187,7 +189,7 @@ class _Paragraphs:
 
     @cached_property
     def _reservoir(self) -> list[Document]:
-        sampled = _sampled(self.collected.dataset.passages(), self.collected.collections.seed)
+        sampled = _sample(self.collected.dataset.passages(), self.collected.collections.seed)
         return [self._document(paragraph) for paragraph in sampled]
 
     def _document(self, paragraph: Passage) -> Document:
@@ -204,9 +206,9 @@ class _Articles:
 
     @classmethod
     def of(cls, collected: Collected, questions: Iterable[Question]) -> _Articles:
-        """Reads the corpus twice: for the titles to sample from, then for the articles that are needed."""
+        """Return reads the corpus twice: for the titles to sample from, then for the articles that are needed."""
         titles = (title for title, _ in groupby(plain(passage.title) for passage in collected.dataset.passages()))
-        reservoir = list(dict.fromkeys(_sampled(titles, collected.collections.seed)))
+        reservoir = list(dict.fromkeys(_sample(titles, collected.collections.seed)))
         needed: dict[str, list[Passage]] = {title: [] for title in reservoir}
         for question in questions:
             needed |= {title: [] for title in _gold_titles(question)}
@@ -217,7 +219,7 @@ class _Articles:
         return cls({t: Document(tuple(articles), size) for t, articles in needed.items() if articles}, reservoir, size)
 
     def gold(self, question: Question) -> tuple[list[Document], frozenset[str]]:
-        """The same; where the corpus lacks an article, the question's own paragraph is taken for it."""
+        """Return the same; where the corpus lacks an article, the question's own paragraph is taken for it."""
         own: dict[str, list[Passage]] = {}
         for passage in dict.fromkeys((*question.passages, *question.pinned)):
             if passage.id in question.support or passage in question.pinned:
@@ -240,7 +242,7 @@ class _Articles:
 
 
 def _support(document: Document, gold: Iterable[Passage], question: Question) -> set[str]:
-    """Ids of the document's passages that hold what is gold in these paragraphs."""
+    """Return ids of the document's passages that hold what is gold in these paragraphs."""
     facts = dict[str, list[str]]()
     for id_, sentence in question.facts:
         facts.setdefault(id_, []).append(sentence)
@@ -249,13 +251,13 @@ def _support(document: Document, gold: Iterable[Passage], question: Question) ->
 
 
 def _gold_titles(question: Question) -> dict[str, str]:
-    """Titles of gold and pinned pages in plain form, and as they are written; in a fixed order."""
+    """Return titles of gold and pinned pages in plain form, and as they are written; in a fixed order."""
     gold = [passage.title for passage in question.passages if passage.id in question.support]
     titles = [*(passage.title for passage in question.pinned), *gold, *sorted(question.support_titles)]
     return {plain(title): title for title in reversed(titles)}
 
 
-def _sampled(items: Iterable[T], seed: int) -> list[T]:
+def _sample(items: Iterable[T], seed: int) -> list[T]:
     """At most `RESERVOIR` of the items, each as likely as any other (Vitter's algorithm R)."""
     draw = random.Random(seed)  # noqa: S311 - a sample, no secret
     kept: list[T] = []

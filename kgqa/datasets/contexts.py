@@ -37,7 +37,9 @@ class IIRCContext(BaseModel):
 
 
 def of_sentences(title: str, sentences: Sequence[str]) -> Passage:
-    """The text is the sentences joined by exactly one blank, empty ones left out; `sentences` keeps them as given."""
+    """Return the text is the sentences joined by exactly one blank, empty ones left out; `sentences` keeps them as
+    given.
+    """
     text = " ".join(stripped for sentence in sentences if (stripped := sentence.strip()))
     return Passage.of(plain(title), text, tuple(sentences))
 
@@ -47,7 +49,7 @@ def of_paragraphs(paragraphs: Iterable[Paragraph]) -> tuple[Passage, ...]:
 
 
 def plain(title: str) -> str:
-    """Markup entities resolved: HotpotQA escaped its titles but not its texts.
+    """Return markup entities resolved: HotpotQA escaped its titles but not its texts.
 
     Only complete entities: `html.unescape` alone would also turn "R&copy" into "R©".
     """

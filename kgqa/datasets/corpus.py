@@ -15,12 +15,12 @@ from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from kgqa import records
 from kgqa.datasets.contexts import HotpotQAContext, IIRCContext, MuSiQueContext, of_paragraphs, of_sentences, plain
-from kgqa.datasets.schema import parsed, refuse_half_surrogates
+from kgqa.datasets.schema import parse_record, refuse_half_surrogates
 from kgqa.errors import DataError
-from kgqa.json_values import NotJson, decoded
 from kgqa.types import Json, Passage
+from kgqa.util import jsonio
+from kgqa.util.jsonio import JsonError, decode_json
 
 FIRST_LINE = 1 << 24  # characters in which the end of a JSONL file's first record is looked for
 RECORD_KEYS = {"title", "text", "paragraph_text", "paragraphs", "context", "contexts"}  # of a record, not of pages
@@ -35,7 +35,7 @@ class _Titled(BaseModel):
 
 
 def read(file: Path) -> Iterator[Passage]:
-    """The passages of a corpus file, in order, repeated ones as often as they stand there.
+    """Yield the passages of a corpus file, in order, repeated ones as often as they stand there.
 
     Raises:
         DataError: on coming to a broken record, or at the end of a file in which no passage has a text.
@@ -52,7 +52,7 @@ def read(file: Path) -> Iterator[Passage]:
 
 
 def distinct(passages: Iterable[Passage]) -> Iterator[Passage]:
-    """Each passage once, where it first comes."""
+    """Yield each passage once, where it first comes."""
     seen: set[int] = set()  # numbers take less room than ids: 0.5 GB at five million passages
     for passage in passages:
         number = int(passage.id, 16)
@@ -63,21 +63,21 @@ def distinct(passages: Iterable[Passage]) -> Iterator[Passage]:
 
 def _passages(file: Path) -> Iterator[Passage]:
     if _is_one_object(file):
-        for where, title, value in records.members(file):
+        for where, title, value in jsonio.stream_members(file):
             yield from _member(where, title, value)
         return
-    for where, record in records.records(file):
+    for where, record in jsonio.stream_records(file):
         yield from _of_record(record, where)
 
 
 def _is_one_object(file: Path) -> bool:
-    """Whether the file is one object of titles; otherwise it is an array, or has a record in each line."""
-    line, ended, rest = records.head(file, FIRST_LINE).lstrip().partition("\n")
+    """Return whether the file is one object of titles; otherwise it is an array, or has a record in each line."""
+    line, ended, rest = jsonio.read_start(file, FIRST_LINE).lstrip().partition("\n")
     if not line.startswith("{"):
         return False
     try:
-        record = decoded(line)
-    except NotJson:
+        record = decode_json(line)
+    except JsonError:
         # An object over several lines, or on one that is too long; a JSONL file with a broken first line is
         # refused all the same.
         return not ended or not rest.lstrip().startswith('{"')
@@ -88,23 +88,23 @@ def _is_one_object(file: Path) -> bool:
 def _of_record(record: Json, where: str) -> Iterable[Passage]:
     keys = record.keys() if isinstance(record, dict) else ()
     if "paragraphs" in keys:
-        return of_paragraphs(parsed(MuSiQueContext, record, where).paragraphs)
+        return of_paragraphs(parse_record(MuSiQueContext, record, where).paragraphs)
     if "contexts" in keys:
-        return of_paragraphs(parsed(IIRCContext, record, where).contexts)
+        return of_paragraphs(parse_record(IIRCContext, record, where).contexts)
     if "context" in keys:
-        return [of_sentences(*paragraph) for paragraph in parsed(HotpotQAContext, record, where).context]
+        return [of_sentences(*paragraph) for paragraph in parse_record(HotpotQAContext, record, where).context]
     if not QUESTION_KEYS.isdisjoint(keys):
         return ()  # a question without contexts
-    return _titled(record, where)
+    return _read_titled(record, where)
 
 
-def _titled(record: Json, where: str) -> tuple[Passage]:
+def _read_titled(record: Json, where: str) -> tuple[Passage]:
     if isinstance(record, dict):
         title, text = record.get("title"), record.get("text", record.get("paragraph_text"))
         if isinstance(title, str) and isinstance(text, str):
             with suppress(UnicodeEncodeError):
                 return (Passage.of(plain(title), text),)
-    titled = parsed(_Titled, record, where)  # three times slower, and says what is wrong
+    titled = parse_record(_Titled, record, where)  # three times slower, and says what is wrong
     return (Passage.of(plain(titled.title), titled.text),)
 
 

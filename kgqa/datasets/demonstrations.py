@@ -11,7 +11,8 @@ from typing import TypeVar
 from kgqa.datasets import ircot_prompts
 from kgqa.datasets.pools import question_demonstration
 from kgqa.datasets.schema import refuse_half_surrogates
-from kgqa.demonstrations import (
+from kgqa.errors import DataError
+from kgqa.prompting.demonstrations import (
     ChainDemonstration,
     DocumentDemonstration,
     ThoughtDemonstration,
@@ -19,18 +20,18 @@ from kgqa.demonstrations import (
     parse_document,
     parse_released_chain,
 )
-from kgqa.errors import DataError
-from kgqa.json_values import read_value
-from kgqa.storage import package
 from kgqa.types import Json
+from kgqa.util.fs import package_folder
+from kgqa.util.jsonio import parse_json
 
 T = TypeVar("T")
-DEMOS = package() / "demos"
+DEMOS = package_folder() / "demos"
 DOCUMENTS, CHAINS = "TRIPLE_EXAMPLARS_", "GENERATING_CHAIN_EXAMPLARS_"  # keys of the authors' file, spelt as there
 
 
 def load_documents(path: str) -> tuple[DocumentDemonstration, ...]:
-    """Labelled documents: a family's name (hotpotqa, 2wiki, musique, iirc) for ours, a JSONL file, or a data set of
+    """Return labelled documents: a family's name (hotpotqa, 2wiki, musique, iirc) for ours, a JSONL file, or a data
+    set of
     the authors' file: `FILE#HOTPOTQA`.
 
     A bare name is looked up among the files shipped in `kgqa/demos` first. Files may be gzipped.
@@ -39,19 +40,19 @@ def load_documents(path: str) -> tuple[DocumentDemonstration, ...]:
         DataError: the file is missing or broken, naming file:line.
     """
     if "#" in path:
-        return _load(_released(path, DOCUMENTS), parse_document, path)
+        return _load(_load_released(path, DOCUMENTS), parse_document, path)
     return _load(_lines(_find(path, "trace_documents")), parse_document, path)
 
 
 def load_chains(path: str) -> tuple[ChainDemonstration, ...]:
-    """Labelled chains; see `load_documents`."""
+    """Return labelled chains; see `load_documents`."""
     if "#" in path:
-        return _load(_released(path, CHAINS), parse_released_chain, path)
+        return _load(_load_released(path, CHAINS), parse_released_chain, path)
     return _load(_lines(_find(path, "trace_chains")), parse_chain, path)
 
 
 def load_thoughts(path: str, needs: tuple[str, ...] = ()) -> tuple[ThoughtDemonstration, ...]:
-    """A pool of questions: a family's name (hotpotqa, 2wiki, musique, iirc) for ours, or a JSONL file.
+    """Return a pool of questions: a family's name (hotpotqa, 2wiki, musique, iirc) for ours, or a JSONL file.
 
     `FILE#hotpotqa` takes them from the file of IRCoT's prompts, which names 2Wiki 2wikimultihopqa. `needs`: what each
     question must have, such as "steps".
@@ -74,12 +75,12 @@ def _pool(path: str) -> tuple[ThoughtDemonstration, ...]:
     if "#" in path:
         name, _, section = path.rpartition("#")
         file = _find(name)
-        return ircot_prompts.demonstrations(_whole(read_value(_read(file), str(file)), str(file)), section, str(file))
+        return ircot_prompts.demonstrations(_whole(parse_json(_read(file), str(file)), str(file)), section, str(file))
     return _load(_lines(_find(path, "pool")), question_demonstration, path)
 
 
 def load_examples(path: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Json], ...]:
-    """Records of a JSONL file as prompts show them; each must have exactly these keys.
+    """Return records of a JSONL file as prompts show them; each must have exactly these keys.
 
     Raises:
         DataError: the file is missing or broken, or a record has other keys, naming file:line.
@@ -107,7 +108,7 @@ def _whole(record: Json, where: str) -> Json:
 
 
 def _find(path: str, form: str = "") -> Path:
-    """`form`: of ours by family, such as "pool"."""
+    """Return `form`: of ours by family, such as "pool"."""
     shipped = {file.name for file in DEMOS.glob("*.jsonl")}
     for name in (f"{form}_{path}.jsonl", path):
         if name in shipped:
@@ -132,13 +133,13 @@ def _lines(path: Path) -> Iterator[tuple[str, Json]]:
         raise DataError(f"{path}: a released file holds several data sets; name one, e.g. {path}#HOTPOTQA")
     for number, line in enumerate(_read(path).split("\n"), start=1):
         if line.strip():
-            yield f"{path}:{number}", read_value(line, f"{path}:{number}")
+            yield f"{path}:{number}", parse_json(line, f"{path}:{number}")
 
 
-def _released(path: str, prefix: str) -> Iterator[tuple[str, Json]]:
+def _load_released(path: str, prefix: str) -> Iterator[tuple[str, Json]]:
     name, _, section = path.rpartition("#")
     file = _find(name)
-    sections = read_value(_read(file), str(file))
+    sections = parse_json(_read(file), str(file))
     key = prefix + section.upper()
     if not isinstance(sections, dict) or not isinstance(sections.get(key), list):
         keys = sections if isinstance(sections, dict) else ()

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kgqa import storage
 from kgqa.datasets import corpus, docx, headings, pdf, splitting
 from kgqa.datasets.html_text import page
 from kgqa.errors import DataError, UsageError
-from kgqa.extras import installed
 from kgqa.types import Json, Passage
+from kgqa.util import fs
+from kgqa.util.optional_deps import require_packages
 
 TEXT, HTML, PDF, DOCX = (".txt", ".md", ".markdown"), (".html", ".htm"), ".pdf", ".docx"
 KINDS = (*TEXT, *HTML, PDF, DOCX)
@@ -55,7 +55,7 @@ class Documents:
 
     @cached_property
     def files(self) -> Mapping[str, Path]:
-        """By name, in the order of the places, those of a folder by path.
+        """Return the values by name, in the order of the places, those of a folder by path.
 
         Raises:
             DataError: a place is not there, is of no kind that can be read, or there is no document at all.
@@ -71,12 +71,12 @@ class Documents:
 
     @cached_property
     def unreadable(self) -> Mapping[Path, str]:
-        """What is wrong with each file that is left out."""
+        """Return what is wrong with each file that is left out."""
         return {self.files[name]: str(read) for name, read in self._read.items() if isinstance(read, UsageError)}
 
     @cached_property
     def collection(self) -> tuple[Passage, ...]:
-        """All that is read, each passage once, pages and tables of PDFs too, see `kgqa.datasets.pdf`.
+        """Return all that is read, each passage once, pages and tables of PDFs too, see `kgqa.datasets.pdf`.
 
         Raises:
             UsageError: nothing can be read, for the first file's reason.
@@ -87,16 +87,16 @@ class Documents:
         return tuple(corpus.distinct(passage for read in readable for passage in read))
 
     def passages(self) -> Iterator[Passage]:
-        """What is searched: passages and tables, without whole pages, which would repeat them."""
+        """Yield what is searched: passages and tables, without whole pages, which would repeat them."""
         return (passage for passage in self.collection if not passage.place.startswith("page"))
 
     def identity(self) -> Mapping[str, Json]:
-        """What tells these passages from any other: hashes, the splitter, the readers; no paths."""
+        """Return what tells these passages from any other: hashes, the splitter, the readers; no paths."""
         files = {name: file for name, file in self.files.items() if file not in self.unreadable}
         return identity(files, self.passage_size)
 
     def where(self, passage: Passage, part: str = "") -> Where | None:
-        """Where a passage stands, or a part of its text; None for one that is none of these documents'."""
+        """Return where a passage stands, or a part of its text; None for one that is none of these documents'."""
         file = self._files_of.get(passage.id)
         if file is None:
             return None
@@ -109,7 +109,7 @@ class Documents:
 
     @cached_property
     def _files_of(self) -> Mapping[str, Path]:
-        """By a passage's id; the first of files with equal ones."""
+        """Return the values by a passage's id; the first of files with equal ones."""
         files: dict[str, Path] = {}
         for name, read in self._read.items():
             for passage in () if isinstance(read, UsageError) else read:
@@ -118,7 +118,7 @@ class Documents:
 
     @cached_property
     def _read(self) -> Mapping[str, tuple[Passage, ...] | UsageError]:
-        """By name: a file's passages, or why there are none."""
+        """Return the values by name: a file's passages, or why there are none."""
         splitting.identity()  # without its package nothing can be read
         read: dict[str, Document] = {}
         failed: dict[str, UsageError] = {}
@@ -130,7 +130,7 @@ class Documents:
                 continue
             if not any(passage.text.strip() for passage in read[name].passages):
                 failed[name] = DataError(f"{file}: no text in it; scanned documents need text recognition (OCR)")
-        every: dict[str, tuple[Passage, ...] | UsageError] = {**titled(read), **failed}
+        every: dict[str, tuple[Passage, ...] | UsageError] = {**find_titled(read), **failed}
         return {name: every[name] for name in self.files}
 
     def _below(self, place: Path) -> list[Path]:
@@ -143,37 +143,37 @@ class Documents:
             raise DataError(f"{place}: no such file or folder; name your documents")
         documents, others = documents_in(place, self.kinds)
         if others:
-            log.warning("%s: files of other kinds are left out: %s", place, counted(others))
+            log.warning("%s: files of other kinds are left out: %s", place, count_pages(others))
         return documents
 
 
 def documents_in(folder: Path, kinds: Sequence[str]) -> tuple[list[Path], list[Path]]:
-    """The files in and below a folder that are of these kinds, by path, and the others; hidden ones are neither.
+    """Return the files in and below a folder that are of these kinds, by path, and the others; hidden ones are neither.
 
     Raises:
         DataError: a document's name cannot be written as UTF-8.
     """
-    every = sorted(file for file in folder.rglob("*") if file.is_file() and not _hidden(file, folder))
+    every = sorted(file for file in folder.rglob("*") if file.is_file() and not _is_hidden(file, folder))
     documents = [file for file in every if file.suffix.lower() in kinds]
     for file in documents:
         refuse_odd_name(file)
     return documents, [file for file in every if file.suffix.lower() not in kinds]
 
 
-def counted(files: Sequence[Path]) -> str:
-    """How many there are of each kind, for people."""
+def count_pages(files: Sequence[Path]) -> str:
+    """Return how many there are of each kind, for people."""
     kinds = Counter(file.suffix.lower() or file.name for file in files)
     return ", ".join(f"{count} {suffix}" for suffix, count in sorted(kinds.items()))
 
 
 def readers(files: Iterable[Path]) -> dict[str, str]:
-    """The packages that read these files, with their versions, which decide what text comes.
+    """Return the packages that read these files, with their versions, which decide what text comes.
 
     Raises:
         ConfigError: one is not installed.
     """
     kinds = {file.suffix.lower() for file in files}
-    of_kinds = [installed(extra, *packages) for kind, (extra, packages) in PACKAGES.items() if kind in kinds]
+    of_kinds = [require_packages(extra, *packages) for kind, (extra, packages) in PACKAGES.items() if kind in kinds]
     return {package: number for versions in of_kinds for package, number in versions.items()}
 
 
@@ -184,7 +184,7 @@ class Document:
 
 
 def document(file: Path, name: str, size: int) -> Document:
-    """A document's passages of at most `size` characters; of a PDF its pages and tables, too.
+    """Return a document's passages of at most `size` characters; of a PDF its pages and tables, too.
 
     Raises:
         DataError: it cannot be read, naming the file and where it can be its line.
@@ -202,8 +202,8 @@ def document(file: Path, name: str, size: int) -> Document:
     return Document(heading, tuple(Passage.of(name, piece.text) for piece in splitting.split(text, size)))
 
 
-def titled(documents: Mapping[str, Document]) -> dict[str, tuple[Passage, ...]]:
-    """By name: their passages, titled by their headings."""
+def find_titled(documents: Mapping[str, Document]) -> dict[str, tuple[Passage, ...]]:
+    """Return the values by name: their passages, titled by their headings."""
     titles = headings.titles({name: each.heading for name, each in documents.items()})
     return {
         name: each.passages
@@ -214,10 +214,10 @@ def titled(documents: Mapping[str, Document]) -> dict[str, tuple[Passage, ...]]:
 
 
 def identity(files: Mapping[str, Path], size: int) -> dict[str, Json]:
-    """What tells their passages from any other: hashes by name, the splitter, the readers; no paths."""
+    """Return what tells their passages from any other: hashes by name, the splitter, the readers; no paths."""
     headed = any(file.suffix.lower() != PDF for file in files.values())
     return {
-        "files": [[name, storage.remembered_sha256(file)] for name, file in files.items()],
+        "files": [[name, fs.quick_sha256(file)] for name, file in files.items()],
         "splitter": splitting.identity(),
         "readers": readers(files.values()),
         "passage_size": size,
@@ -251,7 +251,7 @@ def _text(file: Path) -> str:
 
 
 def _line(text: str, passage: str, part: str) -> int | None:
-    """The line in which a part of a passage begins; None where the file has changed since."""
+    """Return the line in which a part of a passage begins; None where the file has changed since."""
     start = text.find(passage)
     return None if start < 0 else text.count("\n", 0, start + max(passage.find(part), 0)) + 1
 
@@ -260,7 +260,7 @@ def _path(file: Path, place: Path) -> str:
     return file.relative_to(place).as_posix() if file != place else file.as_posix()
 
 
-def _hidden(file: Path, folder: Path) -> bool:
+def _is_hidden(file: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 

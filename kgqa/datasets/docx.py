@@ -14,7 +14,8 @@ LARGEST = 1 << 28  # bytes of all that is packed in it: a small file can be made
 
 
 def read(file: Path) -> Page:
-    """Headings, paragraphs, lists, footnotes and cells in their order, as of an HTML page; pictures are left out.
+    """Return headings, paragraphs, lists, footnotes and cells in their order, as of an HTML page; pictures are left
+    out.
 
     Raises:
         DataError: the file is no DOCX, is broken, or unpacks to more than `LARGEST`.

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from kgqa import http
 from kgqa.datasets.files import TO_ELSEWHERE
 from kgqa.datasets.sources import Source
 from kgqa.errors import DataError
-from kgqa.storage import sha256, storing
+from kgqa.util import http
+from kgqa.util.fs import explain_storage_errors, sha256
 
 if TYPE_CHECKING:
     import httpx2
@@ -37,21 +37,21 @@ def fetch(source: Source, target: Path, advance: Advance) -> None:
         StorageError: the disk is full or not writable.
     """
     part = target.with_name(target.name + ".part")
-    with storing(part, TO_ELSEWHERE):
+    with explain_storage_errors(part, TO_ELSEWHERE):
         target.parent.mkdir(parents=True, exist_ok=True)
     reasons = []
-    with http.client(SILENCE, {"Accept-Encoding": "identity"}) as client:
+    with http.create_client(SILENCE, {"Accept-Encoding": "identity"}) as client:
         for url in source.urls:
             if reason := _failure(client, url, source, part, advance):
                 reasons.append(f"{url}: {reason}")
             else:
-                with storing(target, TO_ELSEWHERE):
+                with explain_storage_errors(target, TO_ELSEWHERE):
                     part.replace(target)
                 return
     raise DataError("; ".join(reasons))
 
 
-class _Refused(http.Unanswered):
+class _Refused(http.NoResponse):
     """A status that says no. final: another attempt would end the same."""
 
     def __init__(self, response: httpx2.Response) -> None:
@@ -60,12 +60,12 @@ class _Refused(http.Unanswered):
 
 
 def _failure(client: httpx2.Client, url: str, source: Source, part: Path, advance: Advance) -> str:
-    """Why this URL does not give the file; "" once it is there."""
+    """Return why this URL does not give the file; "" once it is there."""
     if urlsplit(url).scheme not in ("http", "https"):
         return "only http and https are fetched"
     try:
         _download(client, url, part, advance)
-    except http.Unanswered as error:
+    except http.NoResponse as error:
         return str(error)
     if wrong := mismatch(part, source):
         part.unlink()
@@ -79,9 +79,9 @@ def _download(client: httpx2.Client, url: str, part: Path, advance: Advance) -> 
         before = _size(part)
         try:
             _continue(client, url, part, advance)
-        except http.Unanswered as error:
+        except http.NoResponse as error:
             idle = 0 if _size(part) > before else idle + 1
-            final = isinstance(error, http.Absent) or (isinstance(error, _Refused) and error.final)
+            final = isinstance(error, http.ServerNotFound) or (isinstance(error, _Refused) and error.final)
             if idle == ATTEMPTS or (idle and final):
                 raise
             time.sleep(PAUSE * 2**idle if idle else 0)
@@ -97,12 +97,15 @@ def _continue(client: httpx2.Client, url: str, part: Path, advance: Advance) -> 
         StorageError: it could not be written.
     """
     have = _size(part)
-    with http.in_words(), client.stream("GET", url, headers={"Range": f"bytes={have}-"} if have else {}) as reply:
+    with (
+        http.translate_errors(),
+        client.stream("GET", url, headers={"Range": f"bytes={have}-"} if have else {}) as reply,
+    ):
         if reply.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
             if reply.headers.get("Content-Range") == f"bytes */{have}":  # there is nothing left to ask for
                 return
             part.unlink()
-            raise http.Unanswered("the server's file is shorter than what is here")
+            raise http.NoResponse("the server's file is shorter than what is here")
         if reply.is_error:
             raise _Refused(reply)
         if not reply.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
@@ -114,25 +117,25 @@ def _receive(reply: httpx2.Response, have: int, part: Path, advance: Advance) ->
     """Write what comes behind the first `have` bytes."""
     length = reply.headers.get("Content-Length")
     total = have + int(length) if length else None
-    with storing(part, TO_ELSEWHERE):
+    with explain_storage_errors(part, TO_ELSEWHERE):
         out = part.open("ab" if have else "wb")
-    with storing(part, TO_ELSEWHERE), out:  # closing it writes what the disk did not take before
+    with explain_storage_errors(part, TO_ELSEWHERE), out:  # closing it writes what the disk did not take before
         try:
-            with http.in_words():
+            with http.translate_errors():
                 for block in reply.iter_raw():  # what is there: a silent connection must not cost what arrived
-                    with storing(part, TO_ELSEWHERE):
+                    with explain_storage_errors(part, TO_ELSEWHERE):
                         out.write(block)
                         out.flush()
                     have += len(block)
                     advance(have, total)
-        except http.Unanswered as error:
-            if total is None or isinstance(error, http.Silent):
+        except http.NoResponse as error:
+            if total is None or isinstance(error, http.ResponseTimeout):
                 raise
-            raise http.Unanswered(f"the connection was cut at {have:,} of {total:,} bytes") from error
+            raise http.NoResponse(f"the connection was cut at {have:,} of {total:,} bytes") from error
 
 
 def mismatch(file: Path, source: Source) -> str:
-    """What is wrong with a file that should be the source's; "" if nothing is."""
+    """Return what is wrong with a file that should be the source's; "" if nothing is."""
     size, actual = _size(file), sha256(file)
     with file.open("rb") as content:
         page = content.read(1024).lstrip().lower().startswith((b"<!doctype", b"<html"))

@@ -1,4 +1,4 @@
-"""Where a dataset's files lie."""
+"""Define where a dataset's files lie."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from importlib.resources import files as package_files
 from pathlib import Path
 
 from kgqa.errors import DataError
-from kgqa.places import shipped_conf
+from kgqa.util.plugins import package_conf
 
 TO_ELSEWHERE = "make room, or name another folder: to=FOLDER"  # where the disk refuses
 PACKAGED = "pkg://"  # Hydra's notation for what ships in a package: pkg://kgqa.datasets/demo.jsonl
 
 
 def find(dataset: str, path: str | None, names: tuple[str, ...]) -> Path:
-    """The data file: at `path`, a file or a folder; else below `$KGQA_DATA`; else below `data/`.
+    """Return the data file: at `path`, a file or a folder; else below `$KGQA_DATA`; else below `data/`.
 
     Below means: in `<dataset>/`, in `questions/` or in the folder itself. `names` are tried in order, each
     plain and with ".gz". An earlier name in a later folder wins over a later name in an earlier folder.
@@ -40,25 +40,25 @@ def find(dataset: str, path: str | None, names: tuple[str, ...]) -> Path:
 
 
 def find_corpus(dataset: str, path: str) -> Path:
-    """A corpus file: `path` itself, else below `$KGQA_DATA`, else below `data/`; there also in `corpora/`.
+    """Return a corpus file: `path` itself, else below `$KGQA_DATA`, else below `data/`; there also in `corpora/`.
 
     Raises:
         DataError: naming everything that was looked for.
     """
-    return _named(dataset, "corpus", path, _folders(dataset, "corpora"), "name an existing file")
+    return _find_named(dataset, "corpus", path, _folders(dataset, "corpora"), "name an existing file")
 
 
 def find_aliases(dataset: str, path: str, questions: Path) -> Path:
-    """A file of answers' other names: `path` itself, else beside the questions, else where those are looked for.
+    """Return a file of answers' other names: `path` itself, else beside the questions, else where those are looked for.
 
     Raises:
         DataError: naming everything that was looked for.
     """
     folders = [questions.parent, *_folders(dataset)]
-    return _named(dataset, "aliases", path, folders, "score without other names by dataset.aliases=null")
+    return _find_named(dataset, "aliases", path, folders, "score without other names by dataset.aliases=null")
 
 
-def _named(dataset: str, key: str, path: str, folders: list[Path], remedy: str) -> Path:
+def _find_named(dataset: str, key: str, path: str, folders: list[Path], remedy: str) -> Path:
     named = given(path, key)
     below = [] if named.is_absolute() else list(dict.fromkeys(folders))
     for folder in (Path(""), *below):
@@ -72,13 +72,13 @@ def _named(dataset: str, key: str, path: str, folders: list[Path], remedy: str) 
 
 
 def roots() -> list[Path]:
-    """Folders that hold data sets: `$KGQA_DATA` if it is set, then `data`."""
+    """Return folders that hold data sets: `$KGQA_DATA` if it is set, then `data`."""
     environment = os.environ.get("KGQA_DATA")
     return [Path(environment).expanduser(), Path("data")] if environment else [Path("data")]
 
 
 def given(path: str, key: str = "path") -> Path:
-    """What `dataset.<key>` names: a path, or a place in a package.
+    """Return what `dataset.<key>` names: a path, or a place in a package.
 
     Raises:
         DataError: there is no such package.
@@ -97,13 +97,13 @@ def _folders(dataset: str, kind: str = "questions") -> list[Path]:
 
 
 def _prepare(dataset: str, names: tuple[str, ...] = ()) -> str:
-    """The command that brings one of these files, which may be of a source with a name of its own."""
+    """Return the command that brings one of these files, which may be of a source with a name of its own."""
     import yaml
 
-    listed = yaml.safe_load((shipped_conf() / "downloads.yaml").read_text(encoding="utf-8"))
+    listed = yaml.safe_load((package_conf() / "downloads.yaml").read_text(encoding="utf-8"))
     for source, entry in listed.items():
         made, folder = entry.get("members") or [entry["file"]], entry["folder"]
         places = [*(made if folder == dataset else ()), *(f"{folder}/{file}" for file in made)]
         if set(names).intersection(places):
-            return f"kgqa data prepare dataset={source}"
-    return f"kgqa data prepare dataset={dataset}"
+            return f"kgqa data download dataset={source}"
+    return f"kgqa data download dataset={dataset}"

@@ -18,13 +18,13 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from kgqa import records, storage
-from kgqa.constraints import Count
 from kgqa.datasets import corpus, files
-from kgqa.datasets.documents import KINDS, counted, document, documents_in, identity, titled
-from kgqa.datasets.schema import Gold, checked, parsed
+from kgqa.datasets.documents import KINDS, count_pages, document, documents_in, find_titled, identity
+from kgqa.datasets.schema import Gold, check_record, parse_record
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json, Passage, Question
+from kgqa.util import fs, jsonio
+from kgqa.util.validators import Count
 
 SHOWN = 3  # names in a message
 
@@ -80,7 +80,7 @@ class Folder:
 
     @property
     def file(self) -> Path:
-        """The questions'."""
+        """Return the questions'."""
         named = self.questions_file
         file = self.folder / "questions.jsonl" if named is None else files.given(named, "questions_file")
         if not file.is_file():
@@ -90,25 +90,25 @@ class Folder:
 
     @cached_property
     def corpus_files(self) -> tuple[Path, ...]:
-        """The documents, by path."""
+        """Return the documents, by path."""
         found, others = documents_in(self.folder, self.kinds)
         documents = tuple(file for file in found if file != self.file)
         if not documents:
             raise DataError(f"{self.folder}: no documents in it; put {', '.join(self.kinds)} files there")
         if others := [file for file in others if file != self.file]:
-            log.warning("%s: files of other kinds are left out: %s", self.folder, counted(others))
+            log.warning("%s: files of other kinds are left out: %s", self.folder, count_pages(others))
         return documents
 
     @property
     def sha256(self) -> str:
-        both = [storage.sha256(self.file), self.corpus_identity()]
-        return storage.digest(both)
+        both = [fs.sha256(self.file), self.corpus_identity()]
+        return fs.digest(both)
 
     def corpus_identity(self) -> Mapping[str, Json]:
-        return identity(self._named(), self.passage_size)
+        return identity(self._name_files(), self.passage_size)
 
     def questions(self) -> Iterator[Question]:
-        """In file order.
+        """Return the questions in file order.
 
         Raises:
             DataError: a document cannot be read, or on coming to a broken question, naming its line.
@@ -116,17 +116,19 @@ class Folder:
         return (question for question in self.read() if question is not None)
 
     def read(self) -> Iterator[Question | None]:
-        return checked(self._records(), self.file)
+        return check_record(self._records(), self.file)
 
     def passages(self) -> Iterator[Passage]:
-        """What is searched: passages and tables of all documents, without whole pages, which would repeat them."""
+        """Yield what is searched: passages and tables of all documents, without whole pages, which would repeat
+        them.
+        """
         return (passage for passage in self.collection if not passage.place.startswith("page"))
 
     read_passages = passages
 
     @cached_property
     def collection(self) -> tuple[Passage, ...]:
-        """All documents, read once, in order of their paths; each passage once."""
+        """Return all documents, read once, in order of their paths; each passage once."""
         empty = [
             name for name, passages in self._passages.items() if not any(passage.text.strip() for passage in passages)
         ]
@@ -140,11 +142,11 @@ class Folder:
 
     @cached_property
     def _passages(self) -> dict[str, tuple[Passage, ...]]:
-        """By document."""
-        return titled({name: document(file, name, self.passage_size) for name, file in self._named().items()})
+        """Return the values by document."""
+        return find_titled({name: document(file, name, self.passage_size) for name, file in self._name_files().items()})
 
-    def _named(self) -> dict[str, Path]:
-        """Documents by name."""
+    def _name_files(self) -> dict[str, Path]:
+        """Return documents by name."""
         stems = Counter(file.stem for file in self.corpus_files)
         return {
             file.stem if stems[file.stem] == 1 else file.relative_to(self.folder).as_posix(): file
@@ -153,8 +155,8 @@ class Folder:
 
     def _records(self) -> Iterator[tuple[str, Question | None]]:
         passages, collection = self._passages, self.collection
-        for number, (where, raw) in enumerate(records.records(self.file), start=1):
-            record = parsed(FolderRecord, raw, where)
+        for number, (where, raw) in enumerate(jsonio.stream_records(self.file), start=1):
+            record = parse_record(FolderRecord, raw, where)
             cited = [place if isinstance(place, Cited) else Cited(title=place) for place in record.support]
             cited += [Cited(title=title) for title in record.supporting_titles]
             yield (
@@ -172,12 +174,12 @@ class Folder:
 
 
 def _title(cited: Cited, by_name: Mapping[str, Sequence[Passage]]) -> str:
-    """Of the passages of the document that is cited by its name."""
+    """Return the title of the passages of the document that is cited by its name."""
     return next((passage.title for passage in by_name[cited.title]), cited.title)
 
 
 def _support(cited: Cited, by_name: Mapping[str, Sequence[Passage]], where: str) -> list[str]:
-    """Ids of what is cited; none for a title alone."""
+    """Return ids of what is cited; none for a title alone."""
     if cited.title not in by_name:
         raise DataError(f"{where}: support: no document has the name {cited.title!r}; {nearest(cited.title, by_name)}")
     passages = by_name[cited.title]

@@ -1,4 +1,4 @@
-"""What a document calls itself: the heading that titles its passages."""
+"""Define what a document calls itself: the heading that titles its passages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 
 
 def of_markdown(text: str) -> str:
-    """The title in its front matter, else its first heading of the highest level, in plain words; "" without any."""
+    """Return the title in its front matter, else its first heading of the highest level, in plain words; "" without
+    any.
+    """
     front = FRONT.match(text)
     if front and (named := NAMED.search(front[1])):
         return _plain(named[1].strip("\"'"))
@@ -36,7 +38,9 @@ def of_markdown(text: str) -> str:
 
 
 def titles(headings: Mapping[str, str]) -> dict[str, str]:
-    """By a document's name: its heading, with the name where others have it too; the name itself without one."""
+    """Return the values by a document's name: its heading, with the name where others have it too; the name itself
+    without one.
+    """
     shared = Counter(heading.casefold() for heading in headings.values())
     return {
         name: (heading if shared[heading.casefold()] == 1 else f"{heading} ({name})") if heading else name

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, Field, StrictInt
 
-from kgqa import records, storage
-from kgqa.constraints import Count
 from kgqa.datasets import contexts, files
 from kgqa.datasets.base import FileDataset
-from kgqa.datasets.schema import Gold, looks_like, parsed
+from kgqa.datasets.schema import Gold, looks_like, parse_record
 from kgqa.errors import DataError
 from kgqa.types import Hop, Passage, Question
+from kgqa.util import fs, jsonio
+from kgqa.util.validators import Count
 
 MISSING = "missing:"  # + title: support that is not among the passages (fullwiki), so that recall counts it
 
@@ -54,21 +54,21 @@ class HotpotQA(FileDataset):
 
     @property
     def file(self) -> Path:
-        """Refused where the alias file is wanted and missing: the questions are not whole without it."""
+        """Return refused where the alias file is wanted and missing: the questions are not whole without it."""
         file = super().file
         self._alias_file(file)
         return file
 
     @property
     def sha256(self) -> str:
-        """Of the data file; with an alias file, of both hashes one after the other."""
+        """Return the sha256 of the data file; with an alias file, of both hashes one after the other."""
         aliases = self._alias_file(self.file)
-        return storage.text_digest(f"{super().sha256}\n{storage.sha256(aliases)}") if aliases else super().sha256
+        return fs.text_digest(f"{super().sha256}\n{fs.sha256(aliases)}") if aliases else super().sha256
 
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
         aliases = self._aliases(file)
-        for where, raw in records.records(file):
-            record = parsed(HotpotRecord, raw, where)
+        for where, raw in jsonio.stream_records(file):
+            record = parse_record(HotpotRecord, raw, where)
             if record.type and record.type not in self.hops:
                 raise DataError(
                     f"{where}: type={record.type!r}: {self.name} has {', '.join(self.hops)}; "
@@ -79,10 +79,12 @@ class HotpotQA(FileDataset):
             yield where, _question(record, answers, self.hops.get(record.type))
 
     def _aliases(self, file: Path) -> dict[str, list[str]]:
-        """Other names of the answers by Wikidata id, demonyms last, as 2Wiki's evaluation program (v1.1) takes them."""
+        """Return other names of the answers by Wikidata id, demonyms last, as 2Wiki's evaluation program (v1.1) takes
+        them.
+        """
         aliases = self._alias_file(file)
-        lines = records.records(aliases) if aliases else ()
-        entries = [parsed(Aliases, record, where) for where, record in lines]
+        lines = jsonio.stream_records(aliases) if aliases else ()
+        entries = [parse_record(Aliases, record, where) for where, record in lines]
         return {entry.entity: [*entry.aliases, *entry.demonyms] for entry in entries}
 
     def _alias_file(self, file: Path) -> Path | None:
@@ -124,7 +126,7 @@ def _support(record: HotpotRecord, passages: tuple[Passage, ...]) -> Iterator[st
 
 
 def _facts(record: HotpotRecord, passages: tuple[Passage, ...], support: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """The supporting sentences of the gold passages, in the order they are cited; blank ones are left out."""
+    """Yield the supporting sentences of the gold passages, in the order they are cited; blank ones are left out."""
     gold = {passage.title: passage for passage in reversed(passages) if passage.id in support}
     for title, sentence in record.supporting_facts:
         passage = gold.get(contexts.plain(title))

@@ -30,7 +30,7 @@ def page(html: str) -> Page:
 
 
 def plain_text(html: str) -> str:
-    """Blocks in order, with blank lines between them."""
+    """Return the blocks in order, with blank lines between them."""
     return "\n\n".join(page(html).blocks)
 
 

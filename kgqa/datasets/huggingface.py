@@ -9,14 +9,15 @@ from pathlib import Path
 from kgqa.datasets.files import TO_ELSEWHERE
 from kgqa.datasets.sources import Hub
 from kgqa.errors import ConfigError, DataError
-from kgqa.storage import replacing
 from kgqa.types import Json
+from kgqa.util.fs import replace_atomically
 
 SAVED = ("dataset_dict.json", "state.json")  # what `save_to_disk` leaves in its folder
 
 
 def rows(place: Path | None, hub: Hub) -> Iterator[Json]:
-    """The rows of a data set: of a folder that `save_to_disk` wrote, of .parquet files as the hub has them, or of the
+    """Yield the rows of a data set: of a folder that `save_to_disk` wrote, of .parquet files as the hub has them, or
+    of the
     hub itself (None). Nothing is copied into Hugging Face's cache.
 
     Raises:
@@ -30,13 +31,14 @@ def rows(place: Path | None, hub: Hub) -> Iterator[Json]:
             f"Hugging Face's files need the package datasets ({error}); pip install 'kgqa[datasets]'"
         ) from error
     try:
-        yield from _loaded(datasets, place, hub)
+        yield from _load(datasets, place, hub)
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise DataError(f"{place or hub.id}: {error}; expected split {hub.split} of {hub.id}, {hub.config}") from None
 
 
 def write(rows: Iterable[Json], target: Path, advance: Callable[[int], None]) -> int:
-    """Rows as records in the authors' form, a JSON array or, for a .jsonl target, a record in each line; their number.
+    """Return rows as records in the authors' form, a JSON array or, for a .jsonl target, a record in each line; their
+    number.
 
     The file appears whole or not at all. `advance(n)` comes after n more records.
 
@@ -46,7 +48,7 @@ def write(rows: Iterable[Json], target: Path, advance: Callable[[int], None]) ->
     """
     before, between, after = ("", "\n", "\n") if target.suffix == ".jsonl" else ("[\n", ",\n", "\n]\n")
     count = 0
-    with replacing(target, TO_ELSEWHERE) as part, part.open("w", encoding="utf-8") as out:
+    with replace_atomically(target, TO_ELSEWHERE) as part, part.open("w", encoding="utf-8") as out:
         for row in rows:
             out.write((between if count else before) + json.dumps(original(row), ensure_ascii=False))
             count += 1
@@ -58,7 +60,9 @@ def write(rows: Iterable[Json], target: Path, advance: Callable[[int], None]) ->
 
 
 def original(row: Mapping[str, Json]) -> Json:
-    """A row as its authors' file has it. The hub keeps lists of records as records of lists, and `_id` as `id`."""
+    """Return a row as its authors' file has it. The hub keeps lists of records as records of lists, and `_id` as
+    `id`.
+    """
     try:
         if "paragraphs" in row:
             tables = ("paragraphs", "question_decomposition")
@@ -87,7 +91,7 @@ def _lists(table: Json, columns: tuple[str, ...]) -> list[Json]:
     return [[record[column] for column in columns] for record in _records(table)]
 
 
-def _loaded(datasets: Json, place: Path | None, hub: Hub) -> Iterator[Json]:
+def _load(datasets: Json, place: Path | None, hub: Hub) -> Iterator[Json]:
     if place is None:
         return iter(datasets.load_dataset(hub.id, hub.config, split=hub.split, streaming=True))
     if any((place / name).is_file() for name in SAVED):

@@ -11,12 +11,12 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from kgqa import records
 from kgqa.datasets import contexts
 from kgqa.datasets.base import FileDataset
-from kgqa.datasets.schema import parsed
+from kgqa.datasets.schema import parse_record
 from kgqa.errors import DataError
 from kgqa.types import Passage, Question
+from kgqa.util import jsonio
 
 MAIN = "main"  # how a gold context names the main passage
 
@@ -31,7 +31,7 @@ class IircAnswer(BaseModel):
     answer_value: str = ""
 
     def spans(self) -> tuple[str, ...]:
-        """A value comes without its unit, as in IRCoT's evaluation."""
+        """Return a value comes without its unit, as in IRCoT's evaluation."""
         texts = [span.text for span in self.answer_spans] if self.type == "span" else [self.answer_value]
         return tuple(text.strip() for text in texts if text.strip())
 
@@ -90,14 +90,14 @@ class IIRC(FileDataset):
     """
 
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
-        for number, (where, raw) in enumerate(records.records(file)):
+        for number, (where, raw) in enumerate(jsonio.stream_records(file)):
             if isinstance(raw, dict) and "questions" in raw:
-                record = parsed(Original, raw, where)
+                record = parse_record(Original, raw, where)
                 for place, question in enumerate(record.questions):
                     identity = question.qid or f"{record.pid or number}_{place}"
                     yield f"{where}, question {identity}", _original(record, question, identity, where)
             else:
-                yield where, _processed(parsed(Processed, raw, where), where)
+                yield where, _process(parse_record(Processed, raw, where), where)
 
 
 def _original(record: Original, question: OriginalQuestion, identity: str, where: str) -> Question | None:
@@ -119,7 +119,7 @@ def _original(record: Original, question: OriginalQuestion, identity: str, where
     )
 
 
-def _processed(record: Processed, where: str) -> Question | None:
+def _process(record: Processed, where: str) -> Question | None:
     answers = Counter(answer.texts() for answer in record.answers_objects)  # of several annotators the commonest
     passages = contexts.of_paragraphs(record.contexts)
     pinned = contexts.of_paragraphs(record.pinned_contexts)

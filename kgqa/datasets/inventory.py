@@ -12,14 +12,14 @@ from kgqa.types import Passage, Question
 
 @dataclass
 class GoldPassages:
-    """What the questions say is gold, to be looked for in the corpus."""
+    """Hold what the questions say is gold, to be looked for in the corpus."""
 
     ids: set[str] = field(default_factory=set)
     titles: set[str] = field(default_factory=set)
 
 
 def count_questions(questions: Iterable[Question | None]) -> tuple[Mapping[str, int], GoldPassages]:
-    """Counts by what is counted, in the order they are to be shown; odd things appear only where there are any.
+    """Return counts by what is counted, in the order they are to be shown; odd things appear only where there are any.
 
     None stands for a question that was left out.
     """

@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kgqa.demonstrations import ThoughtDemonstration
 from kgqa.errors import DataError
-from kgqa.json_values import read_value
-from kgqa.storage import package
+from kgqa.prompting.demonstrations import ThoughtDemonstration
 from kgqa.types import Json, Passage
+from kgqa.util.fs import package_folder
+from kgqa.util.jsonio import parse_json
 
 THOUGHTS = "gold_with_{}_distractors_context_cot_qa_codex.txt"
 ANSWERS = "gold_with_1_distractors_context_direct_qa_codex.txt"
@@ -35,7 +35,8 @@ class _Block:
 
 
 def demonstrations(prompts: Json, name: str, where: str) -> tuple[ThoughtDemonstration, ...]:
-    """The demonstrations of one dataset, in the order of the files; every paragraph stands where the authors put it.
+    """Return the demonstrations of one dataset, in the order of the files; every paragraph stands where the authors
+    put it.
 
     Raises:
         DataError: no such dataset in the file, or a prompt is not of this form.
@@ -44,7 +45,7 @@ def demonstrations(prompts: Json, name: str, where: str) -> tuple[ThoughtDemonst
     thoughts = [_blocks(files, THOUGHTS.format(count), where) for count in DISTRACTORS]
     answers = _blocks(files, ANSWERS, where)
     titles = _blocks(files, TITLES, where) if TITLES in files else {}
-    sets = read_value((package() / "demos" / SETS).read_bytes(), SETS).get(name, [])
+    sets = parse_json((package_folder() / "demos" / SETS).read_bytes(), SETS).get(name, [])
     shots = []
     for identity, first in thoughts[0].items():
         if not all(identity in blocks for blocks in (*thoughts, answers)):
@@ -59,7 +60,7 @@ def demonstrations(prompts: Json, name: str, where: str) -> tuple[ThoughtDemonst
                 first.reply,
                 (gold, *contexts),
                 named.passages if named else (),
-                _listed(named.reply, f"{where}: {TITLES}: {identity}") if named else (),
+                _list_files(named.reply, f"{where}: {TITLES}: {identity}") if named else (),
                 places={number: ids.index(identity) for number, ids in enumerate(sets, start=1) if identity in ids},
             )
         )
@@ -67,7 +68,7 @@ def demonstrations(prompts: Json, name: str, where: str) -> tuple[ThoughtDemonst
 
 
 def _files_of(prompts: Json, name: str, where: str) -> dict[str, str]:
-    """The dataset's prompts by the last part of their name."""
+    """Return the dataset's prompts by the last part of their name."""
     if not isinstance(prompts, Mapping) or not all(isinstance(text, str) for text in prompts.values()):
         raise DataError(f"{where}: not a file of IRCoT's prompts: expected an object of file names and texts")
     paths = {tuple(path.split("/")[-2:]): text for path, text in prompts.items()}
@@ -79,7 +80,7 @@ def _files_of(prompts: Json, name: str, where: str) -> dict[str, str]:
 
 
 def _blocks(files: Mapping[str, str], file: str, where: str) -> dict[str, _Block]:
-    """By question id, in order."""
+    """Return the values by question id, in order."""
     if file not in files:
         raise DataError(f"{where}: the prompt {file} is missing; fetch the file again")
     _, *parts = _METADATA.split(files[file])
@@ -100,14 +101,14 @@ def _block(text: str, where: str) -> _Block:
 
 
 def _qid(metadata: str, where: str) -> str:
-    said = read_value(metadata, where)
+    said = parse_json(metadata, where)
     if not isinstance(said, dict):
         raise DataError(f"{where}: expected METADATA with a qid, found {metadata:.60}")
     return str(said.get("qid"))
 
 
-def _listed(reply: str, where: str) -> tuple[str, ...]:
-    titles = read_value(reply, where)
+def _list_files(reply: str, where: str) -> tuple[str, ...]:
+    titles = parse_json(reply, where)
     if not isinstance(titles, list):
         raise DataError(f"{where}: expected a list of titles, found {reply:.60}")
     return tuple(map(str, titles))

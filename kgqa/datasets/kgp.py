@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa import records
 from kgqa.datasets import contexts, corpus
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.hotpotqa import MISSING
-from kgqa.datasets.schema import Gold, parsed
+from kgqa.datasets.schema import Gold, parse_record
 from kgqa.errors import DataError
 from kgqa.types import Passage, Question
+from kgqa.util import jsonio
 
 RELEASED = "https://github.com/YuWVandy/KG-LLM-MDQA"
 
@@ -43,8 +43,8 @@ class KgpCollections(FileDataset):
             ) from error
 
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
-        for number, (where, raw) in enumerate(records.records(file)):
-            record = parsed(KgpRecord, raw, where)
+        for number, (where, raw) in enumerate(jsonio.stream_records(file)):
+            record = parse_record(KgpRecord, raw, where)
             yield where, _question(str(number), record, record.golds(where))
 
     def read_passages(self) -> Iterator[Passage]:

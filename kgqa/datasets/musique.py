@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, StrictBool, StrictInt
 
-from kgqa import records
 from kgqa.datasets import contexts
 from kgqa.datasets.base import FileDataset
-from kgqa.datasets.schema import Gold, parsed
+from kgqa.datasets.schema import Gold, parse_record
 from kgqa.types import Hop, Question
+from kgqa.util import jsonio
 
 
 class Paragraph(contexts.Paragraph):
@@ -44,8 +44,8 @@ class MuSiQue(FileDataset):
     """
 
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
-        for where, raw in records.records(file):
-            record = parsed(MusiqueRecord, raw, where)
+        for where, raw in jsonio.stream_records(file):
+            record = parse_record(MusiqueRecord, raw, where)
             yield where, _question(record, where) if record.answerable else None
 
 

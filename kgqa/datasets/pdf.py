@@ -67,7 +67,7 @@ def read(file: Path, title: str, size: int) -> tuple[Passage, ...]:
 
 
 def _tables(page_blocks: list[list[Block]]) -> list[PdfTable]:
-    """The document's tables; a continued one's later blocks get its header in `found`."""
+    """Return the document's tables; a continued one's later blocks get its header in `found`."""
     tables: list[PdfTable] = []
     for page, blocks in enumerate(page_blocks, start=1):
         for place, block in enumerate(blocks):
@@ -85,7 +85,7 @@ def _tables(page_blocks: list[list[Block]]) -> list[PdfTable]:
 
 
 def _continues(last: PdfTable, caption: str, both: Sequence[Sequence[Block]], place: int) -> bool:
-    """Whether the table at a place of the second page is what is left of the one that ended on the first.
+    """Return whether the table at a place of the second page is what is left of the one that ended on the first.
 
     It has as many columns, and nothing but margins is in between, or the caption again ("Table 3, continued").
     """
@@ -98,7 +98,9 @@ def _continues(last: PdfTable, caption: str, both: Sequence[Sequence[Block]], pl
 
 
 def _caption(blocks: Sequence[Block], place: int) -> str:
-    """The paragraph next to a table that begins as "Table 3": above it, else below it and not above another table."""
+    """Return the paragraph next to a table that begins as "Table 3": above it, else below it and not above another
+    table.
+    """
     above = blocks[place - 1] if place else None
     below = blocks[place + 1] if place + 1 < len(blocks) else None
     if below and place + 2 < len(blocks) and blocks[place + 2].rows:
@@ -107,7 +109,7 @@ def _caption(blocks: Sequence[Block], place: int) -> str:
 
 
 def _number(caption: str, tables: Sequence[PdfTable]) -> int:
-    """What the caption says, unless an earlier table has that number; else the next one."""
+    """Return what the caption says, unless an earlier table has that number; else the next one."""
     taken = {table.number for table in tables}
     written = CAPTION.match(caption)
     if written and int(written[1]) not in taken:
@@ -120,7 +122,7 @@ def _text(blocks: Sequence[Block]) -> str:
 
 
 def _runs(blocks: Sequence[Block]) -> Iterator[str]:
-    """The paragraphs between tables."""
+    """Yield the paragraphs between tables."""
     run: list[Block] = []
     for block in blocks:
         if block.rows:

@@ -1,4 +1,4 @@
-"""What stands on a PDF's pages: paragraphs and ruled tables, in reading order.
+"""Define what stands on a PDF's pages: paragraphs and ruled tables, in reading order.
 
 pdfium reads pages without rulings, 50 times as fast as pdfplumber, which reads those that may hold a table. Neither
 reads pictures of text: a scanned page gives nothing.
@@ -45,7 +45,8 @@ class TextLine:
 
 
 def pages(file: Path) -> Iterator[list[Block]]:
-    """The blocks of each page, those of the margins first and last: pages are often drawn with their numbers first.
+    """Yield the blocks of each page, those of the margins first and last: pages are often drawn with their numbers
+    first.
 
     Raises:
         DataError: the file is no PDF, is broken, or needs a password.
@@ -83,7 +84,7 @@ class _Rulings:
         self._opened.close()
 
     def blocks(self, number: int) -> list[Block] | None:
-        """Of the page at this place from 0; None where pdfplumber cannot read it, which is said."""
+        """Return the blocks of the page at this place from 0; None where pdfplumber cannot read it, which is said."""
         try:
             page = self._document.pages[number]
             page_blocks = _blocks(page)
@@ -102,7 +103,7 @@ class _Rulings:
 
     @cached_property
     def _damages(self) -> tuple[type[Exception], ...]:
-        """What reading a damaged file ends in: pdfplumber trusts boxes and numbers to be there."""
+        """Return what reading a damaged file ends in: pdfplumber trusts boxes and numbers to be there."""
         from pdfplumber.utils.exceptions import MalformedPDFException, PdfminerException
 
         trusted = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
@@ -110,7 +111,7 @@ class _Rulings:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """A table whose first row is its header; short rows are filled up."""
+    """Return a table whose first row is its header; short rows are filled up."""
     columns = max(map(len, rows))
     filled = [[*row, *[""] * (columns - len(row))] for row in rows]
     lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in filled]
@@ -125,11 +126,11 @@ def _may_hold_table(page: Any) -> bool:
 
 
 def _plain_blocks(page: Any) -> list[Block]:
-    return [_paragraph(lines, page.get_height()) for lines in _grouped(_lines(page))]
+    return [_paragraph(lines, page.get_height()) for lines in _group(_lines(page))]
 
 
 def _lines(page: Any) -> list[TextLine]:
-    """In the order in which the page draws them: columns, as a rule, one after the other."""
+    """Return the lines in the order in which the page draws them: columns, as a rule, one after the other."""
     from pypdfium2 import raw
 
     with closing(page.get_textpage()) as text_page:
@@ -147,17 +148,19 @@ def _lines(page: Any) -> list[TextLine]:
 
 
 def _upright(boxes: Sequence[Box], height: float) -> Box:
-    """One box around those of pdfium, which counts from the page's lower left corner."""
+    """Return one box around those of pdfium, which counts from the page's lower left corner."""
     left, bottom, right, top = zip(*boxes, strict=True)
     return min(left), height - max(top), max(right), height - min(bottom)
 
 
 def _blocks(page: Any) -> list[Block]:
-    """Paragraphs in the layout analysis' reading order, and tables above the first paragraph that is below them."""
+    """Return paragraphs in the layout analysis' reading order, and tables above the first paragraph that is below
+    them.
+    """
     tables = [(table.bbox, rows) for table in page.find_tables() if (rows := _rows(table))]
     lines = [TextLine(line["text"], _corners(line)) for line in page.textlinehorizontals]
     free = [line for line in lines if not any(_inside(line.box, box) for box, _ in tables)]
-    placed = [(_around(group), _paragraph(group, page.height)) for group in _grouped(free)]
+    placed = [(_around(group), _paragraph(group, page.height)) for group in _group(free)]
     tops = [box[1] for box, block in placed if not block.margin]
     in_columns = tops != sorted(tops)
     for box, rows in sorted(tables, key=lambda group: group[0][1]):
@@ -167,14 +170,14 @@ def _blocks(page: Any) -> list[Block]:
 
 
 def _rows(table: Any) -> tuple[Row, ...]:
-    """Cells with single blanks, rows without text left out; empty for what has one column only: a frame."""
+    """Return cells with single blanks, rows without text left out; empty for what has one column only: a frame."""
     cells = [tuple(" ".join((cell or "").split()) for cell in row) for row in table.extract()]
     rows = tuple(row for row in cells if any(row))
     return rows if rows and max(map(len, rows)) > 1 else ()
 
 
-def _grouped(lines: Sequence[TextLine]) -> Iterator[list[TextLine]]:
-    """Lines of one paragraph each: a new one begins after a gap, and where the text goes up again."""
+def _group(lines: Sequence[TextLine]) -> Iterator[list[TextLine]]:
+    """Yield lines of one paragraph each: a new one begins after a gap, and where the text goes up again."""
     group: list[TextLine] = []
     for line in lines:
         if group:
@@ -205,11 +208,11 @@ def _corners(line: Any) -> Box:
 
 
 def _inside(line: Box, box: Box) -> bool:
-    """By the line's middle."""
+    """Return the values by the line's middle."""
     across, down = (line[0] + line[2]) / 2, (line[1] + line[3]) / 2
     return box[0] <= across <= box[2] and box[1] <= down <= box[3]
 
 
 def _in_line(one: Box, other: Box) -> bool:
-    """Whether one is above or below the other, not wholly to its side."""
+    """Return whether one is above or below the other, not wholly to its side."""
     return one[0] < other[2] and other[0] < one[2]

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
-from kgqa.demonstrations import Entity, SubQuestion, ThoughtDemonstration, shuffled
 from kgqa.errors import DataError
+from kgqa.prompting.demonstrations import Entity, SubQuestion, ThoughtDemonstration, shuffle_examples
 from kgqa.types import Json, Passage, Triple
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -45,7 +45,7 @@ class Record(BaseModel):
 
 
 def question_demonstration(record: Json, where: str) -> ThoughtDemonstration:
-    """Raises DataError: naming `where` (file:line), the key and what is wrong."""
+    """Raise DataError: naming `where` (file:line), the key and what is wrong."""
     try:
         read = Record.model_validate(record)
     except ValidationError as error:
@@ -72,15 +72,15 @@ def question_demonstration(record: Json, where: str) -> ThoughtDemonstration:
 
 
 def _contexts(record: Record) -> tuple[tuple[Passage, ...], ...]:
-    """The passages with 0, 1, 2, … distractors among them, mixed, behind the pinned ones."""
+    """Return the passages with 0, 1, 2, … distractors among them, mixed, behind the pinned ones."""
     pinned, gold, distractors = (
         tuple(context.passage for context in contexts)
         for contexts in (record.pinned, record.passages, record.distractors)
     )
     question = record.question
-    distractors = tuple(shuffled(distractors, question, lambda passage: passage.id))
+    distractors = tuple(shuffle_examples(distractors, question, lambda passage: passage.id))
     return tuple(
-        (*pinned, *shuffled((*gold, *distractors[:count]), f"{question} {count}", lambda passage: passage.id))
+        (*pinned, *shuffle_examples((*gold, *distractors[:count]), f"{question} {count}", lambda passage: passage.id))
         for count in range(len(distractors) + 1)
     )
 

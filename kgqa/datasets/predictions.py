@@ -9,15 +9,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from kgqa import records
-from kgqa.artefacts.predictions import Prediction, is_whole, shortened
+from kgqa.artifacts.predictions import Prediction
 from kgqa.datasets import contexts
 from kgqa.errors import DataError
-from kgqa.json_values import NotJson, decoded_pairs
 from kgqa.types import Json, Question
+from kgqa.util import jsonio
+from kgqa.util.jsonio import JsonError, decode_pairs
 
 _OFFICIAL = re.compile(r'\s*\{\s*"(answer|sp|evidence)"\s*:\s*\{')
-_WHOLE = 1 << 40  # characters: more than any file has
 _ID_KEYS = ("question_id", "id", "_id")
 
 
@@ -27,10 +26,10 @@ def read_predictions(file: Path) -> list[Prediction]:
     Raises:
         DataError: unreadable, in no known format, a value of the wrong type, or an id a second time.
     """
-    if _OFFICIAL.match(records.head(file, 200)):
+    if _OFFICIAL.match(jsonio.read_start(file, 200)):
         return _official(file)
     predictions: dict[str, tuple[str, Prediction]] = {}
-    for where, record in records.records(file):
+    for where, record in jsonio.stream_records(file):
         prediction = _prediction(_object(record, where), where)
         if prediction.question_id in predictions:
             place = predictions[prediction.question_id][0]
@@ -43,10 +42,10 @@ def read_predictions(file: Path) -> list[Prediction]:
     return [prediction for _, prediction in predictions.values()]
 
 
-def matched(
+def match_predictions(
     predictions: Iterable[Prediction], questions: Sequence[Question], file: Path, *, known: Iterable[str]
 ) -> dict[str, Prediction]:
-    """By question id.
+    """Return the values by question id.
 
     Raises:
         DataError: a prediction for a question that is not among `known`, or one of `questions` without a prediction.
@@ -71,18 +70,18 @@ def matched(
 
 
 def _official(file: Path) -> list[Prediction]:
-    """`{"answer": {id: text}, "sp": {id: [[title, sentence], …]}}`; `evidence` (2Wiki) is left aside."""
-    text = records.head(file, _WHOLE).lstrip("\ufeff")
+    """Return `{"answer": {id: text}, "sp": {id: [[title, sentence], …]}}`; `evidence` (2Wiki) is left aside."""
+    text = jsonio.read_start(file)
     try:
-        whole = decoded_pairs(text, _without_repeats)
+        whole = decode_pairs(text, _without_repeats)
     except _RepeatedError as error:
         raise DataError(f"{file}: question {error}: stands there twice; remove one of them") from None
-    except NotJson as error:
-        line = text.count("\n", 0, error.at or 0) + 1
+    except JsonError as error:
+        line = text.count("\n", 0, error.position) + 1
         raise DataError(f"{file}:{line}: not JSON: {error}; if the file is cut short, fetch it again") from None
     for key in ("answer", "sp"):
         if not isinstance(whole.get(key, {}), dict):
-            raise DataError(f"{file}: {key}={shortened(whole[key])}: must be an object of question ids")
+            raise DataError(f"{file}: {key}={shorten(whole[key])}: must be an object of question ids")
     answers, facts = whole.get("answer", {}), whole.get("sp", {})
     if not answers:
         raise DataError(f'{file}: "answer" holds no predictions')
@@ -99,11 +98,11 @@ def _official(file: Path) -> list[Prediction]:
 
 
 def _titles(facts: Json, where: str) -> Iterator[str]:
-    """Each once, in order."""
+    """Yield each once, in order."""
     seen = set()
     for fact in facts if isinstance(facts, list) else [facts]:
         if not (isinstance(fact, list) and len(fact) == 2 and isinstance(fact[0], str) and is_whole(fact[1])):
-            raise DataError(f"{where}={shortened(fact)}: must be a list of [title, sentence number]")
+            raise DataError(f"{where}={shorten(fact)}: must be a list of [title, sentence number]")
         if (title := contexts.plain(fact[0])) not in seen:
             seen.add(title)
             yield title
@@ -115,11 +114,11 @@ def _prediction(record: Mapping[str, Json], where: str) -> Prediction:
         raise DataError(f"{where}: no question id; expected one of the keys {', '.join(_ID_KEYS)}")
     question_id = record[key]
     if not isinstance(question_id, str) or not question_id:
-        raise DataError(f"{where}: {key}={shortened(question_id)}: must be a string")
+        raise DataError(f"{where}: {key}={shorten(question_id)}: must be a string")
     if "predicted_answer" in record:
         places = record.get("predicted_support_idxs")
         if places is not None and not (isinstance(places, list) and all(map(is_whole, places))):
-            raise DataError(f"{where}: predicted_support_idxs={shortened(places)}: must be a list of whole numbers")
+            raise DataError(f"{where}: predicted_support_idxs={shorten(places)}: must be a list of whole numbers")
         answer = _text(record["predicted_answer"], f"{where}: predicted_answer")
         return Prediction(question_id, answer, places=None if places is None else tuple(places))
     if "answer" not in record:
@@ -129,14 +128,14 @@ def _prediction(record: Mapping[str, Json], where: str) -> Prediction:
 
 def _object(value: Json, where: str) -> dict[str, Json]:
     if not isinstance(value, dict):
-        raise DataError(f"{where}: {shortened(value)}: must be an object of keys and values")
+        raise DataError(f"{where}: {shorten(value)}: must be an object of keys and values")
     return value
 
 
 def _text(value: Json, where: str) -> str:
     if isinstance(value, str):
         return value
-    raise DataError(f"{where}={shortened(value)}: must be a string")
+    raise DataError(f"{where}={shorten(value)}: must be a string")
 
 
 class _RepeatedError(ValueError):
@@ -154,3 +153,14 @@ def _without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 def _some(ids: Sequence[str], count: int = 3) -> str:
     more = f" and {len(ids) - count:,} more" if len(ids) > count else ""
     return f"question{'s' if len(ids) > 1 else ''} {', '.join(ids[:count])}{more}"
+
+
+def is_whole(value: Json) -> bool:
+    """Return whether a value is an integer."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def shorten(value: Json) -> str:
+    """Return a value's text for a message, at most 60 characters."""
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:60]}…"

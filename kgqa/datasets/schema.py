@@ -24,7 +24,7 @@ SIGNATURES = {
 
 
 class Gold(BaseModel):
-    """What a record may say about its answer and its support, in any of the formats."""
+    """Hold what a record may say about its answer and its support, in any of the formats."""
 
     answer: str | None = None
     answers: list[str] = []  # in place of `answer`: the first is the answer, the others are aliases
@@ -32,7 +32,7 @@ class Gold(BaseModel):
     supporting_titles: list[str] = []  # of records without contexts
 
     def golds(self, where: str, further: Iterable[str] = ()) -> tuple[str, ...]:
-        """The answer and its aliases, in order, once each. Blank aliases are dropped: they would reward silence.
+        """Return the answer and its aliases, in order, once each. Blank aliases are dropped: they would reward silence.
 
         Raises:
             DataError: there is no answer.
@@ -47,12 +47,12 @@ class Gold(BaseModel):
         return tuple(dict.fromkeys([answer, *(alias for alias in aliases if alias.strip())]))
 
     def gold_titles(self, further: Iterable[str] = ()) -> frozenset[str]:
-        """The titles of the support as passages have them."""
+        """Return the titles of the support as passages have them."""
         return frozenset(plain(title) for title in [*self.supporting_titles, *further])
 
 
-def parsed(schema: type[R], record: Json, where: str) -> R:
-    """The record as `schema` describes it; further keys are ignored.
+def parse_record(schema: type[R], record: Json, where: str) -> R:
+    """Return the record as `schema` describes it; further keys are ignored.
 
     Raises:
         DataError: the first key that is missing or of the wrong type, text that cannot be written as UTF-8, or a
@@ -74,8 +74,8 @@ def parsed(schema: type[R], record: Json, where: str) -> R:
     raise DataError(f"{where}: {key}={_short(first['input'])}: {first['msg'].lower()}; {hint}")
 
 
-def checked(questions: Iterable[tuple[str, Question | None]], file: Path) -> Iterator[Question | None]:
-    """The questions as they come.
+def check_record(questions: Iterable[tuple[str, Question | None]], file: Path) -> Iterator[Question | None]:
+    """Yield the questions as they come.
 
     Raises:
         DataError: an id a second time, or no question at all.
@@ -111,14 +111,14 @@ def refuse_half_surrogates(record: Json, where: str) -> None:
 
 
 def looks_like(record: Json) -> str | None:
-    """The dataset whose format the record has, if it is a known one."""
+    """Return the dataset whose format the record has, if it is a known one."""
     if not isinstance(record, Mapping):
         return None
     return next((name for name, key in SIGNATURES.items() if key in record), None)
 
 
 def _foreign(record: Json, schema: type[BaseModel]) -> str | None:
-    """The dataset a record is of that has nothing of the schema's own format."""
+    """Return the dataset a record is of that has nothing of the schema's own format."""
     own = SIGNATURES.values() & schema.model_fields.keys()
     return None if isinstance(record, Mapping) and own & record.keys() else looks_like(record)
 

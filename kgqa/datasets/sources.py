@@ -1,4 +1,4 @@
-"""Where a data set or a corpus comes from, and what must arrive."""
+"""Define where a data set or a corpus comes from, and what must arrive."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Source(BaseModel):
 
     @property
     def makes(self) -> tuple[str, ...]:
-        """The files that are there once all is done."""
+        """Return the files that are there once all is done."""
         return (self.abstracts,) if self.abstracts else self.members or (self.file,)
 
 
 def parse(entries: Mapping[str, Json]) -> dict[str, Source]:
-    """The entries of conf/downloads.yaml by name.
+    """Return the entries of conf/downloads.yaml by name.
 
     Raises:
         ConfigError: an entry has a wrong or missing key.

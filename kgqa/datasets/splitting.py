@@ -29,7 +29,7 @@ class Piece:
 
 
 def split(text: str, size: int) -> list[Piece]:
-    """Stretches of at most `size` characters, in order; nothing but blanks is between them.
+    """Return stretches of at most `size` characters, in order; nothing but blanks is between them.
 
     As many whole sentences (Unicode's rules) as fit, or whole paragraphs; a longer sentence is cut between words, a
     longer word between characters. Time grows as the text does, whatever it is, and Ctrl-C is heard meanwhile.
@@ -40,7 +40,7 @@ def split(text: str, size: int) -> list[Piece]:
 
 
 def _windows(text: str, size: int) -> Iterator[Piece]:
-    """The same from bounded parts of the text, each of which begins where the last piece before it ended."""
+    """Yield the same from bounded parts of the text, each of which begins where the last piece before it ended."""
     start, whole = 0, WINDOW * size
     while start < len(text):
         pieces = [Piece(start + at, piece) for at, piece in _splitter(size).chunk_indices(text[start : start + whole])]
@@ -54,14 +54,16 @@ def _windows(text: str, size: int) -> Iterator[Piece]:
 
 
 def holding(pieces: Sequence[Piece], text: str, part: str) -> list[int]:
-    """Places of the pieces of `text` that hold some of `part`, where it first stands there; none if it does not."""
+    """Return places of the pieces of `text` that hold some of `part`, where it first stands there; none if it does
+    not.
+    """
     start = text.find(part) if part else -1
     end = start + len(part)
     return [place for place, piece in enumerate(pieces) if start >= 0 and piece.start < end and start < piece.end]
 
 
 def identity() -> str:
-    """The splitter and its version, which decides where passages end."""
+    """Return the splitter and its version, which decides where passages end."""
     try:
         return f"{PACKAGE} {version(PACKAGE)}"
     except PackageNotFoundError:

@@ -20,9 +20,9 @@ from typing import IO
 from kgqa.datasets.contexts import of_sentences
 from kgqa.datasets.files import TO_ELSEWHERE
 from kgqa.errors import DataError
-from kgqa.json_values import decoded
-from kgqa.storage import replacing
 from kgqa.types import Passage
+from kgqa.util.fs import replace_atomically
+from kgqa.util.jsonio import decode_json
 
 LARGEST_SHARE = 200  # times its archive: data sets unpack to ten times as much, what fills disks to a thousand
 ALWAYS = 1 << 20  # bytes that any archive may unpack to
@@ -45,7 +45,7 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
             if not missing:
                 break
             if name in missing:
-                with replacing(folder / name, TO_ELSEWHERE) as part, part.open("wb") as out:
+                with replace_atomically(folder / name, TO_ELSEWHERE) as part, part.open("wb") as out:
                     left = _copy(source, out, left, f"{archive}: {name}")
                 missing.remove(name)
     if missing:
@@ -65,7 +65,7 @@ def unpack_abstracts(archive: Path, target: Path, advance: Callable[[int], None]
     some = False
     # no name and no time in the file, so that the same archive gives the same bytes
     with (
-        replacing(target, TO_ELSEWHERE) as part,
+        replace_atomically(target, TO_ELSEWHERE) as part,
         part.open("wb") as raw,
         gzip.GzipFile("", "wb", 6, raw, mtime=0) as out,
     ):
@@ -80,7 +80,7 @@ def unpack_abstracts(archive: Path, target: Path, advance: Callable[[int], None]
 
 def _abstracts(archive: Path) -> Iterator[list[Passage]]:
     with _reading(archive):
-        for files, member in _tarred(archive):
+        for files, member in _read_tar(archive):
             source = files.extractfile(member) if member.isfile() and member.name.endswith(".bz2") else None
             if source is None:
                 continue
@@ -92,7 +92,7 @@ def _shard(compressed: bytes, where: str) -> list[Passage]:
         unpacked = bz2.BZ2File(io.BytesIO(compressed)).read(LARGEST_SHARD + 1)
         if len(unpacked) > LARGEST_SHARD:
             raise DataError(f"{where}: unpacks to more than {LARGEST_SHARD:,} bytes; it is not HotpotQA's")
-        records = [decoded(line) for line in unpacked.split(b"\n") if line.strip()]
+        records = [decode_json(line) for line in unpacked.split(b"\n") if line.strip()]
         return [of_sentences(record["title"], record["text"]) for record in records]
     except (
         OSError,
@@ -106,7 +106,7 @@ def _shard(compressed: bytes, where: str) -> list[Passage]:
 
 
 def _files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """The archive's files in order, by their names without folders."""
+    """Yield the archive's files in order, by their names without folders."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
             for each in zipped.infolist():
@@ -114,14 +114,14 @@ def _files(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                     with zipped.open(each) as source:
                         yield PurePosixPath(each.filename).name, source
         return
-    for tarred, member in _tarred(archive):
+    for tarred, member in _read_tar(archive):
         extracted = tarred.extractfile(member) if member.isfile() else None
         if extracted is not None:
             yield PurePosixPath(member.name).name, extracted
 
 
-def _tarred(archive: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """Its members in order. Raises DataError: one that is passed over, too, unpacks to far too much."""
+def _read_tar(archive: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """Yield its members in order. Raises DataError: one that is passed over, too, unpacks to far too much."""
     # "r:*", since the stream of "r|*" takes time that grows with the square of what a bz2 block unpacks to
     with tarfile.open(archive, "r:*") as tarred:
         for member in tarred:
@@ -131,7 +131,7 @@ def _tarred(archive: Path) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
 
 
 def _most(archive: Path) -> int:
-    """Bytes that it may unpack to."""
+    """Return bytes that it may unpack to."""
     return max(archive.stat().st_size * LARGEST_SHARE, ALWAYS)
 
 
@@ -154,7 +154,7 @@ def _is_link(member: zipfile.ZipInfo) -> bool:
 
 
 def _copy(source: IO[bytes], target: IO[bytes], most: int, where: str) -> int:
-    """How many of `most` bytes are left. Raises DataError: there are more."""
+    """Return how many of `most` bytes are left. Raises DataError: there are more."""
     while block := source.read(min(1 << 20, most + 1)):
         most -= len(block)
         if most < 0:

@@ -1,4 +1,4 @@
-"""A data set without the questions that `kgqa verify` did not find valid."""
+"""A data set without the questions that `kgqa data verify` did not find valid."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.artefacts.stage import StageManifest
-from kgqa.artefacts.verification import STAGE, VERDICTS, read_verdicts
+from kgqa.artifacts.stage import StageManifest
+from kgqa.artifacts.verification import STAGE, VERDICTS, read_verdicts
 from kgqa.errors import DataError
 from kgqa.protocols import Dataset
 from kgqa.types import Json, Passage, Question
@@ -39,7 +39,7 @@ class VerifiedDataset:
 
 
 def valid_ids(folder: Path, sha256: str) -> frozenset[str]:
-    """The valid questions of a folder that `kgqa verify` wrote.
+    """Return the valid questions of a folder that `kgqa data verify` wrote.
 
     sha256: of the data set that they are to be questions of.
 

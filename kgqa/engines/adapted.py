@@ -1,4 +1,6 @@
-"""What an adapter makes of an engine: a view on the same loaded weights, which says of itself what it answers with."""
+"""Define what an adapter makes of an engine: a view on the same loaded weights, which says of itself what it answers
+with.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from kgqa.artefacts.adapter import GGUF_SOURCE, Adapter, stored_tensors
+from kgqa.artifacts.adapter import GGUF_SOURCE, Adapter, read_tensors
 from kgqa.calls import ModelCall, ModelReply
 from kgqa.engines.gguf_header import read_header
 from kgqa.engines.weights import Model, is_gguf
@@ -23,7 +25,7 @@ FLOATS = ("F32", "F16", "BF16")  # types of tensors that have their layer's own 
 class Adapting(Engine, Protocol):
     """An engine as any of its adapted views asks it."""
 
-    def adapted(self, adapter: Adapter) -> Engine: ...
+    def with_adapter(self, adapter: Adapter) -> Engine: ...
 
 
 class AdaptingBatch(Adapting, Protocol):
@@ -65,9 +67,9 @@ class _View(Generic[B]):
     def count_tokens(self, text: str) -> int:
         return self.base.count_tokens(text)
 
-    def adapted(self, adapter: Adapter) -> Engine:
-        """With another one in place of this."""
-        return self.base.adapted(adapter)
+    def with_adapter(self, adapter: Adapter) -> Engine:
+        """Return the with adapter with another one in place of this."""
+        return self.base.with_adapter(adapter)
 
     def close(self) -> None:
         self.base.close()
@@ -84,7 +86,7 @@ class AdaptedBatch(_View[AdaptingBatch]):
 
     def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
         replies = self.base.answer_with(calls, self.adapter)
-        return [flagged(reply) for reply in replies] if self.differs else replies
+        return [flag_adapter(reply) for reply in replies] if self.differs else replies
 
 
 class AdaptedStream(_View[AdaptingStream]):
@@ -97,16 +99,16 @@ class AdaptedStream(_View[AdaptingStream]):
         return self.base.places
 
     def submit(self, call: ModelCall, deliver: Deliver) -> None:
-        handed = (lambda reply: deliver(flagged(reply))) if self.differs else deliver
+        handed = (lambda reply: deliver(flag_adapter(reply))) if self.differs else deliver
         self.base.submit_with(call, handed, self.adapter)
 
 
-def flagged(reply: ModelReply | Exception) -> ModelReply | Exception:
+def flag_adapter(reply: ModelReply | Exception) -> ModelReply | Exception:
     return reply if isinstance(reply, Exception) else replace(reply, flags=(*reply.flags, FLAG))
 
 
 def base_differs(adapter: Adapter, model: Model) -> bool:
-    """Whether the model's weights are another file than the adapter was trained on: the preset's, quantised.
+    """Return whether the model's weights are another file than the adapter was trained on: the preset's, quantised.
 
     Raises:
         ConfigError: they are those of another model, or the adapter is more than plain LoRA.
@@ -126,7 +128,7 @@ def base_differs(adapter: Adapter, model: Model) -> bool:
 
 
 def exported(adapter: Adapter) -> Path:
-    """The adapter as llama.cpp reads it.
+    """Return the adapter as llama.cpp reads it.
 
     Raises:
         ConfigError: it was not written yet, or from another training of that name.
@@ -135,7 +137,7 @@ def exported(adapter: Adapter) -> Path:
     if not file.is_file() or read_header(file).get(GGUF_SOURCE) != adapter.digest():
         wrong = "is of another training than" if file.is_file() else "is missing beside"
         raise ConfigError(
-            f"adapter {adapter.name}: {file} {wrong} {adapter.folder}; run: kgqa trained export {adapter.name} --gguf"
+            f"adapter {adapter.name}: {file} {wrong} {adapter.folder}; run: kgqa models trained {adapter.name} --gguf"
         )
     return file
 
@@ -147,7 +149,7 @@ def check_layers(adapter: Adapter, folder: Path) -> None:
         ConfigError: the adapter has matrices for layers that are not there, or have another size.
     """
     files = sorted(folder.glob("*.safetensors"))
-    there = {name: tensor for file in files for name, tensor in stored_tensors(file).items()}
+    there = {name: tensor for file in files for name, tensor in read_tensors(file).items()}
     modules = {name.rpartition(".")[0] for name in there}
     for name, tensor in adapter.matrices().items() if there else ():
         module, _, matrix = name.rpartition(".")

@@ -17,9 +17,9 @@ from kgqa.engines.gguf_header import read_header
 from kgqa.engines.thinking import NO_THINKING, Thinking, opening
 from kgqa.engines.weights import is_gguf
 from kgqa.errors import ConfigError, EngineError
-from kgqa.json_values import decoded
 from kgqa.prompting import to_json
 from kgqa.types import Json, Message
+from kgqa.util.jsonio import decode_json
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -29,7 +29,7 @@ TODAY = datetime(2024, 7, 26)  # the date Llama 3 templates fall back to; a real
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """How a model writes a conversation, and what it puts before a plain text."""
+    """Hold how a model writes a conversation, and what it puts before a plain text."""
 
     source: str | None  # None: the weights bring no template, see `render`
     bos: str
@@ -39,11 +39,11 @@ class ChatTemplate:
 
     @classmethod
     def of(cls, weights: Path, thinking: Thinking = NO_THINKING) -> ChatTemplate:
-        """The template that comes with a .gguf file or a transformers folder."""
+        """Return the template that comes with a .gguf file or a transformers folder."""
         return replace(_of_gguf(weights) if is_gguf(weights) else _of_folder(weights), thinking=thinking)
 
     def render(self, call: ModelCall) -> str:
-        """The text the model is given; special tokens, BOS among them, are part of it.
+        """Return the text the model is given; special tokens, BOS among them, are part of it.
 
         Where the model thinks first, it ends where the thought begins; the prefill comes behind the thought.
         A model without a template, such as the base models that TRACE reads with, gets a conversation as plain text:
@@ -57,7 +57,7 @@ class ChatTemplate:
         prompt = call.prompt
         if prompt.form == "chat" and self.source is not None:
             thinks = self.thinks(call)
-            messages = _joined(prompt.messages) if self._unheard(call) else prompt.messages
+            messages = _join(prompt.messages) if self._unheard(call) else prompt.messages
             turn = self._chat(self.source, messages, thinks)
             return turn + opening(turn, thinks=thinks) + ("" if thinks else prompt.prefill)
         text = "\n\n".join(message.content for message in prompt.messages)
@@ -66,7 +66,8 @@ class ChatTemplate:
         return (self.bos if self.completion_bos else "") + text
 
     def flags(self, call: ModelCall) -> tuple[str, ...]:
-        """For the reply: "no_template" where a conversation had to be given as plain text, which lets nobody think;
+        """Return the flags for the reply: "no_template" where a conversation had to be given as plain text, which
+        lets nobody think;
         "no_system" where the user's message begins with the system's."""
         plain = ("no_template",) if call.prompt.form == "chat" and self.source is None else ()
         joined = ("no_system",) if self._unheard(call) else ()
@@ -74,12 +75,12 @@ class ChatTemplate:
         return (*plain, *joined, *(("no_thinking",) if thoughtless else ()))
 
     def thinks(self, call: ModelCall) -> bool:
-        """Whether a thought comes before the reply: behind a turn of a conversation, never before a choice."""
+        """Return whether a thought comes before the reply: behind a turn of a conversation, never before a choice."""
         asked = self.thinking.budget > 0 and isinstance(call, Generate)
         return asked and call.prompt.form == "chat" and self.source is not None
 
     def _unheard(self, call: ModelCall) -> bool:
-        """Whether the conversation opens with a system message that the template has no place for."""
+        """Return whether the conversation opens with a system message that the template has no place for."""
         prompt = call.prompt
         opens = prompt.form == "chat" and [message.role for message in prompt.messages[:2]] == ["system", "user"]
         return opens and self.source is not None and not _hears_system(self.source, self.bos, self.eos)
@@ -88,7 +89,7 @@ class ChatTemplate:
         from jinja2 import TemplateError
 
         try:
-            return _compiled(source).render(
+            return _compile(source).render(
                 messages=[{"role": message.role, "content": message.content} for message in messages],
                 add_generation_prompt=True,
                 bos_token=self.bos,
@@ -99,26 +100,26 @@ class ChatTemplate:
             raise EngineError(f"the model's chat template refuses the prompt: {error}") from error
 
 
-def _joined(messages: Sequence[Message]) -> tuple[Message, ...]:
+def _join(messages: Sequence[Message]) -> tuple[Message, ...]:
     system, user, *rest = messages
     return (replace(user, content=f"{system.content}\n\n{user.content}"), *rest)
 
 
 @cache
 def _hears_system(source: str, bos: str, eos: str) -> bool:
-    """Asked of the template itself; one that refuses the user's message too is left to say so."""
+    """Return asked of the template itself; one that refuses the user's message too is left to say so."""
     from jinja2 import TemplateError
 
     tokens = {"add_generation_prompt": True, "bos_token": bos, "eos_token": eos}
     user = {"role": "user", "content": "Hello"}
     try:
-        return "aquamarine" in _compiled(source).render(
+        return "aquamarine" in _compile(source).render(
             messages=[{"role": "system", "content": "aquamarine"}, user], **tokens
         )
     except TemplateError:
         pass
     try:
-        _compiled(source).render(messages=[user], **tokens)
+        _compile(source).render(messages=[user], **tokens)
     except TemplateError:
         return True
     return False
@@ -144,7 +145,7 @@ def _of_folder(folder: Path) -> ChatTemplate:
 
 
 def _starts_with(tokenizer: Path, bos: str) -> bool:
-    """Whether the folder's tokenizer puts BOS before a text."""
+    """Return whether the folder's tokenizer puts BOS before a text."""
     from tokenizers import Tokenizer
 
     if not tokenizer.is_file():
@@ -153,13 +154,13 @@ def _starts_with(tokenizer: Path, bos: str) -> bool:
 
 
 def _token(value: Json) -> str:
-    """Older folders write a token as an object."""
+    """Return older folders write a token as an object."""
     return str(value["content"] if isinstance(value, dict) else value or "")
 
 
 def _json(file: Path) -> dict[str, Json]:
     try:
-        loaded: dict[str, Json] = decoded(file.read_bytes())
+        loaded: dict[str, Json] = decode_json(file.read_bytes())
     except FileNotFoundError:
         return {}
     except ValueError as error:
@@ -168,8 +169,8 @@ def _json(file: Path) -> dict[str, Json]:
 
 
 @cache
-def _compiled(source: str) -> Template:
-    """The environment of transformers' apply_chat_template, except for the fixed date."""
+def _compile(source: str) -> Template:
+    """Return the environment of transformers' apply_chat_template, except for the fixed date."""
     from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

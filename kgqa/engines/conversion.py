@@ -12,13 +12,14 @@ from pathlib import Path
 from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.engines.weights import digest
 from kgqa.errors import DataError, StorageError
-from kgqa.storage import HOME_ELSEWHERE, home, storing
+from kgqa.util.fs import HOME_ELSEWHERE, explain_storage_errors, home
 
 log = logging.getLogger(__name__)
 
 
-def converted(file: Path) -> Path:
-    """A bfloat16 folder with the file's dequantised weights, tokenizer and chat template; takes a minute at first.
+def convert_weights(file: Path) -> Path:
+    """Return a bfloat16 folder with the file's dequantised weights, tokenizer and chat template; takes a minute at
+    first.
 
     It lies in the cache under the file's hash. Rounding to bfloat16 costs far less than quantising did.
     """
@@ -27,7 +28,7 @@ def converted(file: Path) -> Path:
         return folder
     partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
     try:
-        with storing(folder, HOME_ELSEWHERE):
+        with explain_storage_errors(folder, HOME_ELSEWHERE):
             partial.mkdir(parents=True, exist_ok=True)
             with redirect_stderr(io.StringIO()):  # progress bars: the terminal belongs to the command line
                 _convert(file, partial)

@@ -20,7 +20,7 @@ _TOKENS = "tokenizer.ggml.tokens"
 
 @cache
 def read_header(file: Path) -> dict[str, Value]:
-    """The file's keys and values; arrays are left out.
+    """Return the file's keys and values; arrays are left out.
 
     Of the vocabulary, `bos_token` and `eos_token` are kept as text.
     """
@@ -62,7 +62,7 @@ def _scalar(source: BinaryIO, kind: int) -> Value:
 
 
 def _array(source: BinaryIO, *, keep: bool) -> list[str]:
-    """Reads past an array; the strings of a kept one are returned."""
+    """Return reads past an array; the strings of a kept one are returned."""
     kind, count = struct.unpack("<IQ", source.read(12))
     if kind == _STRING and keep:
         return [_string(source) for _ in range(count)]

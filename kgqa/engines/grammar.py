@@ -15,8 +15,8 @@ Tensor = Any  # torch is imported late and not checked
 SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
-def bounded(schema: str) -> Json | None:
-    """The schema with fixed blanks between a value's parts; None where llguidance cannot express it.
+def bound_schema(schema: str) -> Json | None:
+    """Return the schema with fixed blanks between a value's parts; None where llguidance cannot express it.
 
     Raises:
         ConfigError: llguidance is not installed.
@@ -33,13 +33,13 @@ def bounded(schema: str) -> Json | None:
 
 
 class Constraint:
-    """What one reply may still say."""
+    """Hold what one reply may still say."""
 
     def __init__(self, matcher: Any) -> None:
         self._matcher = matcher
 
     def allowed(self, logits: Tensor) -> Tensor:
-        """The logits, -inf for every token that would leave the schema."""
+        """Return the logits, -inf for every token that would leave the schema."""
         import torch
 
         biases = torch.frombuffer(bytearray(self._matcher.compute_logit_bias()), dtype=torch.uint8)
@@ -58,8 +58,8 @@ class Grammars:
         self._source, self._ends, self._size = tokenizer, sorted(ends), size
 
     def constraint(self, schema: str) -> Constraint | None:
-        """None where llguidance cannot express the schema or read the vocabulary."""
-        spaced = bounded(schema)
+        """Return None where llguidance cannot express the schema or read the vocabulary."""
+        spaced = bound_schema(schema)
         if spaced is None or self._vocabulary is None:
             return None
         from llguidance import LLMatcher

@@ -1,4 +1,4 @@
-"""How the options of a `Choose` are spelt in tokens, and how token probabilities become theirs.
+"""Define how the options of a `Choose` are spelt in tokens, and how token probabilities become theirs.
 
 An option counts with and without a leading blank: after "Answer:" a model writes " B", after a line's end "B".
 Most labels are one token; the others are followed token by token along a tree. Where one option's tokens begin
@@ -35,7 +35,7 @@ class Spelling:
 
     @property
     def depths(self) -> list[int]:
-        """Tokens between the prompt and each inner place, itself included."""
+        """Return tokens between the prompt and each inner place, itself included."""
         depths: list[int] = []
         for parent in self.parents:
             depths.append(1 if parent == ROOT else depths[parent] + 1)
@@ -43,11 +43,11 @@ class Spelling:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest option."""
+        """Return tokens of the longest option."""
         return max(self.depths, default=0) + 1
 
     def ancestry(self, place: int) -> list[int]:
-        """The place and all places it goes through."""
+        """Return the place and all places it goes through."""
         path = []
         while place != ROOT:
             path.append(place)
@@ -55,7 +55,7 @@ class Spelling:
         return path
 
     def score(self, conditional: Sequence[float]) -> tuple[tuple[float, ...], float]:
-        """Normalised log-probabilities of the options and their mass, from log p(next | place) of every pair."""
+        """Return normalised log-probabilities of the options and their mass, from log p(next | place) of every pair."""
         arrival: dict[int, float] = {ROOT: 0.0}
         leftover = [0.0] * len(self.pairs)
         ends = {pair for pairs in self.options for pair in pairs}
@@ -63,26 +63,26 @@ class Spelling:
             if (inner := self.reached[pair]) is not None:
                 arrival[inner] = arrival[place] + conditional[pair]
                 if pair in ends:
-                    leftover[pair] = _log1m(self._continued(inner, conditional, ends))
+                    leftover[pair] = _log1m(self._continue(inner, conditional, ends))
         total = [arrival[place] + conditional[j] + leftover[j] for j, (place, _) in enumerate(self.pairs)]
         scores = [logsumexp([total[pair] for pair in pairs]) for pairs in self.options]
         mass = logsumexp(scores)
         return tuple(score - mass for score in scores), math.exp(mass)
 
-    def _continued(self, place: int, conditional: Sequence[float], ends: set[int]) -> float:
-        """Probability that a text which reached `place` goes on to a longer option."""
+    def _continue(self, place: int, conditional: Sequence[float], ends: set[int]) -> float:
+        """Return probability that a text which reached `place` goes on to a longer option."""
         share = 0.0
         for pair, (start, _) in enumerate(self.pairs):
             if start != place:
                 continue
             inner = self.reached[pair]
-            onward = 1.0 if pair in ends or inner is None else self._continued(inner, conditional, ends)
+            onward = 1.0 if pair in ends or inner is None else self._continue(inner, conditional, ends)
             share += math.exp(conditional[pair]) * onward
         return share
 
 
 def spell(options: Sequence[str], tokenize: Callable[[str], Sequence[int]]) -> Spelling:
-    """The tree of the options' tokens, each with and without a leading blank.
+    """Return the tree of the options' tokens, each with and without a leading blank.
 
     Raises:
         EngineError: two options are the same tokens, so that the model cannot tell them apart.
@@ -111,7 +111,7 @@ def spell(options: Sequence[str], tokenize: Callable[[str], Sequence[int]]) -> S
 
 
 def continuation(encode: Callable[[str], list[int]]) -> Callable[[str], list[int]]:
-    """The tokens of a text inside a line; at a text's very start some tokenizers put a blank of their own."""
+    """Return the tokens of a text inside a line; at a text's very start some tokenizers put a blank of their own."""
 
     def tokenize(text: str) -> list[int]:
         line, both = encode("\n"), encode(f"\n{text}")
@@ -121,7 +121,7 @@ def continuation(encode: Callable[[str], list[int]]) -> Callable[[str], list[int
 
 
 def _inner(pair: int, step: tuple[int, int], tree: tuple[list[int], list[int], list[int | None]]) -> int:
-    """The place that a pair leads to, made on first use."""
+    """Return the place that a pair leads to, made on first use."""
     tokens, parents, reached = tree
     known = reached[pair]
     if known is not None:
@@ -138,5 +138,5 @@ def logsumexp(values: Sequence[float]) -> float:
 
 
 def _log1m(share: float) -> float:
-    """log(1 - share); rounding may push a share past 1, which stands for almost nothing left."""
+    """Return log(1 - share); rounding may push a share past 1, which stands for almost nothing left."""
     return math.log(max(1.0 - share, 1e-12))

@@ -12,20 +12,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, NamedTuple
 
-from kgqa.artefacts.adapter import Adapter
+from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
-from kgqa.constraints import Bound, Count
 from kgqa.engines.adapted import AdaptedBatch
-from kgqa.engines.thinking import parted
+from kgqa.engines.thinking import split_thought
 from kgqa.engines.weights import Model
 from kgqa.errors import DataError
-from kgqa.json_values import decoded
 from kgqa.protocols import Engine
 from kgqa.types import Choice, Completion, Json, Usage
+from kgqa.util.jsonio import decode_json
+from kgqa.util.validators import Count, Validator
 
 WORD = re.compile(r"[^\W\d_]\w+")
 LAST_LINES = 3  # of the prompt, from which words are taken: the question or the passage stands there
-Delay = Annotated[float, Bound("must be between 0 and 3600 seconds", lambda seconds: 0 <= seconds < 3600)]
+Delay = Annotated[float, Validator("must be between 0 and 3600 seconds", lambda seconds: 0 <= seconds < 3600)]
 
 
 class Rule(NamedTuple):
@@ -77,8 +77,8 @@ class Scripted:
     def base(self) -> Engine:
         return self
 
-    def adapted(self, adapter: Adapter) -> Engine:
-        """Its calls get other replies than the same without it, where no rule answers both."""
+    def with_adapter(self, adapter: Adapter) -> Engine:
+        """Return its calls get other replies than the same without it, where no rule answers both."""
         if adapter not in self._views:
             self._views[adapter] = AdaptedBatch(self, adapter, differs=False)  # there are no weights
         return self._views[adapter]
@@ -87,7 +87,7 @@ class Scripted:
         return self.answer_with(calls, None)
 
     def answer_with(self, calls: Sequence[ModelCall], adapter: Adapter | None) -> Sequence[ModelReply | Exception]:
-        """As `answer`, through an adapter."""
+        """Return as `answer`, through an adapter."""
         time.sleep(self.delay)
         seconds = self.delay / len(calls) if calls else 0.0
         return [self._reply(call, seconds, adapter) for call in calls]
@@ -119,7 +119,7 @@ class Scripted:
         tokens = written[: min(cuts, default=None)].split(" ")
         kept = tokens[: call.max_tokens]
         usage = Usage(self.count_tokens(text), 0, len(kept), seconds)
-        return parted(Completion(" ".join(kept), "stop" if len(kept) == len(tokens) else "length", usage))
+        return split_thought(Completion(" ".join(kept), "stop" if len(kept) == len(tokens) else "length", usage))
 
     @cached_property
     def _rules(self) -> list[Rule]:
@@ -127,7 +127,7 @@ class Scripted:
 
 
 def _read(file: Path) -> list[Rule]:
-    """Raises DataError naming file:line."""
+    """Raise DataError naming file:line."""
     try:
         lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")  # U+2028 and the like end no line
     except (OSError, UnicodeDecodeError) as error:
@@ -137,7 +137,7 @@ def _read(file: Path) -> list[Rule]:
 
 def _rule(line: str, where: str) -> Rule:
     try:
-        rule = decoded(line)
+        rule = decode_json(line)
         only = (str(rule["adapter"]),) if "adapter" in rule else ()
         return Rule(re.compile(rule["match"], re.DOTALL), str(rule["reply"]), only)
     except (ValueError, KeyError, TypeError, re.error) as error:

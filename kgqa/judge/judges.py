@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kgqa.calls import Generate, settle
-from kgqa.constraints import Count
 from kgqa.errors import ConfigError, nearest
 from kgqa.judge import ROLE
 from kgqa.judge.forms import FORMS, Form, FormName, Label
 from kgqa.prompting import render
-from kgqa.redaction import told
 from kgqa.scoring.metrics import exact_match
+from kgqa.util.redaction import describe_error
+from kgqa.util.validators import Count
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedAnswer:
-    """What is judged: an answer beside the gold answer and its aliases."""
+    """Hold what is judged: an answer beside the gold answer and its aliases."""
 
     question: str
     golds: tuple[str, ...]
@@ -37,7 +37,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an answer came to; None: unscored, which is neither right nor wrong."""
+    """Hold what an answer came to; None: unscored, which is neither right nor wrong."""
 
     label: Label | None
     votes: tuple[Vote, ...] = ()  # none: an exact match that was not sent
@@ -46,7 +46,7 @@ class Verdict:
 class AnyJudge(Protocol):
     @property
     def roles(self) -> Mapping[str, str | None]:
-        """The roles it asks, each with the preset[@engine] of its own; None: the command's."""
+        """Return the roles it asks, each with the preset[@engine] of its own; None: the command's."""
         ...
 
     @property
@@ -115,7 +115,8 @@ class Panel:
             return Verdict("correct")
         polls = [_vote(form, judged, role, self.max_tokens) for form, role in zip(self._forms, self.roles, strict=True)]
         votes = tuple(
-            Vote(None, (), told(vote)) if isinstance(vote, Exception) else vote for vote in await settle(*polls)
+            Vote(None, (), describe_error(vote)) if isinstance(vote, Exception) else vote
+            for vote in await settle(*polls)
         )
         counts = Counter(vote.label for vote in votes if vote.label)
         label, count = max(counts.items(), key=lambda item: item[1], default=(None, 0))

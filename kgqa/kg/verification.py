@@ -1,41 +1,39 @@
-"""SAFE's verification of benchmarks (arXiv 2604.01993, §3.2): is there a path in the gold passages to the gold answer?
+"""SAFE's verification of benchmarks (arXiv 2604.01993, §3.2): do the gold passages have a path to the gold answer?
 
-Triples of each gold passage (Figure 20), up to two rounds that glean what was overlooked (Figure 21), names of one
-thing made one (Figure 22), then the path with the gold answer given (Figure 23); a question without one is noise. All
-are calls of the role `verifier`, whose replies are held to a JSON schema.
+The verifier extracts the triples of each gold passage (Figure 20), adds the ones it missed in up to two rounds (Figure
+21), merges names of one entity (Figure 22), and looks for the path to the gold answer (Figure 23). A question without a
+path is noise. All calls have the role `verifier` and a JSON schema. Any reply is accepted.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cache
+from typing import Literal, NamedTuple
 
-from kgqa.artefacts.verification import Fate, VerifiedQuestion
+from kgqa.artifacts.verification import Fate, VerifiedQuestion
 from kgqa.calls import Generate, gather
-from kgqa.constraints import Count, Natural
 from kgqa.errors import ConfigError
-from kgqa.kg.verification_replies import (
-    Path,
-    Triple,
-    groups_schema,
-    path_schema,
-    read_groups,
-    read_path,
-    read_triples,
-    triples_schema,
-)
 from kgqa.prompting import render
-from kgqa.types import Passage, Question
+from kgqa.types import Json, Passage, Question
+from kgqa.util.jsonio import JsonError, decode_first
+from kgqa.util.validators import Count, Natural
 
 ROLE = "verifier"
+Triple = tuple[str, str, str]
+_TRIPLE = {"type": "array", "items": {"type": "string"}, "minItems": 3, "maxItems": 3}
+_NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 2}
+_LIST = re.compile(r"\[\s*(?=[\[\]])")  # of lists, or an empty list
 TEMPLATES = ("verify/triples", "verify/glean", "verify/resolve", "verify/path")
 
 
 @dataclass(frozen=True)
 class Verification:
-    """Fields as in conf/verify/safe.yaml, which cites the source of each value."""
+    """The verifier. Its fields are in conf/verify/safe.yaml, with the source of each value."""
 
     gleaning_rounds: Natural
     literal_characters: Count
@@ -49,33 +47,32 @@ class Verification:
 
     def __post_init__(self) -> None:
         if self.list is not None and self.swap_answers:
-            raise ConfigError("verify.swap_answers=true: a list looks for no path to an answer; leave out verify.list=")
+            raise ConfigError("verify.swap_answers=true: verify.list= uses no paths to answers; remove one of the two")
 
     async def verify(self, question: Question, answer: str) -> VerifiedQuestion:
-        """
-        answer: the one that a path is looked for to.
+        """Look for a path to an answer in the gold passages of a question.
 
         Figures: `gold passages`, `triples extracted`, `triples gleaned in round N`, `entities`, `groups`,
         `names merged`, `triples in the graph`, `triples in the path`. Flags: `unparsable_triples`, `cut_triples` and
         `malformed_triple` of extraction and gleaning, `unparsable_groups`, `cut_groups`, `unparsable_path` for each
         path that could not be read, `malformed_path`, `path_off_graph` where one of its triples is not in the graph,
-        `empty_path` of a valid one, `missing_passage`; `no_gold_passage` and `empty_graph` where no path was asked for.
+        `empty_path` of a valid one, `missing_passage`; `no_gold_passage` and `empty_graph` if no path was requested.
         """
         passages = gold_passages(question)
         missing = question.support - {passage.id for passage in passages}
         flags = Counter[str](missing_passage=len(missing), no_gold_passage=not passages)
-        found = await gather(*(self.facts(passage) for passage in passages))
-        for facts in found:
+        by_passage = await gather(*(self.facts(passage) for passage in passages))
+        for facts in by_passage:
             flags.update(facts.flags)
-        extracted = tuple(dict.fromkeys(triple for facts in found for triple in facts.triples))
+        extracted = tuple(dict.fromkeys(triple for facts in by_passage for triple in facts.triples))
         groups = await self.groups(extracted, flags)
-        graph = merged(extracted, groups)
+        graph = merge_names(extracted, groups)
         flags["empty_graph"] = bool(passages) and not graph
         path = await self.path(question, answer, graph, flags) if graph else None
         verdict = self.verdict(path, flags)
         figures = {
             "gold passages": len(passages),
-            **_written(found),
+            **_count_by_round(by_passage),
             "entities": len(self.entities(extracted)),
             "groups": len(groups),
             "names merged": sum(len(group) - 1 for group in groups),
@@ -95,7 +92,7 @@ class Verification:
         )
 
     async def facts(self, passage: Passage) -> Facts:
-        """A passage's triples: what is written first and what each round adds; one that adds none is the last."""
+        """Extract the triples of a passage, in rounds until one adds no triple."""
         facts = Facts(passage)
         for number in range(1 + self.gleaning_rounds):
             template = "verify/glean" if number else "verify/triples"
@@ -106,12 +103,12 @@ class Verification:
         return facts
 
     def entities(self, triples: Sequence[Triple]) -> tuple[str, ...]:
-        """Subjects and objects, each once, in the order of the triples; without literals."""
+        """Return distinct subjects and objects in the order of the triples, without literals."""
         names = dict.fromkeys(name for subject, _, object_ in triples for name in (subject, object_))
         return tuple(name for name in names if len(name) <= self.literal_characters)
 
     async def groups(self, triples: Sequence[Triple], flags: Counter[str]) -> tuple[tuple[str, ...], ...]:
-        """Names of one thing, the one to keep first. Each is an entity of the triples, and in no other group."""
+        """Return groups of names of one entity, the name to use first. No name is in two groups."""
         names = self.entities(triples)
         if len(names) < 2:
             return ()
@@ -131,7 +128,7 @@ class Verification:
         return tuple(groups)
 
     async def path(self, question: Question, answer: str, graph: Sequence[Triple], flags: Counter[str]) -> Path | None:
-        """What the verifier says of the graph; one that cannot be read is asked for once more, then it is None."""
+        """Request the path. An unreadable reply is requested once more, then the path is None."""
         schema = path_schema(self.max_explanation_characters)
         for again in (False, True):
             prompt = render("verify/path", question=question.text, answer=answer, triples=tuple(graph), again=again)
@@ -146,7 +143,7 @@ class Verification:
         return None
 
     def verdict(self, path: Path | None, flags: Mapping[str, int]) -> Fate:
-        """No triple, no path; but a graph that is empty since nothing could be read says nothing."""
+        """Return the verdict. A graph that is empty because of unreadable replies is not evidence of noise."""
         if path is not None:
             return "valid" if path.valid else "noise"
         if flags["no_gold_passage"]:
@@ -157,17 +154,17 @@ class Verification:
 
 @dataclass
 class Facts:
-    """The triples of one passage as they come, each once."""
+    """The distinct triples of one passage, reply by reply."""
 
     passage: Passage
     triples: list[Triple] = field(default_factory=list)
-    added: list[int] = field(default_factory=list)  # by each reply
+    added: list[int] = field(default_factory=list)  # per reply
     flags: Counter[str] = field(default_factory=Counter)
 
     def add(self, reply: str) -> int:
-        """How many of a reply's triples are new; case does not count."""
+        """Add the triples of a reply and return how many are new, ignoring case."""
         read = read_triples(reply)
-        known = set(map(_folded, self.triples))
+        known = set(map(_casefold, self.triples))
         if read is None:
             self.flags["unparsable_triples"] += 1
         else:
@@ -175,34 +172,139 @@ class Facts:
             self.flags["cut_triples"] += not read.whole
             for subject, relation, object_ in read.members:
                 triple = (subject, relation, object_)
-                if _folded(triple) not in known:
-                    known.add(_folded(triple))
+                if _casefold(triple) not in known:
+                    known.add(_casefold(triple))
                     self.triples.append(triple)
         self.added.append(len(self.triples) - sum(self.added))
         return self.added[-1]
 
 
 def gold_passages(question: Question) -> tuple[Passage, ...]:
-    """Those that the question came with, in their order, each once; what is always given to a reader counts, too."""
+    """Return the distinct gold passages of the question in order, after its pinned passages."""
     gold = (passage for passage in question.passages if passage.id in question.support)
     return tuple({passage.id: passage for passage in (*question.pinned, *gold)}.values())
 
 
-def merged(triples: Sequence[Triple], groups: Sequence[Sequence[str]]) -> tuple[Triple, ...]:
-    """With the first name of each group in place of its others; triples that are then the same stand there once."""
-    kept = {name: group[0] for group in groups for name in group}
-    renamed = ((kept.get(head, head), relation, kept.get(tail, tail)) for head, relation, tail in triples)
+def merge_names(triples: Sequence[Triple], groups: Sequence[Sequence[str]]) -> tuple[Triple, ...]:
+    """Replace the names of each group by its first one, and return the distinct triples."""
+    names = {name: group[0] for group in groups for name in group}
+    renamed = ((names.get(head, head), relation, names.get(tail, tail)) for head, relation, tail in triples)
     return tuple(dict.fromkeys(renamed))
 
 
-def _written(found: Sequence[Facts]) -> dict[str, int]:
-    """Triples by the reply that they came with, over all passages."""
-    rounds = max((len(facts.added) for facts in found), default=0)
-    sums = [sum(facts.added[place] for facts in found if place < len(facts.added)) for place in range(rounds)]
+def _count_by_round(by_passage: Sequence[Facts]) -> dict[str, int]:
+    """Return the number of triples by round, over all passages."""
+    rounds = max((len(facts.added) for facts in by_passage), default=0)
+    sums = [sum(facts.added[place] for facts in by_passage if place < len(facts.added)) for place in range(rounds)]
     names = ["triples extracted", *(f"triples gleaned in round {number}" for number in range(1, rounds))]
     return dict(zip(names, sums, strict=True)) if sums else {}
 
 
-def _folded(triple: Triple) -> Triple:
+def _casefold(triple: Triple) -> Triple:
     subject, relation, object_ = triple
     return subject.casefold(), relation.casefold(), object_.casefold()
+
+
+class Lists(NamedTuple):
+    """The lists of texts in a reply, in order. `whole`: the outer list was complete."""
+
+    members: tuple[tuple[str, ...], ...]
+    malformed: int  # members that are not lists of texts
+    whole: bool
+
+
+class Path(NamedTuple):
+    valid: bool
+    triples: tuple[Triple, ...]
+    explanation: str
+    malformed: int  # members of the path that are no triples
+
+
+def triples_schema() -> str:
+    return _object(triples={"type": "array", "items": _TRIPLE})
+
+
+def groups_schema() -> str:
+    return _object(groups={"type": "array", "items": _NAMES})
+
+
+@cache
+def path_schema(characters: int) -> str:
+    """Return the schema with a maximum length of the explanation."""
+    path = {"type": "array", "items": _TRIPLE}
+    return _object(
+        is_valid={"type": "boolean"}, reasoning_path=path, explanation={"type": "string", "maxLength": characters}
+    )
+
+
+def _object(**properties: Json) -> str:
+    """Return the schema of an object, because some servers accept no other schema."""
+    return json.dumps(
+        {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    )
+
+
+def read_triples(text: str) -> Lists | None:
+    """Return the members with three texts or numbers; None if the reply has no list of lists.
+
+    A list that is truncated or damaged gives the members before that place.
+    """
+    return _read_lists(text, of=3)
+
+
+def read_groups(text: str) -> Lists | None:
+    """Return the members with any number of texts; see `read_triples`."""
+    return _read_lists(text, of=None)
+
+
+def _read_lists(text: str, of: int | None) -> Lists | None:
+    opening = _LIST.search(text)
+    if opening is None:
+        return None
+    members: list[tuple[str, ...]] = []
+    malformed, at = 0, opening.end()
+    while not text.startswith("]", at := _skip_separator(text, at)):
+        try:
+            value, at = decode_first(text, at)
+        except JsonError:
+            return Lists(tuple(members), malformed, whole=False)
+        member = _texts(value)
+        if member and len(member) == (of or len(member)):
+            members.append(member)
+        else:
+            malformed += 1
+    return Lists(tuple(members), malformed, whole=True)
+
+
+def read_path(text: str) -> Path | None:
+    """Return the path; None if no JSON object has a truth value for `is_valid`."""
+    try:
+        written = decode_first(text, text.index("{"))[0]
+    except ValueError:  # NotJson is one
+        return None
+    valid = written.get("is_valid")
+    if isinstance(valid, str):
+        valid = {"true": True, "false": False}.get(valid.strip().casefold())
+    if not isinstance(valid, bool):
+        return None
+    listed = written.get("reasoning_path")
+    read = [_texts(member) for member in listed] if isinstance(listed, list) else []
+    triples = [(member[0], member[1], member[2]) for member in read if len(member) == 3]
+    reason = written.get("explanation")
+    explanation = " ".join(reason.split()) if isinstance(reason, str) else ""
+    return Path(valid, tuple(triples), explanation, len(read) - len(triples))
+
+
+def _skip_separator(text: str, at: int) -> int:
+    while text[at : at + 1] == "," or text[at : at + 1].isspace():
+        at += 1
+    return at
+
+
+def _texts(value: Json) -> tuple[str, ...]:
+    """Return texts with single spaces; () if a value is not a text or number, or is empty."""
+    if not isinstance(value, list):
+        return ()
+    numbers = (str(part) if isinstance(part, int | float) and not isinstance(part, bool) else part for part in value)
+    texts = tuple(" ".join(part.split()) if isinstance(part, str) else "" for part in numbers)
+    return texts if all(texts) else ()

@@ -1,5 +1,5 @@
-"""Methods: one file, one method of one paper, one YAML; a coroutine from a question to an answer.
+"""Methods: one file, one YAML and one class per method. A coroutine turns a question into an answer.
 
-A method awaits calls and gets replies; it imports no third-party code, does no I/O and knows neither engines nor
-batches. Parts that several methods share are in `steps`; prompts are in `kgqa/prompts`, values in `conf/method`.
+A method awaits calls and gets replies. It does no I/O and knows neither engines nor batches. `steps` has the parts that
+several methods share, `kgqa/prompts` the templates, `conf/method` the values with their sources.
 """

@@ -1,10 +1,10 @@
 """IRCoT (Trivedi et al., ACL 2023): retrieval and chain of thought take turns, then a reader answers.
 
-§3.1: retrieve by the question → write the next sentence of the chain of thought → retrieve by it → …, until the chain
-states an answer. §3.2: the reader is given every passage that was collected and begins anew.
+§3.1: retrieve by the question → generate the next sentence of the chain of thought → retrieve by it → …, until the
+chain contains an answer. §3.2: the reader answers from all collected passages, without the chain.
 
-Thoughts are written by the role `agent`, the answer by `reader`, both with the template few_shot/answer;
-few_shot/titles asks for pages. A question's pinned passages, IIRC's main one, are always shown and never searched for.
+The role `agent` generates thoughts, `reader` the answer, both with the template few_shot/answer. The template
+few_shot/titles requests pages. Pinned passages (IIRC's main one) are always shown and never searched for.
 """
 
 from __future__ import annotations
@@ -15,28 +15,26 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Literal
 
-from kgqa.constraints import Count, Natural
-from kgqa.methods.retrieve_only import Scope, Searched, without_question_words
-from kgqa.methods.steps.examples import Demonstrated
-from kgqa.methods.steps.few_shot import FewShot, Shot, stated_answer
-from kgqa.methods.steps.fitting import Reading
-from kgqa.methods.steps.page_titles import pages_named
-from kgqa.methods.steps.reader import with_pinned
-from kgqa.methods.steps.reading import Reader, read_passages
+from kgqa.methods.retrieve_only import Scope, SearchScope, remove_question_words
+from kgqa.methods.steps.examples import FewShotKeys
+from kgqa.methods.steps.few_shot import FewShot, Shot, extract_answer
+from kgqa.methods.steps.page_titles import predict_pages
+from kgqa.methods.steps.reader import Reader, ReadingLog, add_pinned, read_passages
 from kgqa.methods.steps.sentences import sentences
 from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
+from kgqa.util.validators import Count, Natural
 
 MERE_REASONING = re.compile(r"(so|thus|therefore|hence|that is)\b|.*\d\s*[-+*/]\s*[\d.,]+\s*=", re.IGNORECASE)
-NEAR_DUPLICATE = 0.9  # likeness of two texts under one title, 1 if equal: not in the paper, but in the released program
+NEAR_DUPLICATE = 0.9  # similarity of two texts with one title: not in the paper, but in the released program
 COMPARED = 2_000  # characters of each text
 
 
 @dataclass(frozen=True)
-class IRCoT(Demonstrated):
-    """Fields as in conf/method/ircot.yaml, which cites the source of each value."""
+class IRCoT(FewShotKeys):
+    """The method, with the fields of conf/method/ircot.yaml."""
 
-    scope: Searched
+    scope: SearchScope
     passages_per_step: Count
     max_passages: Count
     max_steps: Count
@@ -51,66 +49,68 @@ class IRCoT(Demonstrated):
 
     @property
     def shows(self) -> str:
-        return f"{self.demos_from}: {self.few_shot.said}"
+        return f"{self.few_shot_path}: {self.few_shot.description}"
 
     @property
     def uses(self) -> frozenset[Need]:
         return frozenset({"model", "search" if self.scope == "corpus" else "pool"})
 
     async def answer(self, question: Question) -> Answer:
-        """Evidence: the passages collected, first collected first. Notes: thoughts, queries, pages named. Figures:
+        """Return alternate retrieval and thoughts, then read.
+
+        Evidence: the collected passages, first collected first. Notes: thoughts, queries, named pages. Figures:
         passage_tokens (#Tok of KnowTrace's Table 2).
 
-        Flags beside those of the reader: `empty_retrieval`, `no_thought`, `truncated_thought` and `repeated_thought`
-        for each such sentence, `unfinished` where no thought states an answer.
+        Flags: those of the reader, `empty_retrieval`, `no_thought`, `truncated_thought`, `repeated_thought`,
+        `unfinished` (no thought contains an answer).
         """
         scope, pages, flags = Scope.of(self.scope, question), None, Counter[str]()
         if self.scope == "corpus":
-            pages, flags = await pages_named(question, self.few_shot, self.titles)
+            pages, flags = await predict_pages(question, self.few_shot, self.titles)
             scope = Scope(titles=pages)
-        reading, passages, thoughts, queries = Reading(flags), tuple[Passage, ...](), tuple[str, ...](), list[str]()
-        while not self.ended(thoughts):
+        reading, passages, thoughts, queries = ReadingLog(flags), tuple[Passage, ...](), tuple[str, ...](), list[str]()
+        while not self.is_finished(thoughts):
             retrieved = tuple[Passage, ...]()
             if len(passages) < self.max_passages:
-                queries.append(query_of(question, thoughts, self.strip_question_words))
+                queries.append(choose_query(question, thoughts, self.strip_question_words))
                 retrieved = await self.retrieve(queries[-1], passages, scope)
-                passages = collected(passages, retrieved)[: self.max_passages]
+                passages = add_passages(passages, retrieved)[: self.max_passages]
             if self.until == "passages" and (len(passages) == self.max_passages or not retrieved):
                 break
             thoughts += (await self.reason(question, passages, thoughts, reading),)
         thoughts = tuple(filter(None, thoughts))
-        flags.update(judged(thoughts))
+        flags.update(chain_flags(thoughts))
         if self.until == "passages":
-            del flags["unfinished"]  # no thought has to state an answer
+            del flags["unfinished"]  # thoughts do not have to contain an answer
         answer = await self.read(question, passages, thoughts)
         notes = {"thoughts": thoughts, "queries": queries, **({"pages": pages} if pages else {}), **answer.notes}
         figures = {"passage_tokens": reading.tokens + (answer.context_tokens or 0)}
         return replace(answer, flags=flags + Counter(answer.flags), figures=figures, notes=notes)
 
-    def ended(self, thoughts: tuple[str, ...]) -> bool:
-        """The last thought is empty or states the answer, where that counts, or there are `max_steps`."""
+    def is_finished(self, thoughts: tuple[str, ...]) -> bool:
+        """Return whether the last thought is empty or contains the answer, or there are `max_steps`."""
         if not thoughts or len(thoughts) == self.max_steps:
             return bool(thoughts)
-        return self.until == "answer" and (not thoughts[-1] or stated_answer(thoughts[-1]) is not None)
+        return self.until == "answer" and (not thoughts[-1] or extract_answer(thoughts[-1]) is not None)
 
     async def retrieve(self, query: str, known: tuple[Passage, ...], scope: Scope) -> tuple[Passage, ...]:
-        """The best passages of the scope; where passages alone end the loop, the best of those not known."""
+        """Return the best passages, with until=passages the best unknown ones."""
         if self.until == "answer":
             return await scope.search(query, self.passages_per_step, self.max_passage_words)
-        found = await scope.search(query, self.passages_per_step + len(known), self.max_passage_words)
-        return tuple(passage for passage in found if passage not in known)[: self.passages_per_step]
+        passages = await scope.search(query, self.passages_per_step + len(known), self.max_passage_words)
+        return tuple(passage for passage in passages if passage not in known)[: self.passages_per_step]
 
     async def reason(
-        self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...], reading: Reading
+        self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...], reading: ReadingLog
     ) -> str:
-        """The next sentence of the chain of thought; what the model writes after it is thrown away.
+        """Generate the next sentence of the chain of thought, and drop the rest of the reply.
 
-        One that states the answer has no end but the line's: answers hold full stops.
+        A sentence with the answer goes to the end of the line, because answers contain full stops.
         """
-        shot = Shot(question.text, with_pinned(question, passages), "cot", " ".join(thoughts))
-        written = await self.few_shot.write(shot, self.max_thought_tokens, "agent")
+        shot = Shot(question.text, add_pinned(question, passages), "cot", " ".join(thoughts))
+        written = await self.few_shot.generate(shot, self.max_thought_tokens, "agent")
         thought = next(iter(sentences(written.text)), "")
-        if stated_answer(thought) is not None:
+        if extract_answer(thought) is not None:
             thought = written.text
         await reading.count(shot.passages[: len(shot.passages) - written.flags["passages_dropped"]])
         reading.flags.update(written.flags)
@@ -118,54 +118,54 @@ class IRCoT(Demonstrated):
         return thought
 
     async def read(self, question: Question, passages: tuple[Passage, ...], thoughts: tuple[str, ...]) -> Answer:
-        """Without a reader (appendix F) the chain's own answer counts, or the whole chain where it states none."""
+        """Answer with the reader, or without one (appendix F) with the answer of the chain or the complete chain."""
         if self.reader != "none":
             return await read_passages(question, passages, self.reader, self.few_shot, self.max_answer_tokens)
         chain = " ".join(thoughts)
-        stated = stated_answer(chain)
+        stated = extract_answer(chain)
         text = chain if stated is None else stated
         flags = {"empty_retrieval": not passages, "no_answer_marker": stated is None, "empty_answer": not text}
         evidence = tuple(passage.id for passage in passages)
         return Answer(text, evidence, flags=Counter(flag for flag in flags if flags[flag]))
 
 
-def query_of(question: Question, thoughts: tuple[str, ...], stripped: bool) -> str:
-    """The last thought that says something new about the world, else the question; `stripped` of question words.
+def choose_query(question: Question, thoughts: tuple[str, ...], stripped: bool) -> str:
+    """Return the last thought with a new fact, or the question, if `stripped` without question words.
 
-    A thought that only draws a conclusion or calculates ("Thus …", "1861 - 1842 = 19") holds nothing to look for:
-    so says IRCoT's released program; the paper takes the last thought.
+    As in IRCoT's released program, conclusions and calculations ("Thus …", "1861 - 1842 = 19") are no queries. The
+    paper uses the last thought.
     """
-    telling = [thought for thought in thoughts if not MERE_REASONING.match(thought)]
-    query = telling[-1] if telling else question.text
-    return without_question_words(query) if stripped else query
+    facts = [thought for thought in thoughts if not MERE_REASONING.match(thought)]
+    query = facts[-1] if facts else question.text
+    return remove_question_words(query) if stripped else query
 
 
-def collected(passages: tuple[Passage, ...], further: tuple[Passage, ...]) -> tuple[Passage, ...]:
-    """The passages and, after them, those found that are new; one that is nearly the same as another is not."""
+def add_passages(passages: tuple[Passage, ...], further: tuple[Passage, ...]) -> tuple[Passage, ...]:
+    """Append the further passages that are no near duplicates of earlier ones."""
     for passage in further:
-        if not any(nearly_same(passage, known) for known in passages):
+        if not any(is_near_duplicate(passage, known) for known in passages):
             passages = (*passages, passage)
     return passages
 
 
-def nearly_same(one: Passage, other: Passage) -> bool:
-    """Whether both have one title and texts that differ in a few characters, as two dumps of one page do."""
+def is_near_duplicate(one: Passage, other: Passage) -> bool:
+    """Return whether both have one title and texts with few differences, as two dumps of one page."""
     if one.id == other.id:
         return True
     if " ".join(one.title.casefold().split()) != " ".join(other.title.casefold().split()):
         return False
-    mine, theirs = (passage.text[:COMPARED].casefold() for passage in (one, other))
-    matcher = SequenceMatcher(None, mine, theirs, autojunk=False)
+    first, second = (passage.text[:COMPARED].casefold() for passage in (one, other))
+    matcher = SequenceMatcher(None, first, second, autojunk=False)
     return all(
         measure() >= NEAR_DUPLICATE for measure in (matcher.real_quick_ratio, matcher.quick_ratio, matcher.ratio)
     )
 
 
-def judged(thoughts: tuple[str, ...]) -> Counter[str]:
-    """Flags of a finished chain."""
+def chain_flags(thoughts: tuple[str, ...]) -> Counter[str]:
+    """Return the flags of a finished chain."""
     flags = {
         "no_thought": not thoughts,
         "repeated_thought": len(thoughts) - len({thought.casefold() for thought in thoughts}),
-        "unfinished": stated_answer(" ".join(thoughts)) is None,
+        "unfinished": extract_answer(" ".join(thoughts)) is None,
     }
     return Counter({flag: int(count) for flag, count in flags.items() if count})

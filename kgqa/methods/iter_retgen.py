@@ -10,19 +10,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kgqa.calls import Search
-from kgqa.constraints import Count
-from kgqa.methods.steps.examples import Pooled
-from kgqa.methods.steps.fitting import Reading
-from kgqa.methods.steps.reader import passages_text, with_pinned
-from kgqa.methods.steps.replies import concluded, counted
+from kgqa.methods.steps.examples import PooledFewShot
+from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
+from kgqa.methods.steps.replies import read_conclusion
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Passage, Prompt, Question
+from kgqa.util.validators import Count
 
 
 @dataclass(frozen=True)
-class IterRetGen(Pooled):
-    """Fields as in conf/method/iter_retgen.yaml, which cites the source of each value."""
+class IterRetGen(PooledFewShot):
+    """The method, with the fields of conf/method/iter_retgen.yaml."""
 
     iterations: Count
     passages: Count
@@ -31,14 +30,16 @@ class IterRetGen(Pooled):
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
     async def answer(self, question: Question) -> Answer:
-        """Evidence: the last iteration's passages, then those of earlier ones. Notes: query and generation of each.
-        Figures: passage_tokens (#Tok of KnowTrace's Table 2).
+        """Retrieve and generate in turns.
 
-        Flags: `no_answer_marker` where the last generation has no line "Answer:" (its last line is taken),
+        Evidence: the passages of the last iteration, then of earlier ones. Notes: query and generation of each
+        iteration. Figures: passage_tokens (#Tok of KnowTrace's Table 2).
+
+        Flags: `no_answer_marker` (no line "Answer:" in the last generation, so its last line is the answer),
         `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
         """
         query, rounds, replies = question.text, list[tuple[str, tuple[Passage, ...]]](), list[Completion]()
-        reading = Reading()
+        reading = ReadingLog()
 
         def prompt(shown: tuple[Passage, ...]) -> Prompt:
             context = passages_text(shown)
@@ -46,18 +47,13 @@ class IterRetGen(Pooled):
 
         for _ in range(self.iterations):
             passages = await Search(query, self.passages)
-            shown = with_pinned(question, passages)
-            replies.append(await reading.ask(prompt, shown, self.max_tokens, stop=("\nPassages:",)))
+            shown = add_pinned(question, passages)
+            replies.append(await reading.generate(prompt, shown, self.max_tokens, stop=("\nPassages:",)))
             rounds.append((query, passages))
             query = f"{replies[-1].text.strip()} {question.text}".strip()  # the generation first: Shao et al., §3.2
-        text, marked = concluded(replies[-1].text)
+        text, marked = read_conclusion(replies[-1].text)
         reading.flags.update({"no_answer_marker": not marked, "empty_answer": not text})
         reading.flags["empty_retrieval"] += sum(not passages for _, passages in rounds)
-        return Answer(
-            text,
-            tuple(dict.fromkeys(passage.id for _, passages in reversed(rounds) for passage in passages)),
-            context_tokens=reading.last,
-            flags=counted(**reading.flags),
-            figures={"passage_tokens": reading.tokens},
-            notes={"generations": [reply.text for reply in replies], "queries": [query for query, _ in rounds]},
-        )
+        evidence = (passage for _, passages in reversed(rounds) for passage in passages)
+        notes = {"generations": [reply.text for reply in replies], "queries": [query for query, _ in rounds]}
+        return reading.answer(text, evidence, notes)

@@ -1,6 +1,6 @@
 """MDR as KGP compares with it (Wang et al., AAAI 2024, supplement 8.2): two-hop beam search over embeddings.
 
-`retriever=mdr` searches a corpus the same way and gives single passages; here the reader is given the pairs.
+`retriever=mdr` searches a corpus in the same way and returns single passages. Here the reader gets the pairs.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from kgqa.calls import Rank, gather
-from kgqa.constraints import Count
-from kgqa.methods.steps.paths import Path, read_paths
-from kgqa.methods.steps.structure import ordinary
+from kgqa.methods.steps.reader import Path, read_paths
+from kgqa.methods.steps.structure import text_passages
 from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
+from kgqa.util.validators import Count
 
 Scored = tuple[float, Passage]
 
 
 @dataclass(frozen=True)
 class Mdr:
-    """Fields as in conf/method/mdr.yaml, which cites the source of each value."""
+    """The method, with the fields of conf/method/mdr.yaml."""
 
     first_hop: Count
     second_hop: Count
@@ -32,22 +32,25 @@ class Mdr:
     uses: ClassVar[frozenset[Need]] = frozenset({"model", "ranker"})
 
     async def answer(self, question: Question) -> Answer:
-        """Evidence: the passages of the pairs, best pair first. Figures: pairs. Flags: those of the reader."""
-        pool = ordinary(question.passages)
-        firsts = await _best(question.text, pool, self.first_hop)
-        paths = [path for _, path in sorted(await self.scored(question, pool, firsts), key=lambda pair: -pair[0])]
+        """Answer from the best pairs of passages.
+
+        Evidence: the passages of the pairs, best pair first. Figures: pairs. Flags: those of the reader.
+        """
+        pool = text_passages(question.passages)
+        firsts = await _top(question.text, pool, self.first_hop)
+        paths = [path for _, path in sorted(await self.score_pairs(question, pool, firsts), key=lambda pair: -pair[0])]
         answer = await read_paths(question, paths[: self.pairs], self.max_answer_tokens)
         return replace(answer, figures={"pairs": len(paths[: self.pairs])})
 
-    async def scored(
+    async def score_pairs(
         self, question: Question, pool: tuple[Passage, ...], firsts: list[Scored]
     ) -> list[tuple[float, Path]]:
-        """Each passage of the first hop with the best others for question and passage; alone where there are none."""
+        """Return pair each passage of the first hop with its best second passages; without others it stays alone."""
         if len(pool) < 2:
             return [(score, (passage,)) for score, passage in firsts]
         seconds = await gather(
             *(
-                _best(
+                _top(
                     self.second_query(question.text, first),
                     tuple(other for other in pool if other.id != first.id),
                     self.second_hop,
@@ -62,15 +65,15 @@ class Mdr:
         ]
 
     def second_query(self, question: str, first: Passage) -> str:
-        """What the second hop is looked for with, and what an encoder is trained with."""
+        """Return the query of the second hop, which is also the training query of an encoder."""
         return f"{question}{self.separator}{first.wording}"
 
     def pair_score(self, first: float, second: float) -> float:
         return first + second if self.score == "sum" else max(first, 0.0) * max(second, 0.0)
 
 
-async def _best(query: str, passages: tuple[Passage, ...], count: int) -> list[Scored]:
-    """The `count` best, equal scores in the passages' order."""
+async def _top(query: str, passages: tuple[Passage, ...], count: int) -> list[Scored]:
+    """Return the `count` best passages with their scores, ties in the order of the passages."""
     if not passages:
         return []
     scores = await Rank(query, tuple(passage.wording for passage in passages))

@@ -7,20 +7,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from kgqa.constraints import Count, Natural
 from kgqa.errors import ConfigError
 from kgqa.methods.retrieve_only import RetrieveOnly, Scope
-from kgqa.methods.steps.examples import Demonstrated
+from kgqa.methods.steps.examples import FewShotKeys
 from kgqa.methods.steps.few_shot import FewShot
-from kgqa.methods.steps.page_titles import pages_named
-from kgqa.methods.steps.reading import Reader, read_passages
+from kgqa.methods.steps.page_titles import predict_pages
+from kgqa.methods.steps.reader import Reader, read_passages
 from kgqa.protocols import Need
 from kgqa.types import Answer, Passage, Question
+from kgqa.util.validators import Count, Natural
 
 
 @dataclass(frozen=True)
-class RetrieveRead(Demonstrated):
-    """Fields as in conf/method/retrieve_read.yaml, which cites the source of each value."""
+class RetrieveRead(FewShotKeys):
+    """The method, with the fields of conf/method/retrieve_read.yaml."""
 
     scope: Literal["corpus", "own", "none"]
     passages: Count
@@ -40,11 +40,11 @@ class RetrieveRead(Demonstrated):
 
     @property
     def shows(self) -> str:
-        return "" if self.reader in ("zero_shot", "short") else f"{self.demos_from}: {self.few_shot.said}"
+        return "" if self.reader in ("zero_shot", "short") else f"{self.few_shot_path}: {self.few_shot.description}"
 
     @cached_property
     def retriever(self) -> RetrieveOnly | None:
-        """None: the question is read without passages."""
+        """Return the retriever, None for scope=none."""
         if self.scope == "none":
             return None
         return RetrieveOnly(
@@ -61,18 +61,21 @@ class RetrieveRead(Demonstrated):
         return frozenset({"model", *(self.retriever.uses if self.retriever else ())})
 
     async def answer(self, question: Question) -> Answer:
-        """Evidence: the passages found, best first. Notes: the pages searched, where the model named some."""
+        """Retrieve and read.
+
+        Evidence: the retrieved passages, best first. Notes: the searched pages, if the model named some.
+        """
         few_shot, passages, pages, flags = self.few_shot, tuple[Passage, ...](), None, Counter[str]()
         if self.retriever is None:
             few_shot = replace(few_shot, distractors=None)
         else:
             scope = Scope.of(self.retriever.scope, question)
             if self.scope == "corpus":
-                pages, flags = await pages_named(question, few_shot, self.titles)
+                pages, flags = await predict_pages(question, few_shot, self.titles)
                 scope = Scope(titles=pages)
             passages = await self.retriever.retrieve(question, scope)
         answer = await read_passages(question, passages, self.reader, few_shot, self.max_answer_tokens)
         flags += Counter(answer.flags)
         if self.retriever is None:
-            del flags["empty_retrieval"]  # nothing was looked for
+            del flags["empty_retrieval"]  # there was no search
         return replace(answer, flags=flags, notes={**answer.notes, **({"pages": pages} if pages else {})})

@@ -1,11 +1,11 @@
-"""SAFE (arXiv 2604.01993) at inference: one atomic step per call, each judged before it is believed (Figure 1, §3.3).
+"""SAFE (arXiv 2604.01993) at inference: one atomic step per call, each judged before the next one (Figure 1, §3.3).
 
-A step extracts one fact of one passage, draws one conclusion from earlier steps, or gives the final answer. A judged
-error sends the step back with diagnosis and guidance. Nothing is trained here, and no knowledge graph is built: the
-paper verifies its training data with one; at inference a step is text that is judged by the passages.
+A step extracts one fact of one passage, draws one conclusion from earlier steps, or gives the final answer. After an
+error, the step is generated again with the diagnosis and guidance of the evaluator. Steps are texts that are compared
+with the passages. The paper uses a knowledge graph only to verify its training data.
 
-Roles: `reader` writes the steps (template safe/step) and, with feedback=self, judges them (safe/judge); with
-feedback=model the role `feedback` does. The error types are in `steps.safe_verdict`.
+Roles: `reader` generates the steps (template safe/step). It also judges them (safe/judge) with feedback=self, the role
+`feedback` does with feedback=model. The error types are in `steps.safe_verdict`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate
-from kgqa.constraints import Count, not_negative
 from kgqa.methods.steps.reader import passages_text
-from kgqa.methods.steps.replies import counted, first_line
-from kgqa.methods.steps.safe_verdict import (
-    CORRECT,
-    Labels,
-    StepVerdict,
-    errors,
-    protocol,
-    read_verdict,
-    verdict_schema,
-)
+from kgqa.methods.steps.replies import first_line, nonzero_flags
+from kgqa.methods.steps.safe_verdict import CORRECT, Labels, StepVerdict, errors, protocol, read_verdict, verdict_schema
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
+from kgqa.util.validators import Count, not_negative
 
 KINDS = r"\((Attribution|Logical|Final Answer)\)"
 MARKER = re.compile(rf"#+\s*ANSWER:[^\S\n]*(.*?)[^\S\n]*(?:{KINDS}.*)?$", flags=re.IGNORECASE | re.MULTILINE)
@@ -42,29 +34,29 @@ CITED = re.compile(r"\bPassage\s+(\d+)\b", flags=re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A step as written, its first line alone."""
+class ReasoningStep:
+    """The first line of a generated step."""
 
     text: str
-    kind: str  # "attribution", "logical", "final answer"; "" where the step does not say
-    answer: str | None  # None: the step does not answer
+    kind: str  # "attribution", "logical", "final answer"; "" without a tag
+    answer: str | None  # None: not the final answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attempt:
-    """A step at its place and what the evaluator said of it; None: nobody was asked.
+    """A try at a step, and the verdict of the evaluator, None without one.
 
-    Two are never equal, since a step may be written again word by word.
+    Attempts are compared by identity, because a step can be repeated word by word.
     """
 
     number: int  # from 1
-    step: Step
+    step: ReasoningStep
     verdict: StepVerdict | None
 
 
 @dataclass(frozen=True)
 class Safe:
-    """Fields as in conf/method/safe.yaml, which cites the source of each value."""
+    """The method, with the fields of conf/method/safe.yaml."""
 
     feedback: Literal["none", "self", "model"]
     passages: Count
@@ -77,84 +69,89 @@ class Safe:
     max_feedback_tokens: Count
     max_feedback_characters: Count
     max_answer_tokens: Count
-    steps_from: tuple[Mapping[str, Json], ...]
-    verdicts_from: tuple[Mapping[str, Json], ...]
+    step_few_shot: tuple[Mapping[str, Json], ...]
+    verdict_few_shot: tuple[Mapping[str, Json], ...]
 
     uses: ClassVar[frozenset[Need]] = frozenset({"model"})
 
     @property
     def separate_roles(self) -> Mapping[str, str]:
-        """Without a model of its own the evaluator would be the reader: that is feedback=self."""
+        """Return the roles that need their own model: an evaluator without one is feedback=self."""
         return {"feedback": "method.feedback=model"} if self.feedback == "model" else {}
 
     async def answer(self, question: Question) -> Answer:
-        """Evidence: passages that accepted attribution steps cite, first cited first. Notes: every attempt with its
-        verdict. Figures: steps and retries; with feedback also the errors by type (Figure 3) and by step (Figure 4).
+        """Generate and judge steps until one gives the answer.
 
-        Flags: `forced_answer` where `max_steps` were not enough, `unresolved_step` where the last retry was still
-        judged an error and is kept, `unparsable_verdict`, `cut_verdict` for each such reply that ended at
-        `max_feedback_tokens`, `untagged_step`, `no_passage_cited`, `empty_step`, `cut_reply` of a step or answer,
-        `empty_answer`.
+        Evidence: passages that accepted attribution steps cite, first cited first. Notes: every attempt with its
+        verdict. Figures: steps and retries, with feedback also errors by type (Figure 3) and by step (Figure 4).
+
+        Flags: `forced_answer` (no answer within `max_steps`), `unresolved_step` (the last retry was an error and
+        stays), `unparsable_verdict`, `cut_verdict` (such replies that reached `max_feedback_tokens`), `untagged_step`,
+        `no_passage_cited`, `empty_step`, `cut_reply` (of steps and answers), `empty_answer`.
         """
-        passages = self.chosen(question)
-        given = self.given(question, passages)
+        passages = self.sample_passages(question)
+        values = self.prompt_values(question, passages)
         flags, attempts, accepted = Counter[str](), list[Attempt](), list[Attempt]()
         for number in range(1, self.max_steps + 1):
             for _ in range(1 + self.max_retries):
-                attempts.append(await self.attempt(number, given, accepted, attempts, flags))
-                if not self.rejected(attempts[-1].verdict):
+                attempts.append(await self.attempt(number, values, accepted, attempts, flags))
+                if not self.is_rejected(attempts[-1].verdict):
                     break
-            flags["unresolved_step"] += self.rejected(attempts[-1].verdict)
+            flags["unresolved_step"] += self.is_rejected(attempts[-1].verdict)
             accepted.append(attempts[-1])
             if accepted[-1].step.answer is not None:
                 break
         answer = accepted[-1].step.answer
         if answer is None:
             flags["forced_answer"] += 1
-            answer = await self.conclude(given, accepted, flags)
+            answer = await self.conclude(values, accepted, flags)
         flags["empty_answer"] += not answer
-        cited = [passages[n].id for attempt in accepted for n in _cited(attempt.step, len(passages))]
+        cited = [passages[n].id for attempt in accepted for n in _find_citations(attempt.step, len(passages))]
         flags["no_passage_cited"] += not cited
         return Answer(
             answer,
             tuple(dict.fromkeys(cited)),
-            context_tokens=await CountTokens(given["passages"]) if passages else 0,
-            flags=counted(**flags),
+            context_tokens=await CountTokens(values["passages"]) if passages else 0,
+            flags=nonzero_flags(**flags),
             figures=self.figures(attempts),
             notes={"attempts": [_note(attempt, attempt in accepted) for attempt in attempts]},
         )
 
-    def chosen(self, question: Question) -> list[Passage]:
-        """Appendix A.4: the gold passages and sampled distractors, `passages` in all, in an order that depends on the
-        question and the seed alone."""
-        draw = random.Random(f"{self.shuffle_seed}/{question.id}")  # noqa: S311 - a sample, not a secret
+    def sample_passages(self, question: Question) -> list[Passage]:
+        """Return the gold passages and sampled distractors, `passages` in total (Appendix A.4).
+
+        Sample and order depend only on the question and the seed.
+        """
+        draw = random.Random(f"{self.shuffle_seed}/{question.id}")  # noqa: S311
         distinct = list({passage.id: passage for passage in question.passages}.values())
         gold = [passage for passage in distinct if passage.id in question.support]
         others = [passage for passage in distinct if passage.id not in question.support]
-        kept = gold + draw.sample(others, max(0, min(len(others), self.passages - len(gold))))
-        draw.shuffle(kept)
-        return kept
+        sample = gold + draw.sample(others, max(0, min(len(others), self.passages - len(gold))))
+        draw.shuffle(sample)
+        return sample
 
-    def given(self, question: Question, passages: list[Passage]) -> dict[str, str]:
-        """What stays the same in all prompts for a question."""
-        return {"passages": passages_text(_numbered(passages)), "question": question.text}
+    def prompt_values(self, question: Question, passages: list[Passage]) -> dict[str, str]:
+        """Return the values that all prompts of a question share."""
+        return {"passages": passages_text(_number_passages(passages)), "question": question.text}
 
     async def attempt(
         self,
         number: int,
-        given: Mapping[str, str],
+        shared: Mapping[str, str],
         accepted: list[Attempt],
         attempts: list[Attempt],
         flags: Counter[str],
     ) -> Attempt:
-        """One more try at step `number`, judged. The latest verdict guides it, whether it was an error or not; a
-        rejected try is shown beside its verdict and is no part of the chain (not in the paper). One whose verdict could
-        not be read is shown, too, and the guidance that led to it goes on."""
+        """Generate and judge step `number` with the guidance of the latest verdict.
+
+        The prompt shows a rejected attempt with its verdict (not in the paper). It also shows an attempt with an
+        unreadable verdict, with the guidance before it.
+        """
         unjudged = [attempt for attempt in attempts if attempt.verdict is None and attempt not in accepted]
         guiding = [attempt for attempt in attempts if attempt not in unjudged][-1:]
         tried = [attempt for attempt in unjudged if attempt.number == number][-1:]
         values = {
-            **given,
+            **shared,
             "steps": _lines(accepted),
             "last": next(iter(guiding), None),
             "tried": next(iter(tried), None),
@@ -162,19 +159,21 @@ class Safe:
         step = await self.step(number, values, flags)
         if self.feedback == "none":
             return Attempt(number, step, None)
-        return Attempt(number, step, await self.judge({**given, "steps": _lines(accepted)}, number, step, flags))
+        return Attempt(number, step, await self.judge({**shared, "steps": _lines(accepted)}, number, step, flags))
 
-    def judge_prompt(self, values: Mapping[str, object], number: int, step: Step, *, again: bool = False) -> Prompt:
-        """What the evaluator is asked of a step, and what it is trained with.
+    def judge_prompt(
+        self, values: Mapping[str, object], number: int, step: ReasoningStep, *, again: bool = False
+    ) -> Prompt:
+        """Render the prompt of the evaluator, which is also its training prompt.
 
-        values: `given` and `steps`, the lines of the steps that were accepted.
+        values: those of `prompt_values`, and `steps`, the lines of the accepted steps.
         """
-        variables = {**values, "examples": self.verdicts_from, "number": number, "step": step, "again": again}
+        variables = {**values, "examples": self.verdict_few_shot, "number": number, "step": step, "again": again}
         return render("safe/judge", protocol=protocol(self.labels), correct=CORRECT, **variables)
 
-    async def step(self, number: int, values: Mapping[str, object], flags: Counter[str]) -> Step:
+    async def step(self, number: int, values: Mapping[str, object], flags: Counter[str]) -> ReasoningStep:
         judged = self.feedback != "none"
-        prompt = render("safe/step", examples=self.steps_from, judged=judged, number=number, **values)
+        prompt = render("safe/step", examples=self.step_few_shot, judged=judged, number=number, **values)
         reply = await Generate(prompt, self.max_step_tokens, stop=("\n",))
         line, cut = first_line(reply)
         step = read_step(line)
@@ -182,9 +181,9 @@ class Safe:
         return step
 
     async def judge(
-        self, values: Mapping[str, object], number: int, step: Step, flags: Counter[str]
+        self, values: Mapping[str, object], number: int, step: ReasoningStep, flags: Counter[str]
     ) -> StepVerdict | None:
-        """The evaluator's verdict; one that cannot be read is asked for once more, then it is None."""
+        """Request the verdict. An unreadable one is requested once more, then it is None."""
         role = "reader" if self.feedback == "self" else "feedback"
         schema = verdict_schema(self.max_feedback_characters, self.labels)
         for again in (False, True):
@@ -197,14 +196,14 @@ class Safe:
         flags["unparsable_verdict"] += 1
         return None
 
-    def rejected(self, verdict: StepVerdict | None) -> bool:
+    def is_rejected(self, verdict: StepVerdict | None) -> bool:
         if verdict is None:
             return self.feedback != "none" and self.unparsable == "retry"
         return verdict.is_error
 
-    async def conclude(self, given: Mapping[str, str], accepted: list[Attempt], flags: Counter[str]) -> str:
-        """Figure 13: the final answer from the steps so far."""
-        reply = await Generate(render("safe/conclude", **given, steps=_lines(accepted)), self.max_answer_tokens)
+    async def conclude(self, values: Mapping[str, str], accepted: list[Attempt], flags: Counter[str]) -> str:
+        """Generate the final answer from the steps so far (Figure 13)."""
+        reply = await Generate(render("safe/conclude", **values, steps=_lines(accepted)), self.max_answer_tokens)
         answer, cut = read_answer(reply)
         flags["cut_reply"] += cut
         return answer
@@ -222,9 +221,10 @@ class Safe:
 
 
 def read_answer(reply: Completion) -> tuple[str, bool]:
-    """The answer in the first line that says something, and whether it was cut: without tag and without the marker
-    that the reply is to go on from, which models write once more. Where the engine could not begin the reply with the
-    marker, it is looked for in further lines, too."""
+    """Return the answer of the first non-empty line, without tag and marker, and whether it was truncated.
+
+    Models repeat the marker that the prompt started the reply with. Without prefill, all lines are searched for it.
+    """
     if "no_prefill" in reply.flags and (marked := MARKER.search(reply.text)):
         reply = replace(reply, text=reply.text[marked.start() :])
     line, cut = first_line(reply)
@@ -232,20 +232,20 @@ def read_answer(reply: Completion) -> tuple[str, bool]:
     return (LABEL.sub("", TAG.sub("", line).strip()) if answer is None else answer), cut
 
 
-def read_step(line: str) -> Step:
-    """A step from the line that was written after its number. Any string is accepted."""
+def read_step(line: str) -> ReasoningStep:
+    """Parse a step from the line after its number. Any string is accepted."""
     marked, tag = MARKER.search(line), TAG.search(line)
     if marked:
-        return Step(line, "final answer", marked.group(1).strip())
-    return Step(line, tag.group(1).lower() if tag else "", None)
+        return ReasoningStep(line, "final answer", marked.group(1).strip())
+    return ReasoningStep(line, tag.group(1).lower() if tag else "", None)
 
 
 def step_line(number: int, text: str) -> str:
-    """A step as later prompts show it."""
+    """Return a step as later prompts show it."""
     return f"Step {number}: {text}"
 
 
-def _numbered(passages: list[Passage]) -> list[Passage]:
+def _number_passages(passages: list[Passage]) -> list[Passage]:
     return [Passage(p.id, f"Passage {number}: {p.title}", p.text) for number, p in enumerate(passages, start=1)]
 
 
@@ -253,8 +253,8 @@ def _lines(accepted: list[Attempt]) -> list[str]:
     return [step_line(attempt.number, attempt.step.text) for attempt in accepted]
 
 
-def _cited(step: Step, count: int) -> list[int]:
-    """Positions of the passages an attribution step cites."""
+def _find_citations(step: ReasoningStep, count: int) -> list[int]:
+    """Return the positions of the passages that an attribution step cites, from 0."""
     if step.kind != "attribution":
         return []
     return [int(number) - 1 for number in CITED.findall(step.text) if 1 <= int(number) <= count]

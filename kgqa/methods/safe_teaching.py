@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from kgqa.artifacts.examples import NotTaught
 from kgqa.calls import Generate
-from kgqa.constraints import Count, Natural
-from kgqa.examples import NotTaught
 from kgqa.methods.safe import CITED, Safe, step_line
 from kgqa.methods.steps.reader import passages_text
 from kgqa.methods.steps.safe_plan import WORDINGS, sentence
-from kgqa.methods.steps.safe_rules import JudgedStep, answering, late
+from kgqa.methods.steps.safe_rules import JudgedStep, format_answer, sample_late
 from kgqa.methods.steps.safe_teacher_replies import (
     AGREES,
     CLAIM,
@@ -29,7 +28,7 @@ from kgqa.methods.steps.safe_teacher_replies import (
     Found,
     Planned,
     feedback_schema,
-    found_schema,
+    finding_schema,
     read_agrees,
     read_claim,
     read_feedback,
@@ -41,6 +40,7 @@ from kgqa.methods.steps.safe_verdict import CORRECT, StepVerdict, protocol
 from kgqa.prompting import render
 from kgqa.scoring.normalisation import normalise
 from kgqa.types import Json, Passage, Question
+from kgqa.util.validators import Count, Natural
 
 T = TypeVar("T")
 ROLE = "teacher"
@@ -72,7 +72,7 @@ class Ideal:
         return [step_line(number, text) for number, text in enumerate(self.steps[:count], start=1)]
 
     def places(self, error: str) -> list[int]:
-        """Where one can be put, from 1."""
+        """Return where one can be put, from 1."""
         count = len(self.kinds)
         found = [place for place, kind in enumerate(self.kinds, start=1) if kind == "Attribution"]
         if error in ("Wrong Conclusion", "Overthinking"):
@@ -104,16 +104,16 @@ class Teacher:
         return {name: meaning for phase in protocol(self.method.labels).values() for name, meaning in phase.items()}
 
     async def teach(self, question: Question, chance: random.Random) -> Taught:
-        """Of one question. Raises NotTaught: it has no ideal solution."""
+        """Return the teach of one question. Raises NotTaught: it has no ideal solution."""
         ideal, taught = await self.solve(question, chance), Taught()
         right = sorted(chance.sample(range(len(ideal.steps)), min(self.correct_each, len(ideal.steps))))
         names = [name for name in self.meanings if ideal.places(name)]
         wrong = chance.sample(names, min(self.errors_each, len(names)))
         for label, place in [*((CORRECT, place + 1) for place in right), *((name, 0) for name in wrong)]:
-            await self._labelled(label, place or late(ideal.places(label), chance), ideal, chance, taught)
+            await self._label(label, place or sample_late(ideal.places(label), chance), ideal, chance, taught)
         return taught
 
-    async def _labelled(self, label: str, number: int, ideal: Ideal, chance: random.Random, taught: Taught) -> None:
+    async def _label(self, label: str, number: int, ideal: Ideal, chance: random.Random, taught: Taught) -> None:
         try:
             right = label == CORRECT
             text = ideal.steps[number - 1] if right else await self.corrupted(label, number, ideal, chance)
@@ -122,8 +122,8 @@ class Teacher:
             taught.dropped.append((label, str(why)))
 
     async def solve(self, question: Question, chance: random.Random) -> Ideal:
-        """The plan, carried out on the gold passages under the numbers they have among all, and checked."""
-        shown = self.method.chosen(question)
+        """Return the plan, carried out on the gold passages under the numbers they have among all, and checked."""
+        shown = self.method.sample_passages(question)
         gold = {n: passage for n, passage in enumerate(shown, start=1) if passage.id in question.support}
         among = [Passage(p.id, f"Passage {n}: {p.title}", p.text) for n, p in enumerate(gold.values(), start=1)]
         if not gold or not question.answers:
@@ -136,18 +136,18 @@ class Teacher:
             "passages": passages_text(among),
         }
         claims = await self.asked("teach/solve", read_steps, STEPS, {"plan": plan, **given})
-        steps = _carried_out(plan, claims, tuple(gold), chance)
+        steps = _carry_out(plan, claims, tuple(gold), chance)
         ideal = Ideal(
-            question.text, self.method.given(question, shown)["passages"], tuple(step.kind for step in plan),
-            tuple(claim.claim for claim in claims), (*steps, answering(question.answers[0])),
+            question.text, self.method.prompt_values(question, shown)["passages"], tuple(step.kind for step in plan),
+            tuple(claim.claim for claim in claims), (*steps, format_answer(question.answers[0])),
         )  # fmt: skip
-        lines = _uncited(plan, claims, question.answers[0])
+        lines = _remove_citations(plan, claims, question.answers[0])
         if self.audit and not await self.asked("teach/check", read_agrees, AGREES, {"steps": lines, **given}):
             raise NotTaught("the ideal steps do not stand the check")
         return ideal
 
     async def corrupted(self, error: str, number: int, ideal: Ideal, chance: random.Random) -> str:
-        """The step with this error."""
+        """Return the step with this error."""
         final = error in FINAL
         values = {
             "error": error, "meaning": self.meanings[error], "final": final, "number": number,
@@ -159,13 +159,15 @@ class Teacher:
         )  # fmt: skip
         said = _plain(claim.claim)
         same = ideal.claims[number - 1] if number <= len(ideal.claims) else ""
-        text = answering(said) if final else _worded(claim, "Attribution" if claim.passage else "Logical", chance)
+        text = (
+            format_answer(said) if final else _format_step(claim, "Attribution" if claim.passage else "Logical", chance)
+        )
         if normalise(said) == normalise(same) or text == ideal.steps[number - 1]:
             raise NotTaught("the step with the error is the ideal one")
         return text
 
     async def judged(self, label: str, number: int, text: str, ideal: Ideal) -> JudgedStep:
-        """With its feedback, which the audit agrees with."""
+        """Return the judged with its feedback, which the audit agrees with."""
         right = label == CORRECT
         following = ideal.steps[number] if number < len(ideal.steps) else ""
         given: dict[str, object] = {
@@ -183,7 +185,7 @@ class Teacher:
         return JudgedStep(number, ideal.steps[: number - 1], text, StepVerdict(label, *said))
 
     async def hard_case(self, question: Question, given: str, attempts: Sequence[Json]) -> tuple[str, JudgedStep]:
-        """The first error of a wrong answer that an evaluator let pass, with the verdict it should have given.
+        """Return the first error of a wrong answer that an evaluator let pass, with the verdict it should have given.
 
         attempts: the notes of `Safe.answer`.
 
@@ -196,10 +198,11 @@ class Teacher:
             for number, one in enumerate(accepted, start=1)
         ]
         names = (*self.meanings, MISLEADING, UNANSWERABLE)
-        schema = found_schema(self.method.max_feedback_characters, names)
+        schema = finding_schema(self.method.max_feedback_characters, names)
+        shared = self.method.prompt_values(question, self.method.sample_passages(question))
         values: dict[str, object] = {
             "errors": self.meanings, "misleading": MISLEADING, "unanswerable": UNANSWERABLE, "steps": lines,
-            "answer": question.answers[0], "given": given, **self.method.given(question, self.method.chosen(question)),
+            "answer": question.answers[0], "given": given, **shared,
         }  # fmt: skip
 
         def read(text: str) -> Found | None:
@@ -209,7 +212,7 @@ class Teacher:
         second = await self.asked("teach/first_error", read, schema, {**values, "earlier": first})
         if second.step != first.step:
             raise NotTaught("at the second look another step errs")
-        return _corrected(second, accepted)
+        return _correct(second, accepted)
 
     async def asked(
         self,
@@ -221,7 +224,9 @@ class Teacher:
         temperature: float = 0.0,
         max_tokens: int | None = None,
     ) -> T:
-        """What the reply says; one that cannot be read is asked for once more. Raises NotTaught: neither can be."""
+        """Return what the reply says; one that cannot be read is asked for once more. Raises NotTaught: neither can
+        be.
+        """
         for again in (False, True):
             prompt = render(template, again=again, **values)
             reply = await Generate(
@@ -232,10 +237,10 @@ class Teacher:
         raise NotTaught(f"a reply to {template} cannot be read")
 
 
-def _carried_out(
+def _carry_out(
     plan: Sequence[Planned], claims: Sequence[Claim], gold: Sequence[int], chance: random.Random
 ) -> list[str]:
-    """`gold`: numbers that the gold passages have among all, in the order in which the teacher saw them.
+    """Return `gold`: numbers that the gold passages have among all, in the order in which the teacher saw them.
 
     Raises:
         NotTaught: a step is missing, or rests on no passage.
@@ -248,22 +253,22 @@ def _carried_out(
     among_all = [
         claim._replace(passage=gold[claim.passage - 1] if 1 <= claim.passage <= len(gold) else 0) for claim in claims
     ]
-    return [_worded(claim, step.kind, chance) for step, claim in zip(plan, among_all, strict=True)]
+    return [_format_step(claim, step.kind, chance) for step, claim in zip(plan, among_all, strict=True)]
 
 
-def _uncited(plan: Sequence[Planned], claims: Sequence[Claim], answer: str) -> list[str]:
-    """The ideal steps for the check, with the numbers that the gold passages have among themselves."""
+def _remove_citations(plan: Sequence[Planned], claims: Sequence[Claim], answer: str) -> list[str]:
+    """Return the ideal steps for the check, with the numbers that the gold passages have among themselves."""
     texts = [
         f"Passage {claim.passage}: {sentence(claim.claim)} (Attribution)"
         if step.kind == "Attribution"
         else f"{sentence(claim.claim)} (Logical)"
         for step, claim in zip(plan, claims, strict=True)
     ]
-    return [step_line(number, text) for number, text in enumerate([*texts, answering(answer)], start=1)]
+    return [step_line(number, text) for number, text in enumerate([*texts, format_answer(answer)], start=1)]
 
 
-def _worded(claim: Claim, kind: str, chance: random.Random) -> str:
-    """As a step: an attribution cites its passage in one of several wordings, as in the released code."""
+def _format_step(claim: Claim, kind: str, chance: random.Random) -> str:
+    """Return as a step: an attribution cites its passage in one of several wordings, as in the released code."""
     said = _plain(claim.claim)
     if kind == "Attribution":
         if CITED.search(said):
@@ -273,12 +278,12 @@ def _worded(claim: Claim, kind: str, chance: random.Random) -> str:
 
 
 def _plain(claim: str) -> str:
-    """Without a step's tag or number."""
+    """Return without a step's tag or number."""
     return _TAG.sub("", re.sub(r"^Step \d+:\s*", "", claim)).strip()
 
 
-def _corrected(found: Found, accepted: Sequence[Json]) -> tuple[str, JudgedStep]:
-    """Guidance that misled was given with the verdict on the step before."""
+def _correct(found: Found, accepted: Sequence[Json]) -> tuple[str, JudgedStep]:
+    """Return guidance that misled was given with the verdict on the step before."""
     if found.error_type == UNANSWERABLE:
         raise NotTaught("the passages do not lead to the right answer")
     misled = found.error_type == MISLEADING

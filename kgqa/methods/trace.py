@@ -1,10 +1,10 @@
-"""TRACE (Fang et al., Findings of EMNLP 2024): beam search for chains of triples, which the reader is given.
+"""TRACE (Fang et al., Findings of EMNLP 2024): beam search for chains of triples, from which the reader answers.
 
-§3.3 and Algorithm 1: at every step a ranker cuts the question's knowledge graph down to K candidates and a selector,
-asked a multiple-choice question, gives a distribution over them and the option to stop.
+§3.3 and Algorithm 1: at every step a ranker reduces the question's knowledge graph to K candidates. A selector gets a
+multiple-choice question and gives a distribution over the candidates and the option to stop.
 
-Part I of the algorithm, a passage's triples (§3.2), is `kgqa.kg.extraction`, made once per passage and model before the
-first question; here they are asked for by `Triples`. Roles: `selector` chooses, `reader` answers.
+Part I of the algorithm, the triples of a passage (§3.2), is `kgqa.kg.extraction`. It runs once per passage and model
+before the first question. Roles: `selector` chooses, `reader` answers.
 """
 
 from __future__ import annotations
@@ -16,42 +16,89 @@ from itertools import islice
 from typing import Annotated, Literal
 
 from kgqa.calls import Choose, Rank, Triples, gather, labels
-from kgqa.constraints import Bound, Count
-from kgqa.demonstrations import ChainDemonstration, Mode, Selection, choose_demonstrations, nearest_last
 from kgqa.errors import ConfigError, DataError
-from kgqa.methods.steps.reader import numbered, passages_text, read
+from kgqa.methods.steps.reader import number_contexts, passages_text, read
 from kgqa.methods.steps.sentences import sentences
-from kgqa.methods.steps.trace_chains import Chain, Unit, best_chains, log_softmax
 from kgqa.prompting import render
+from kgqa.prompting.demonstrations import ChainDemonstration, Mode, Selection, choose_demonstrations, nearest_last
 from kgqa.protocols import Need
-from kgqa.types import Answer, Passage, Prompt, Question
+from kgqa.types import Answer, Json, Passage, Prompt, Question
+from kgqa.util.validators import Count, Validator
 
-MAX_CANDIDATES = 727  # labels there are, less one for the option to stop
-Layout = Literal["figures", "released", "begun"]
+MAX_CANDIDATES = 727  # number of labels, less one for the option to stop
+Layout = Literal["figures", "released", "prefixed"]
 SELECT: dict[Layout, str] = {
     "figures": "trace/select",
     "released": "trace/select_released",
-    "begun": "trace/select_begun",
+    "prefixed": "trace/select_begun",
 }
 READ: dict[Layout, str] = {
     "figures": "reader/answer",
     "released": "trace/answer_released",
-    "begun": "reader/answer",
+    "prefixed": "reader/answer",
 }
 
 
 @dataclass(frozen=True, slots=True)
+class Unit:
+    """One element of a chain: a triple, a sentence or a document."""
+
+    text: str  # as prompts show it
+    parts: tuple[str, ...]  # head, relation and tail; one part otherwise
+    passage_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    units: tuple[Unit, ...] = ()
+    score: float = 0.0  # log of the product of its choices' probabilities, the choice to stop included
+    ended: bool = False  # the selector stopped it, or nothing was left to add
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(unit.text for unit in self.units)
+
+    def extend_with(self, unit: Unit | None, logprob: float) -> Chain:
+        """Return this chain after one more choice; None is the choice to stop."""
+        if unit is None:
+            return Chain(self.units, self.score + logprob, ended=True)
+        return Chain((*self.units, unit), self.score + logprob)
+
+    def note(self) -> Json:
+        triples = [[*unit.parts, unit.passage_id] for unit in self.units]
+        return {"score": self.score, "ended": self.ended, "triples": triples}
+
+
+def top_chains(chains: list[Chain], count: int) -> list[Chain]:
+    """Return the likeliest chains, ties in the given order, without repeated chains.
+
+    Two passages can contain the same triple, so the beam can reach equal chains twice.
+    """
+    distinct: dict[tuple[tuple[str, ...], bool], Chain] = {}
+    for chain in sorted(chains, key=lambda chain: -chain.score):
+        distinct.setdefault((chain.texts, chain.ended), chain)
+    return list(distinct.values())[:count]
+
+
+def log_softmax(candidates: list[tuple[Unit, float]]) -> list[tuple[Unit | None, float]]:
+    """Turn the scores of the ranker into log-probabilities, for chains without a selector (not in the paper)."""
+    highest = max(score for _, score in candidates)
+    log_total = highest + math.log(sum(math.exp(score - highest) for _, score in candidates))
+    return [(unit, score - log_total) for unit, score in candidates]
+
+
+@dataclass(frozen=True, slots=True)
 class ChainState:
-    """What stays the same while the chains of one question grow."""
+    """The constant part of the search for the chains of one question."""
 
     question: str
     pool: tuple[Unit, ...]  # the knowledge graph, in the passages' order
-    demonstrations: tuple[ChainDemonstration, ...] = ()  # that may be shown, the nearest first
+    demonstrations: tuple[ChainDemonstration, ...] = ()  # few-shot examples, the nearest first
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One step of a labelled chain as the prompt shows it."""
+    """One step of a labeled chain as the prompt shows it."""
 
     question: str
     chain: tuple[str, ...]
@@ -61,17 +108,17 @@ class Example:
 
 
 Candidates = Annotated[
-    Count, Bound(f"at most {MAX_CANDIDATES} can be labelled", lambda number: number <= MAX_CANDIDATES)
+    Count, Validator(f"at most {MAX_CANDIDATES} can be labelled", lambda number: number <= MAX_CANDIDATES)
 ]
-Probability = Annotated[float, Bound("must be in [0, 1)", lambda share: 0 <= share < 1)]
+Probability = Annotated[float, Validator("must be in [0, 1)", lambda share: 0 <= share < 1)]
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Fields as in conf/method/trace.yaml, which cites the source of each value.
+    """The method, with the fields of conf/method/trace.yaml.
 
-    `beam` chains are kept at each of `max_length` steps, each grown by its `branch` likeliest choices among
-    `candidates` units; `chains` of the last beam are read.
+    Each of `max_length` steps keeps `beam` chains. A chain is extended by its `branch` likeliest choices among
+    `candidates` units. The reader gets `chains` chains of the last beam.
     """
 
     context: Literal["triples", "documents"]
@@ -90,7 +137,7 @@ class Trace:
     query_labels: bool
     demonstrations: Mode
     demonstration_count: Count
-    demonstrations_from: tuple[ChainDemonstration, ...]
+    few_shot: tuple[ChainDemonstration, ...]
     short_demonstrations: Literal["last_step", "next"]
     layout: Layout
     max_answer_tokens: Count
@@ -100,9 +147,9 @@ class Trace:
             raise ConfigError(f"method.chains={self.chains}: cannot exceed method.beam={self.beam}")
         if not self.ranker and (self.top is not None or not self.selector):
             raise ConfigError("method.ranker=false: method.top and method.selector=false need the ranker")
-        if self.demonstrations != "none" and self.demonstration_count > len(self.demonstrations_from):
-            count, available = self.demonstration_count, len(self.demonstrations_from)
-            raise ConfigError(f"method.demonstration_count={count}: the file holds only {available} chains")
+        if self.demonstrations != "none" and self.demonstration_count > len(self.few_shot):
+            count, available = self.demonstration_count, len(self.few_shot)
+            raise ConfigError(f"method.demonstration_count={count}: the file has only {available} chains")
 
     @property
     def uses(self) -> frozenset[Need]:
@@ -115,24 +162,24 @@ class Trace:
         return frozenset(need for need, needed in needs.items() if needed)
 
     async def answer(self, question: Question) -> Answer:
-        """Evidence: the passages of the read chains, most votes first. Notes: those chains, best first.
+        """Answer from the best chains.
 
-        Flag `no_chain`: no read chain holds a unit (nothing was extracted, or the selector stopped at once); the
-        reader then answers without context.
+        Evidence: the passages of the chains, most votes first. Notes: the chains, best first. Flag `no_chain`: all
+        chains are empty (no triples, or the selector stopped at once), so the reader answers without context.
         """
         passages = {passage.id: passage for passage in question.passages}.values()
-        pool = tuple(unit for units in await gather(*map(self.units_of, passages)) for unit in units)
+        pool = tuple(unit for units in await gather(*map(self.split_units, passages)) for unit in units)
         state = ChainState(question.text, pool)
         if not pool:
             chains = [Chain()]
-        elif self.top is not None:  # Table 2, "w. Top-T Triples": the ranking is read as one chain
+        elif self.top is not None:  # Table 2, "w. Top-T Triples": the ranking is one chain
             chains = [Chain(tuple(unit for unit, _ in (await self.rank(state, Chain()))[: self.top]))]
         else:
-            chains = await self.construct(state)
+            chains = await self.build_chains(state)
         return await self.read_chains(question, chains[: self.chains])
 
-    async def units_of(self, passage: Passage) -> list[Unit]:
-        """Sentences: the data set's own, else those of our splitter."""
+    async def split_units(self, passage: Passage) -> list[Unit]:
+        """Return the units of a passage. Sentences are those of the dataset, or those of `sentences`."""
         if self.units == "triples":
             triples = await Triples(passage)
             return [Unit(str(t), (t.head, t.relation, t.tail), passage.id) for t in triples]
@@ -140,11 +187,11 @@ class Trace:
             texts = [f"{passage.title}: {passage.text}"]
         else:
             texts = list(passage.sentences or sentences(passage.text))
-        folded = [" ".join(text.split()) for text in texts]  # an option is one line
-        return [Unit(text, (text,), passage.id) for text in folded if text]
+        lines = [" ".join(text.split()) for text in texts]  # an option is one line
+        return [Unit(line, (line,), passage.id) for line in lines if line]
 
-    async def construct(self, state: ChainState) -> list[Chain]:
-        """Algorithm 1, Part II, with adaptive termination: the final beam, best first."""
+    async def build_chains(self, state: ChainState) -> list[Chain]:
+        """Run Algorithm 1, Part II, with adaptive termination, and return the final beam, best first."""
         if self.selector:
             state = replace(state, demonstrations=await self.nearest_demonstrations(state.question))
         beam = [Chain()]
@@ -152,19 +199,18 @@ class Trace:
             if all(chain.ended for chain in beam):
                 break
             extended = await gather(*(self.extend(state, chain) for chain in beam))
-            beam = best_chains([chain for chains in extended for chain in chains], self.beam)
+            beam = top_chains([chain for chains in extended for chain in chains], self.beam)
         return beam
 
     async def nearest_demonstrations(self, question: str) -> tuple[ChainDemonstration, ...]:
-        """Those that a question's selections may show, the nearest first."""
-        labelled = self.demonstrations_from
-        count = len(labelled) if self.short_demonstrations == "next" else self.demonstration_count
-        return await choose_demonstrations(labelled, self.demonstrations, count, question)
+        """Return the few-shot examples for the selections of a question, the nearest first."""
+        count = len(self.few_shot) if self.short_demonstrations == "next" else self.demonstration_count
+        return await choose_demonstrations(self.few_shot, self.demonstrations, count, question)
 
     async def extend(self, state: ChainState, chain: Chain) -> list[Chain]:
-        """The chain after each of its `branch` likeliest choices; an ended chain as it is, without a call.
+        """Return the chain after each of its `branch` likeliest choices, or a finished chain without a call.
 
-        A chain also ends where nothing is left to add, or where every choice is less likely than `min_probability`.
+        A chain also ends if no unit is left, or if every choice is less likely than `min_probability`.
         """
         if chain.ended:
             return [chain]
@@ -177,85 +223,82 @@ class Trace:
             options = log_softmax(candidates)
         likeliest = sorted(options, key=lambda option: -option[1])[: self.branch]
         floor = math.log(self.min_probability) if self.min_probability else -math.inf
-        grown = [chain.then(unit, logprob) for unit, logprob in likeliest if logprob >= floor]
+        grown = [chain.extend_with(unit, logprob) for unit, logprob in likeliest if logprob >= floor]
         return grown or [replace(chain, ended=True)]
 
     async def rank(self, state: ChainState, chain: Chain) -> list[tuple[Unit, float]]:
-        """Candidates with their relevance, best first, ties in the passages' order; used texts are masked.
+        """Return the unused candidates with their relevance, best first, ties in the order of the passages.
 
-        Without the ranker, the whole knowledge graph in the passages' order, every relevance 0.
+        Without the ranker these are all units of the knowledge graph with relevance 0.
         """
         used = set(chain.texts)
-        unused = [unit.text not in used for unit in state.pool]
-        if not any(unused):
+        if all(unit.text in used for unit in state.pool):
             return []
         if not self.ranker:
             if len(state.pool) > MAX_CANDIDATES:
                 raise DataError(f"method.ranker=false: {len(state.pool)} candidates, {MAX_CANDIDATES} can be labelled")
-            return [(unit, 0.0) for unit, is_unused in zip(state.pool, unused, strict=True) if is_unused]
+            return [(unit, 0.0) for unit in state.pool if unit.text not in used]
         scores = await Rank(self.query(state.question, chain), tuple(unit.text for unit in state.pool))
-        scored = [
-            pair for pair, is_unused in zip(zip(state.pool, scores, strict=True), unused, strict=True) if is_unused
-        ]
-        kept = self.candidates if self.top is None else self.top
-        return sorted(scored, key=lambda pair: -pair[1])[:kept]
+        unused = [pair for pair in zip(state.pool, scores, strict=True) if pair[0].text not in used]
+        count = self.candidates if self.top is None else self.top
+        return sorted(unused, key=lambda pair: -pair[1])[:count]
 
     def query(self, question: str, chain: Chain) -> str:
-        """What candidates are compared with."""
-        asked, found = question, " ".join(chain.texts)
+        """Return the query of the ranker."""
+        first, second = question, " ".join(chain.texts)
         if self.query_labels:
             kind = "knowledge triples" if self.units == "triples" else self.units
-            asked, found = f"question: {asked}", f"{kind}: {found}"
-        parts = (asked, found) if self.query_order == "question_first" else (found, asked)
+            first, second = f"question: {first}", f"{kind}: {second}"
+        parts = (first, second) if self.query_order == "question_first" else (second, first)
         return ("\n" if self.query_labels else " ").join(filter(None, parts))
 
     async def select(self, state: ChainState, chain: Chain, candidates: list[Unit]) -> list[tuple[Unit | None, float]]:
-        """Log-probability of each candidate and, where chains may stop, of None, the first option."""
+        """Return the log-probability of each option. With adaptive termination, the first option is None (stop)."""
         options = [None, *candidates] if self.adaptive_termination else [*candidates]
         choice = await Choose(self.selection_prompt(state, chain, candidates), labels(len(options)))
         return list(zip(options, choice.logprobs, strict=True))
 
     def selection_prompt(self, state: ChainState, chain: Chain, candidates: list[Unit]) -> Prompt:
-        """Demonstrations are always of triples, also where chains are of sentences or documents (not in the paper)."""
+        """Render the prompt. Few-shot examples have triples, also for sentences and documents (not in the paper)."""
         step = len(chain.units)
         return render(
             SELECT[self.layout],
             unit=self.units.removesuffix("s"),
             may_stop=self.adaptive_termination,
             number=step + 1,
-            examples=[self.example(demonstration, step) for demonstration in self.shown(state, step)],
+            examples=[self.example(demonstration, step) for demonstration in self.step_examples(state, step)],
             question=state.question,
             so_far=chain.texts,
-            options=self.lettered([unit.text for unit in candidates]),
+            options=self.label_options([unit.text for unit in candidates]),
         )
 
-    def shown(self, state: ChainState, step: int) -> tuple[ChainDemonstration, ...]:
-        """The demonstrations of this step, in the order to show them."""
+    def step_examples(self, state: ChainState, step: int) -> tuple[ChainDemonstration, ...]:
+        """Return the few-shot examples of this step in the order of the prompt."""
         repeats = self.short_demonstrations == "last_step"
         enough = (each for each in state.demonstrations if repeats or len(self.selections(each)) > step)
         chosen = tuple(islice(enough, self.demonstration_count))
         return chosen if self.layout == "released" else nearest_last(chosen, self.demonstrations)
 
     def selections(self, demonstration: ChainDemonstration) -> list[Selection]:
-        """Its steps; where chains may not stop, those that stop are left out."""
+        """Return the steps of an example. Steps that stop are omitted without adaptive termination."""
         return [each for each in demonstration.selections if self.adaptive_termination or each.choice is not None]
 
     def example(self, demonstration: ChainDemonstration, step: int) -> Example:
-        """The demonstration's selection at this step (from 0), or its last one, if its chain is shorter."""
+        """Return the selection at this step (from 0), or the last one of a shorter chain."""
         selections = self.selections(demonstration)
         step = min(step, len(selections) - 1)
         selection = selections[step]
-        options = self.lettered(selection.candidates)
+        options = self.label_options(selection.candidates)
         letter = "A" if selection.choice is None else options[selection.choice][0]
         return Example(demonstration.question, demonstration.chain, demonstration.chain[:step], options, letter)
 
-    def lettered(self, candidates: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        """Candidates with their labels; A is kept for the option to stop, where there is one."""
+    def label_options(self, candidates: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+        """Return candidates with their labels. With adaptive termination, A is the option to stop."""
         first = 1 if self.adaptive_termination else 0
         return tuple(zip(labels(len(candidates) + first)[first:], candidates, strict=True))
 
     async def read_chains(self, question: Question, chains: list[Chain]) -> Answer:
-        """§3.4: the chains' texts in chain order (TRACE-Triple), or their passages by votes (TRACE-Doc)."""
+        """Answer from the texts of the chains (TRACE-Triple), or from their passages by votes (TRACE-Doc) (§3.4)."""
         votes = Counter(unit.passage_id for chain in chains for unit in chain.units)
         evidence = tuple(passage_id for passage_id, _ in votes.most_common())  # ties: first seen first
         if self.context == "triples":
@@ -268,13 +311,13 @@ class Trace:
         return replace(answer, flags=flags, notes={"chains": [chain.note() for chain in chains]})
 
     def triples_text(self, chains: list[Chain]) -> str:
-        """Each text once; the released layout leaves out brackets and semicolons of triples."""
+        """Return the distinct texts; the released layout has no brackets and semicolons."""
         units = [unit for chain in chains for unit in chain.units]
         if self.layout == "released":
-            return numbered(dict.fromkeys(" ".join(unit.parts) for unit in units), ". ")
+            return number_contexts(dict.fromkeys(" ".join(unit.parts) for unit in units), ". ")
         return "\n".join(dict.fromkeys(unit.text for unit in units))
 
     def documents_text(self, passages: list[Passage]) -> str:
         if self.layout == "released":
-            return numbered((f"title: {passage.title}, text: {passage.text}" for passage in passages), ". ")
+            return number_contexts((f"title: {passage.title}, text: {passage.text}" for passage in passages), ". ")
         return passages_text(passages)

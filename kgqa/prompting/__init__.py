@@ -1,23 +1,22 @@
-"""Prompts are Jinja templates, `<method>/<name>.j2` in kgqa's `prompts/` or in that of another of the `places`.
+"""Render prompts: Jinja templates `<method>/<name>.j2` in kgqa's `prompts/` or in the user's own `prompts/`.
 
-A chat template has the blocks `user` and, if it likes, `system` and `prefill`; a completion template has
-the one block `completion`. Blocks, not markers in the text, so that no passage can forge a message. A template whose
-reply decides how far its method goes also has the block `imagined`, the reply that a dry run takes.
+A chat template has the block `user` and optionally `system` and `prefill`. A completion template has the block
+`completion`. Blocks instead of markers in the text make sure that no passage can forge a message. A template with a
+reply that decides the next step also has the block `imagined`: the reply that a dry run uses.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.places import prompt_folders
-from kgqa.storage import text_digest
 from kgqa.types import Json, Message, Prompt
+from kgqa.util.fs import text_digest
+from kgqa.util.plugins import prompt_folders
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -41,18 +40,17 @@ def render(name: str, /, **values: object) -> Prompt:
     return Prompt(name, tuple(messages), prefill)
 
 
-def imagined_reply(name: str, number: int) -> str:
-    """What a dry run takes for a reply to the template `name`: one after which the method goes on.
+def render_dry_run_reply(name: str, number: int) -> str:
+    """Return the reply of a dry run to the template `name`: one after which the method continues.
 
-    `number` is another one each time, as some methods stop when they read the same again. A template that does not say
-    is answered "unknown".
+    `number` differs between calls, because some methods stop at a repeated reply. The default reply is "unknown".
     """
     template = _template(name)
     return _block(template, "imagined", {"number": number}) if "imagined" in template.blocks else "unknown"
 
 
 def has_template(name: str) -> bool:
-    """Whether there is a template of this name."""
+    """Return whether there is a template of this name."""
     from jinja2 import TemplateNotFound
 
     try:
@@ -63,7 +61,7 @@ def has_template(name: str) -> bool:
 
 
 def template_hash(name: str) -> str:
-    """Hash of a template's source, for the manifest."""
+    """Return the hash of a template's source, for the manifest."""
     environment = _environment(prompt_folders())
     assert environment.loader is not None
     source, _, _ = environment.loader.get_source(environment, f"{name}.j2")
@@ -71,29 +69,17 @@ def template_hash(name: str) -> str:
 
 
 def template_names() -> list[str]:
-    """All there are, kgqa's own and others."""
+    """Return the names of all templates, kgqa's and the user's."""
     return sorted(name.removesuffix(".j2") for name in _environment(prompt_folders()).list_templates(["j2"]))
 
 
 def to_json(value: Json, indent: int | None = None) -> str:
-    """The filter `tojson` of templates: as people write it. Jinja's own is for HTML, sorts keys and escapes quotes."""
+    """Format JSON for the filter `tojson`. Jinja's own filter is for HTML: it sorts keys and escapes quotes."""
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 
 def _template(name: str) -> Template:
-    """As its file has it now."""
-    own = os.environ.get("KGQA_CONF")
-    template = _found(name, own)
-    if not template.is_up_to_date:
-        _found.cache_clear()
-        template = _found(name, own)
-    return template
-
-
-@cache
-def _found(name: str, own: str | None) -> Template:
-    """`own`: where a person's own templates lie, for `prompt_folders`; asking that costs more than a rendering."""
-    del own  # part of the key only
+    """Return the template in its current state on disk."""
     from jinja2 import TemplateNotFound, TemplateSyntaxError
 
     folders = prompt_folders()
@@ -108,26 +94,20 @@ def _found(name: str, own: str | None) -> Template:
 
 
 def _block(template: Template, block: str, values: Mapping[str, object]) -> str:
-    environment = template.environment
-    names = {**environment.globals, **values}  # as `template.new_context` has them, in a seventh of the time
-    context = environment.context_class(environment, names, template.name, template.blocks)
-    return "".join(template.blocks[block](context)).strip("\n")
+    return "".join(template.blocks[block](template.new_context(dict(values)))).strip("\n")
 
 
 @cache
 def _environment(folders: tuple[Path, ...]) -> Environment:
-    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    from kgqa.prompting.loops import KeepingEnvironment, KeptLoops  # which needs jinja2, as few commands do
-
-    environment = KeepingEnvironment(
+    environment = Environment(
         loader=FileSystemLoader(folders),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=False,
         autoescape=False,
-        extensions=[KeptLoops],
     )
     environment.filters["tojson"] = to_json
     return environment

@@ -21,22 +21,24 @@ class Dataset(Protocol):
 
     @property
     def file(self) -> Path:
-        """Of the questions. Raises DataError, which says where it was looked for."""
+        """Return the file of the questions. Raises DataError, which says where it was looked for."""
         ...
 
     @property
     def sha256(self) -> str:
-        """Of all files that shape the questions: it stands for them in a run's identity."""
+        """Return the sha256 of all files that shape the questions: it stands for them in a run's identity."""
         ...
 
     def questions(self) -> Iterator[Question]: ...
 
     def passages(self) -> Iterator[Passage]:
-        """The corpus in order, each passage once; streamed, since it can be large."""
+        """Yield the corpus in order, each passage once; streamed, since it can be large."""
         ...
 
     def corpus_identity(self) -> Mapping[str, Json]:
-        """What tells this corpus from any other: hashes of files, no paths. Cheap: the corpus is not read through."""
+        """Return what tells this corpus from any other: hashes of files, no paths. Cheap: the corpus is not read
+        through.
+        """
         ...
 
 
@@ -73,13 +75,13 @@ class Ranker(Protocol):
     def identity(self) -> Mapping[str, Json]: ...
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
-        """One tuple per call, one score per text, in the texts' order; higher is better."""
+        """Return one tuple per call, one score per text, in the texts' order; higher is better."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a finder looks for. `among`: places in the corpus that may be found, None: all of them."""
+    """Hold what a finder looks for. `among`: places in the corpus that may be found, None: all of them."""
 
     text: str
     k: int
@@ -98,15 +100,15 @@ class Finder(Protocol):
 
 @runtime_checkable
 class Retriever(Protocol):
-    """How a corpus is indexed and searched; it holds no corpus. `retrieval.index` keeps passages and manifest."""
+    """Hold how a corpus is indexed and searched; it holds no corpus. `retrieval.index` keeps passages and manifest."""
 
     @property
     def pools(self) -> bool:
-        """Whether `Search.pool` works: a few passages are built and opened in a blink, many times."""
+        """Return whether `Search.pool` works: a few passages are built and opened in a blink, many times."""
         ...
 
     def identity(self) -> Mapping[str, Json]:
-        """Everything beside the corpus that can change what is found."""
+        """Return everything beside the corpus that can change what is found."""
         ...
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
@@ -139,11 +141,11 @@ class Index(Protocol):
     def identity(self) -> Mapping[str, Json]: ...
 
     def search(self, calls: Sequence[Search]) -> Sequence[tuple[Passage, ...]]:
-        """The passages of each call, see `Search` for scopes; fewer than `k` where the scope holds fewer."""
+        """Return the passages of each call, see `Search` for scopes; fewer than `k` where the scope holds fewer."""
         ...
 
-    def titled(self, title: str) -> Sequence[Passage]:
-        """The corpus' passages of this title, in its order; none where pools alone are searched."""
+    def find_titled(self, title: str) -> Sequence[Passage]:
+        """Return the corpus' passages of this title, in its order; none where pools alone are searched."""
         ...
 
     def close(self) -> None: ...
@@ -153,7 +155,7 @@ class TripleSource(Protocol):
     """Extracted triples by passage."""
 
     def triples(self, passage: Passage) -> tuple[Triple, ...]:
-        """Empty where extraction found nothing.
+        """Return empty where extraction found nothing.
 
         Raises:
             DataError: the passage was never extracted.
@@ -165,7 +167,8 @@ class NeighbourSource(Protocol):
     """Passage graphs by pool."""
 
     def neighbours(self, call: Neighbours) -> tuple[Passage, ...]:
-        """In the pool's order, each once, the passage itself left out; empty where nothing links it.
+        """Return the neighbours in the pool's order, each once, the passage itself left out; empty where nothing
+        links it.
 
         Raises:
             DataError: the pool does not hold the passage, or its graph on disk is damaged.
@@ -175,7 +178,7 @@ class NeighbourSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """What an experiment tracker is told: settings as text, figures that are numbers, files to copy.
+    """Hold what an experiment tracker is told: settings as text, figures that are numbers, files to copy.
 
     series: by name what was measured again and again, as (step, value) in the order of steps.
     """
@@ -191,11 +194,11 @@ class Tracker(Protocol):
     """Takes a copy of a finished run, or of a training."""
 
     def check(self) -> None:
-        """Raises ConfigError when its package is not installed."""
+        """Raise ConfigError when its package is not installed."""
         ...
 
     def log(self, run: TrackedRun) -> str:
-        """Where it is kept now, for a person.
+        """Return where it is kept now, for a person.
 
         Raises:
             TrackerError: it took nothing, or not all.

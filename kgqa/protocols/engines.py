@@ -1,11 +1,11 @@
-"""What an engine must offer: a model ready to answer, in batches or as a stream, with adapters or without."""
+"""Define what an engine must offer: a model ready to answer, in batches or as a stream, with adapters or without."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Protocol, runtime_checkable
 
-from kgqa.artefacts.adapter import Adapter
+from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import ModelCall, ModelReply
 from kgqa.types import Json
 
@@ -18,15 +18,17 @@ class Engine(Protocol):
 
     @property
     def counts_freely(self) -> bool:
-        """Whether `count_tokens` is arithmetic on the text: done at once then, and not kept."""
+        """Return whether `count_tokens` is arithmetic on the text: done at once then, and not kept."""
         ...
 
     def identity(self) -> Mapping[str, Json]:
-        """Everything that can change a reply: weights' hash, chat template, backend, dtype, version of the adapter."""
+        """Return everything that can change a reply: weights' hash, chat template, backend, dtype, version of the
+        adapter.
+        """
         ...
 
     def render(self, call: ModelCall) -> str:
-        """The exact text the model is given, special tokens included as text."""
+        """Return the exact text the model is given, special tokens included as text."""
         ...
 
     def count_tokens(self, text: str) -> int: ...
@@ -42,7 +44,7 @@ class BatchEngine(Engine, Protocol):
     batch_size: int  # calls per forward pass
 
     def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
-        """A reply or that call's own error for each call, in order. Raising fails the whole batch."""
+        """Return a reply or that call's own error for each call, in order. Raising fails the whole batch."""
         ...
 
 
@@ -53,8 +55,9 @@ class Adaptable(Protocol):
     @property
     def base(self) -> Engine: ...
 
-    def adapted(self, adapter: Adapter) -> Engine:
-        """The same loaded weights with an adapter on them, and an identity of its own; the same one for each adapter.
+    def with_adapter(self, adapter: Adapter) -> Engine:
+        """Return the same loaded weights with an adapter on them, and an identity of its own; the same one for each
+        adapter.
 
         Where the weights are loaded already and cannot take another adapter, they are loaded again at the next call:
         name all adapters of a run before its first. Closing any of them closes all.
@@ -73,9 +76,9 @@ class StreamingEngine(Engine, Protocol):
 
     @property
     def places(self) -> int:
-        """Calls it can work on at once; it is never given more. May change as the engine learns."""
+        """Return calls it can work on at once; it is never given more. May change as the engine learns."""
         ...
 
     def submit(self, call: ModelCall, deliver: Deliver) -> None:
-        """Returns at once; `deliver` is called exactly once, from any thread, unless the engine is closed first."""
+        """Return at once; `deliver` is called exactly once, from any thread, unless the engine is closed first."""
         ...

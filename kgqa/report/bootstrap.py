@@ -1,11 +1,11 @@
-"""What `kgqa bootstrap` shows: a row for each round, and KnowTrace's Figure 4 of them."""
+"""Define what `kgqa bootstrap` shows: a row for each round, and KnowTrace's Figure 4 of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kgqa.artefacts.bootstrap import Round, Rounds
-from kgqa.artefacts.metrics import Estimate
+from kgqa.artifacts.bootstrap import Round, Rounds
+from kgqa.artifacts.metrics import Estimate
 from kgqa.report.content import Section
 from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.report.summary import interval_text
@@ -34,12 +34,12 @@ def name(filter_: str) -> str:
 
 
 def curve(rounds: Rounds) -> str:
-    """EM and FA by round, in percent, as an <svg>."""
+    """Return EM and FA by round, in percent, as an <svg>."""
     return svg(Plot(rounds.title, "round", "percent", list(_series(rounds.rounds))))
 
 
 def html(rounds: Rounds, command: str) -> str:
-    """report.html: one file that needs no network."""
+    """Return report.html: one file that needs no network."""
     from markupsafe import Markup
 
     from kgqa.report.page import page

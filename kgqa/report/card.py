@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from kgqa.artefacts.run import FinishedRun
+from kgqa.artifacts.run import FinishedRun
 from kgqa.report.content import Section
 from kgqa.report.summary import summary_rows
 
 
 def card(run: FinishedRun) -> str:
-    """What the terminal shows when a run ends: scores in percent with 95 % intervals, and what they cost."""
-    alarms = [run.made_up] if run.made_up else []
+    """Return what the terminal shows when a run ends: scores in percent with 95 % intervals, and what they cost."""
+    alarms = [run.simulation_note] if run.simulation_note else []
     alarms += [run.metrics.retrieval.alarm] if run.metrics.retrieval and run.metrics.retrieval.alarm else []
     alarms += run.metrics.judge.warnings if run.metrics.judge else ()
     where = f"<p><code>{escape(str(run.folder / 'report.html'))}</code></p>"
@@ -20,7 +20,7 @@ def card(run: FinishedRun) -> str:
 
 
 def cards(heading: str, sections: Iterable[Section]) -> str:
-    """Sections one after the other, below lines that say what they are about."""
+    """Return sections one after the other, below lines that say what they are about."""
     shown = [f"<p>{'<br>'.join(map(escape, heading.splitlines()))}</p>"]
     for section in sections:
         text = "".join(f"<p>{escape(line)}</p>" for line in section.text)

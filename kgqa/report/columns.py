@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kgqa.artefacts.metrics import Estimate, Metrics
+from kgqa.artifacts.metrics import Estimate, Metrics
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def _each(metrics: Metrics, total: float | None) -> Measured | None:
     return None if total is None else Measured(total / metrics.questions, None, None)
 
 
-def _failed(metrics: Metrics) -> Measured | None:
+def _count_failed(metrics: Metrics) -> Measured | None:
     return Measured(metrics.failed, None, None) if metrics.failed else None
 
 
@@ -51,7 +51,7 @@ COLUMNS = (
     Column("containment", lambda metrics: _estimate(metrics.scores.containment), "containment"),
     Column("judge", lambda metrics: _estimate(metrics.judge.accuracy) if metrics.judge else None, "judge"),
     Column("support recall", lambda metrics: _estimate(metrics.scores.support_recall), "support_recall"),
-    Column("failed questions", _failed, None),  # there where a cell has some: they count as wrong
+    Column("failed questions", _count_failed, None),  # there where a cell has some: they count as wrong
     Column("calls / question", lambda metrics: _each(metrics, metrics.cost.method.calls), None),
     Column("tokens / question", tokens, None),
     Column("model s / question", lambda metrics: _each(metrics, metrics.cost.method.seconds), None),

@@ -1,13 +1,12 @@
-"""What a run's report says, whatever it is written as: sections with a table each, and scores with intervals."""
+"""Define what a run's report says, whatever it is written as: sections with a table each, and scores with intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kgqa.artefacts.form import Number, as_json
-from kgqa.artefacts.manifest import Identity, Manifest
-from kgqa.artefacts.metrics import (
+from kgqa.artifacts.manifest import Identity, Manifest
+from kgqa.artifacts.metrics import (
     Agreement,
     Chains,
     EmF1,
@@ -21,7 +20,8 @@ from kgqa.artefacts.metrics import (
     RoleCost,
     ScoreSummary,
 )
-from kgqa.artefacts.run import FinishedRun, Setting
+from kgqa.artifacts.run import FinishedRun, Setting
+from kgqa.artifacts.schema import Number, as_json
 from kgqa.report.summary import SCORES, accuracy_text, summary_rows, tokens_text
 from kgqa.types import Json
 
@@ -38,14 +38,14 @@ class Section:
 
 
 def sections(run: FinishedRun) -> list[Section]:
-    """In order of interest; what the run has no figures for is left out."""
+    """Return the sections in order of interest; what the run has no figures for is left out."""
     metrics = run.metrics
     method, extraction = metrics.cost.method, metrics.cost.extraction_paid
     listed = [
-        replace(_scores(metrics), alarm=run.made_up),
+        replace(_scores(metrics), alarm=run.simulation_note),
         *judge_sections(metrics.judge),
         *breakdown_sections(metrics),
-        _found_and_right(metrics.found_and_right),
+        _format_found_and_right(metrics.found_and_right),
         _retrieval(metrics.retrieval),
         _figures("On the way, per question", metrics.figures),
         _figures("Knowledge graph", metrics.graph or {}),
@@ -59,7 +59,7 @@ def sections(run: FinishedRun) -> list[Section]:
 
 
 def estimates(run: FinishedRun) -> list[tuple[str, Estimate]]:
-    """The scores that are defined for this run by their labels, then recall within each budget of passages."""
+    """Return the scores that are defined for this run by their labels, then recall within each budget of passages."""
     named = run.metrics.scores.named()
     scores = [(label, named[name]) for name, label in SCORES.items() if name in named]
     recalls = run.metrics.retrieval.recall if run.metrics.retrieval else {}
@@ -67,7 +67,7 @@ def estimates(run: FinishedRun) -> list[tuple[str, Estimate]]:
     return [(label, score) for label, score in scores if score.mean is not None]
 
 
-def used_settings(
+def list_used_settings(
     config: Mapping[str, Json],
     choices: Mapping[str, str],
     sources: Mapping[str, str],
@@ -80,7 +80,7 @@ def used_settings(
     rankers = ("ranker", "demonstrations_ranker", "reranker")
     groups = ("method", "kg", "retriever", *rankers, "engine", "model", "dataset", "collection")
     used = [s for group in groups if group in choices for s in _values(group, config[group], sources)]
-    alone = [(key, config[key], sources.get(key, "")) for key in ("fail_above",) if key in config]
+    alone = [(key, config[key], sources.get(key, "")) for key in ("max_failure_rate",) if key in config]
     return [(key, text(value), source) for key, value, source in (*used, *alone)]
 
 
@@ -104,7 +104,9 @@ def _scores(metrics: Metrics) -> Section:
 
 
 def judge_sections(judged: JudgeMetrics | None) -> list[Section]:
-    """What the judge found, who it was and what it cost, and how it agrees with exact match; nothing without one."""
+    """Return what the judge found, who it was and what it cost, and how it agrees with exact match; nothing without
+    one.
+    """
     if judged is None:
         return []
     cost, paid = judged.cost.method, judged.cost.paid
@@ -126,7 +128,7 @@ def judge_sections(judged: JudgeMetrics | None) -> list[Section]:
 
 
 def agreement_section(title: str, names: tuple[str, str], agreement: Agreement) -> Section:
-    """Percent and kappa as text, the confusion table below; no rows where nothing could be compared."""
+    """Return percent and kappa as text, the confusion table below; no rows where nothing could be compared."""
     kappa = "not defined" if agreement.kappa is None else f"{agreement.kappa:.3f}"
     text = (
         f"{figure(agreement.percent)} % of {agreement.n:,} verdicts agree, Cohen's kappa {kappa}; "
@@ -138,7 +140,7 @@ def agreement_section(title: str, names: tuple[str, str], agreement: Agreement) 
 
 
 def breakdown_sections(summary: ScoreSummary) -> list[Section]:
-    """All scoring profiles side by side, then by hops and by type."""
+    """Return all scoring profiles side by side, then by hops and by type."""
     return [
         _profiles(summary.profiles),
         _breakdown("hops", summary.by_hops),
@@ -146,8 +148,8 @@ def breakdown_sections(summary: ScoreSummary) -> list[Section]:
     ]
 
 
-def _found_and_right(counts: FoundAndRight | None) -> Section:
-    """Whether wrong answers are the retriever's or the reader's."""
+def _format_found_and_right(counts: FoundAndRight | None) -> Section:
+    """Return whether wrong answers are the retriever's or the reader's."""
     title = "All gold passages used, and right"
     if counts is None:
         return Section(title, (), ())
@@ -221,7 +223,7 @@ def _dollars(usd: float | None) -> str:
 
 
 def _flags(roles: Mapping[str, RoleCost]) -> Section:
-    """What the engines could not do as asked; a flagged reply may rest on less than the method assumes."""
+    """Return what the engines could not do as asked; a flagged reply may rest on less than the method assumes."""
     rows = [
         (role, flag, figure(flagged.calls), f"{100 * flagged.share:.1f} %")
         for role, cost in roles.items()
@@ -241,18 +243,18 @@ def _what_was_run(manifest: Manifest) -> Section:
     ]
     rows += [("documents", dataset.documents)] if dataset.documents is not None else []
     rows += [("demonstrations", manifest.demonstrations)] if manifest.demonstrations is not None else []
-    rows += [(f"model of {role}", _said_of(identity)) for role, identity in manifest.models.items()]
+    rows += [(f"model of {role}", _describe(identity)) for role, identity in manifest.models.items()]
     rankers = {
         "ranker": manifest.ranker,
         "ranker of demonstrations": manifest.demonstrations_ranker,
         "reranker": manifest.reranker,
     }
     parts = {**rankers, "index": manifest.index}
-    rows += [(part, _said_of(identity)) for part, identity in parts.items() if identity]
+    rows += [(part, _describe(identity)) for part, identity in parts.items() if identity]
     return Section("What was run", (), rows)
 
 
-def _said_of(identity: Identity) -> str:
+def _describe(identity: Identity) -> str:
     return ", ".join(f"{key}={value}" for key, value in identity.items() if value not in (None, [], {}))
 
 

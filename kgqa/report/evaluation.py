@@ -1,10 +1,10 @@
-"""What `kgqa evaluate`, `compare` and `judge calibrate` show: sections like those of a run's report."""
+"""Define what `kgqa evaluate`, `compare` and `judge calibrate` show: sections like those of a run's report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kgqa.artefacts.evaluation import Evaluation
+from kgqa.artifacts.evaluation import Evaluation
 from kgqa.report.content import Section, breakdown_sections, figure, judge_sections
 from kgqa.report.summary import answer_rows
 from kgqa.scoring.comparison import Difference, questions_needed
@@ -25,7 +25,7 @@ def evaluation_sections(evaluation: Evaluation) -> list[Section]:
 
 
 def comparison_section(differences: Sequence[Difference], wanted: float) -> Section:
-    """Who wins where. `wanted`: the difference, in points, whose number of questions is told."""
+    """Return who wins where. `wanted`: the difference, in points, whose number of questions is told."""
     header = ("metric", "runs", "means", "difference", "better on", "p", "p (Holm)", "effect", f"n for {wanted:g}", "")
     text = (
         "Means in percent, the difference in points with its 95 % bootstrap interval, over the same questions. p: "

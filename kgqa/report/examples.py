@@ -1,27 +1,27 @@
-"""What a folder of examples holds: SAFE's Table 7, labels by place, what was dropped."""
+"""Define what a folder of examples holds: SAFE's Table 7, labels by place, what was dropped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kgqa.artefacts.collected import Collected
-from kgqa.artefacts.form import Number
-from kgqa.counting import counted
-from kgqa.examples import Example, Positive
+from kgqa.artifacts.collected import Collected
+from kgqa.artifacts.examples import Example, Positive
+from kgqa.artifacts.schema import Number
 from kgqa.report.content import Section
 from kgqa.report.spreadsheet import csv_text
 from kgqa.report.verification import cost_section
 from kgqa.types import Question
+from kgqa.util.text import pluralize
 
 REVIEWED = ("id", "question", "asked", "target", "label", "right", "remark")
 Row = Sequence[str]
 
 
 def example_sections(collected: Collected) -> list[Section]:
-    """Those without rows are left out."""
+    """Return those without rows are left out."""
     rows = [(name, f"{row.examples:,}", f"{row.questions:,}") for name, row in collected.datasets.items()]
     total = ("total", f"{collected.examples:,}", f"{collected.questions:,}")
-    held_out = f"{counted(len(collected.held_out), 'question')} held out, with all their examples."
+    held_out = f"{pluralize(len(collected.held_out), 'question')} held out, with all their examples."
     whys = sorted(collected.dropped.items(), key=lambda item: (-item[1], item[0]))
     sections = [
         Section("Examples", ("data set", "instances", "unique questions"), [*rows, total], text=(held_out,)),
@@ -35,7 +35,7 @@ def example_sections(collected: Collected) -> list[Section]:
 
 
 def _labels(collected: Collected) -> Section:
-    """A column for each place."""
+    """Return a column for each place."""
     places = sorted({place for counts in collected.labels.values() for place in counts})
     header = ("label", "instances", "percent", "held out", *(f"place {place}" for place in places))
     rows = []
@@ -52,9 +52,9 @@ def _number(value: Number) -> str:
 
 
 def review_csv(examples: Sequence[Example | Positive], questions: Iterable[tuple[str, Question]]) -> str:
-    """Rows for people, who fill in `right` (yes or no) and `remark`; what all prompts begin with is left out."""
+    """Return rows for people, who fill in `right` (yes or no) and `remark`; what all prompts begin with is left out."""
     texts = {(dataset, question.id): question.text for dataset, question in questions}
-    asked = [_asked(example) for example in examples]
+    asked = [_format_prompt(example) for example in examples]
     begun = _common_lines(asked)
     rows = [
         (
@@ -71,7 +71,7 @@ def review_csv(examples: Sequence[Example | Positive], questions: Iterable[tuple
     return csv_text([REVIEWED, *rows])
 
 
-def _asked(example: Example | Positive) -> str:
+def _format_prompt(example: Example | Positive) -> str:
     if isinstance(example, Positive):
         return example.anchor
     prompt = example.prompt
@@ -79,7 +79,7 @@ def _asked(example: Example | Positive) -> str:
 
 
 def _common_lines(texts: Sequence[str]) -> int:
-    """Length of the lines that all begin with; 0 for one text alone."""
+    """Return length of the lines that all begin with; 0 for one text alone."""
     if len(texts) < 2:
         return 0
     first, last = min(texts), max(texts)

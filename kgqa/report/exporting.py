@@ -1,4 +1,4 @@
-"""`kgqa export`: a finished run for other programs, in a folder that appears whole or not at all."""
+"""`kgqa report`: a finished run for other programs, in a folder that appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kgqa.artefacts.run import FinishedRun
+from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import ConfigError
 from kgqa.report.exports.dataset_card import write_card
 from kgqa.report.exports.every_eval_ever import write_every_eval_ever
 from kgqa.report.exports.otlp import write_otlp
 from kgqa.report.exports.rows import write_rows
 from kgqa.report.exports.trec import write_trec
-from kgqa.storage import OUT_ELSEWHERE, made, storing
+from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors
 
 Write = Callable[[FinishedRun, Path], None]
-FORMATS: Mapping[str, Write] = {  # as in kgqa/commands/export.py
+FORMATS: Mapping[str, Write] = {  # as in kgqa/cli/export.py
     "jsonl": write_rows,
     "eee": write_every_eval_ever,
     "otlp": write_otlp,
@@ -26,7 +26,7 @@ FORMATS: Mapping[str, Write] = {  # as in kgqa/commands/export.py
 
 
 def write_export(run: Path, out: Path, form: str = "jsonl") -> list[Path]:
-    """The run in one of `FORMATS`, in `out`; gives the files, in the order of their names.
+    """Return the run in one of `FORMATS`, in `out`; gives the files, in the order of their names.
 
     Raises:
         ConfigError: the folder is not empty, or has no name of its own; or the form does not fit the run.
@@ -39,9 +39,9 @@ def write_export(run: Path, out: Path, form: str = "jsonl") -> list[Path]:
     if out.name in ("", ".."):
         raise ConfigError(f"--out {out}: name a folder, for it is written beside that name first")
     part = out.with_name(f"{out.name}.part")
-    with storing(part, OUT_ELSEWHERE):
+    with explain_storage_errors(part, OUT_ELSEWHERE):
         shutil.rmtree(part, ignore_errors=True)  # of an export that was killed
-        made(part)
+        ensure_dir(part)
         try:
             FORMATS[form](finished, part)
             part.replace(out)

@@ -15,24 +15,24 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from types import MappingProxyType
 
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.trace import TracedQuestion
-from kgqa.artefacts.verdicts import Judgement
-from kgqa.json_texts import json_bytes
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.trace import TracedQuestion
+from kgqa.artifacts.verdicts import Judgement
 from kgqa.report.content import estimates, sections
 from kgqa.report.notices import notices
-from kgqa.report.packing import Packing, abridged, compact_json, packed_line, packed_list
-from kgqa.report.page import EXPLORER, page, page_parts
+from kgqa.report.packing import Packing, abridge_trace, compact_json, pack_line, pack_list
+from kgqa.report.page import EXPLORER, page_parts
 from kgqa.report.questions import (
     QuestionRow,
     ReportedQuestion,
-    ended_row,
-    reported_questions,
+    build_row,
+    load_reported_questions,
+    order_ids,
     same_questions,
-    told_ids,
 )
 from kgqa.report.selection import Group, Selection
 from kgqa.types import Json
+from kgqa.util.jsonio import encode_json
 
 PAGE = 20  # megabytes: a browser opens it within two seconds
 _MEGABYTE = 1_000_000
@@ -49,14 +49,14 @@ class PackedQuestions:
     traces: Selection
 
     def lines(self) -> Iterator[str]:
-        """The shared texts, then a line for each row: its trace, or nothing where it was left out."""
+        """Yield the shared texts, then a line for each row: its trace, or nothing where it was left out."""
         yield self.shared
         for question_id in self.ids:
             yield f"\n{self.traces.line(question_id)}"
 
 
 class GatheredQuestions:
-    """What a page shows of questions, taken in one after another; no more than it can hold is in memory."""
+    """Hold what a page shows of questions, taken in one after another; no more than it can hold is in memory."""
 
     def __init__(self, megabytes: float = PAGE) -> None:
         self.room = int(megabytes * _MEGABYTE)
@@ -65,20 +65,20 @@ class GatheredQuestions:
     def add(self, row: QuestionRow, trace: Callable[[], Json], other: QuestionRow | None = None) -> None:
         """`other`: the answer of the run it stands against, with its error and scores."""
         beside = other and {"answer": other.answer, "error": other.error, "em": other.em, "f1": other.f1}
-        self._rows[row.id] = json_bytes({**asdict(row), "other": beside})
+        self._rows[row.id] = encode_json({**asdict(row), "other": beside})
         group = _group(row, other)
         if self._traces.wants(row.id, group):
             self._traces.add(row.id, group, self._packing.pack(trace()))
 
     def add_ended(self, traced: TracedQuestion, profile: str) -> None:
         """A question that has just ended: the trace need not be read again."""
-        self.add(ended_row(traced, profile), partial(_shown, traced))
+        self.add(build_row(traced, profile), partial(_render_section, traced))
 
     def packed(self, run: FinishedRun) -> PackedQuestions:
-        """Raises DataError: the run answered a question that is not among them."""
-        ids = list(told_ids(run, self._rows))
-        index = packed_list(self._rows[question_id] for question_id in ids)
-        return PackedQuestions(ids, index, packed_line(self._packing.shared), self._traces)
+        """Raise DataError: the run answered a question that is not among them."""
+        ids = list(order_ids(run, self._rows))
+        index = pack_list(self._rows[question_id] for question_id in ids)
+        return PackedQuestions(ids, index, pack_line(self._packing.shared), self._traces)
 
 
 def html(
@@ -87,7 +87,7 @@ def html(
     megabytes: float = PAGE,
     gathered: GatheredQuestions | None = None,
 ) -> Iterator[str]:
-    """The page's parts, one after another.
+    """Yield the page's parts, one after another.
 
     against: another run on the same questions, whose answers stand beside; questions that flipped are a filter.
     megabytes: how large the page may be; tables and rows stand in it in any case.
@@ -119,16 +119,16 @@ def html(
 
 
 def _read(run: FinishedRun, against: FinishedRun | None, megabytes: float) -> GatheredQuestions:
-    """The questions of the run's trace."""
+    """Return the questions of the run's trace."""
     others = same_questions(run, against) if against else {}
     ways, gathered = _ways(against) if against else {}, GatheredQuestions(megabytes)
-    for reported in reported_questions(run):
+    for reported in load_reported_questions(run):
         gathered.add(reported.row, partial(question_trace, reported, ways), others.get(reported.row.id))
     return gathered
 
 
 def _group(row: QuestionRow, other: QuestionRow | None) -> Group:
-    """As the page's filters have it."""
+    """Return as the page's filters have it."""
     if row.error is not None:
         return Group.FAILED
     judged = row.verdict is not None and row.em is not None
@@ -138,9 +138,11 @@ def _group(row: QuestionRow, other: QuestionRow | None) -> Group:
 
 
 def _ways(other: FinishedRun) -> dict[str, bytes]:
-    """How the other run came to each answer, deflated, for all of it is in memory: evidence, notes, what it cost."""
+    """Return how the other run came to each answer, deflated, for all of it is in memory: evidence, notes, what it
+    cost.
+    """
     ways = {}
-    for reported in reported_questions(other):
+    for reported in load_reported_questions(other):
         prediction, row = reported.traced.prediction, reported.row
         shown = {
             "of": other.title,
@@ -154,27 +156,11 @@ def _ways(other: FinishedRun) -> dict[str, bytes]:
 
 
 def question_trace(reported: ReportedQuestion, ways: Mapping[str, bytes] = MappingProxyType({})) -> dict[str, Json]:
-    """The trace's line with the judge's and, beside another run, `other`: what the page shows of a question."""
+    """Return the trace's line with the judge's and, beside another run, `other`: what the page shows of a question."""
     other = {"other": json.loads(zlib.decompress(ways[reported.row.id]))} if ways else {}
-    return {**_shown(reported.traced, reported.judgement), **other}
+    return {**_render_section(reported.traced, reported.judgement), **other}
 
 
-def _shown(traced: TracedQuestion, judgement: Judgement | None = None) -> dict[str, Json]:
+def _render_section(traced: TracedQuestion, judgement: Judgement | None = None) -> dict[str, Json]:
     judged = {**judgement.json(), "verdict": judgement.shown} if judgement else None
-    return {**traced.json(), "calls": list(map(abridged, traced.calls)), "judgement": judged}
-
-
-@dataclass(frozen=True)
-class Served:
-    """What the page of a run loads where it is no file but served: its style sheets, its scripts, the run's key."""
-
-    key: str
-    styles: tuple[str, ...]
-    scripts: tuple[str, ...]
-
-
-def served_html(run: FinishedRun, served: Served) -> str:
-    """The same page without its questions, which one of its scripts fetches; see `report.js`."""
-    shown = {"run": run, "sections": sections(run), "estimates": estimates(run), "served": served}
-    shown |= {"command": shlex.join(run.manifest.command), "notices": notices(run)}
-    return page("report.html.j2", [], [], against=None, traces=Selection(0), **shown)
+    return {**traced.json(), "calls": list(map(abridge_trace, traced.calls)), "judgement": judged}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from kgqa.artefacts.run import FinishedRun
+from kgqa.artifacts.run import FinishedRun
 from kgqa.report.content import estimates, sections
 from kgqa.report.notices import notices
 
@@ -17,13 +17,13 @@ _SPECIAL = {
 
 
 def latex(run: FinishedRun) -> str:
-    """The scores with their intervals, then every other table that has named columns, except the settings."""
+    """Return the scores with their intervals, then every other table that has named columns, except the settings."""
     scores = [
         (label, f"{score.mean:.1f}", f"[{score.low:.1f}, {score.high:.1f}]", str(score.n))
         for label, score in estimates(run)
     ]
     caption = f"{run.title}, scored by the {run.metrics.profile} profile, in percent"
-    caption += f" ({run.made_up})" if run.made_up else ""
+    caption += f" ({run.simulation_note})" if run.simulation_note else ""
     tables = [table(caption, ("score", "mean", "95 % interval", "questions"), scores)]
     tables += [
         table(f"{section.title}: {run.title}", section.header, section.rows)
@@ -34,23 +34,23 @@ def latex(run: FinishedRun) -> str:
     return f"% needs \\usepackage{{booktabs}}\n{told}\n" + "\n".join(tables)
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     """For LaTeX's text mode, on one line."""
     return re.sub(r"[\\~^–−±<>|&%$#_{}]", lambda match: _SPECIAL[match[0]], " ".join(text.split()))
 
 
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return styled_table(caption, header, ([escaped(cell) for cell in row] for row in rows))
+    return render_styled_table(caption, header, ([escape_latex(cell) for cell in row] for row in rows))
 
 
-def styled_table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The same with cells that are LaTeX already."""
-    lines = [" & ".join(row) + r" \\" for row in ([escaped(name) for name in header], *rows)]
+def render_styled_table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return the same with cells that are LaTeX already."""
+    lines = [" & ".join(row) + r" \\" for row in ([escape_latex(name) for name in header], *rows)]
     return "\n".join(
         [
             r"\begin{table}[t]",
             r"\centering",
-            rf"\caption{{{escaped(caption)}}}",
+            rf"\caption{{{escape_latex(caption)}}}",
             rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
             r"\toprule",
             lines[0],

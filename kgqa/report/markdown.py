@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kgqa.artefacts.run import FinishedRun
+from kgqa.artifacts.run import FinishedRun
 from kgqa.report.content import Section, sections
 from kgqa.report.notices import notices
 
@@ -14,7 +14,7 @@ def markdown(run: FinishedRun) -> str:
 
 
 def document(title: str, content: Sequence[Section], told_first: Sequence[str] = ()) -> str:
-    """The first section stands under the title, and before it what is to be known before any figure."""
+    """Return the first section stands under the title, and before it what is to be known before any figure."""
     first, *others = content
     parts = [f"# {title}\n", *(f"> {text}\n" for text in told_first), *_body(first)]
     for section in others:
@@ -29,7 +29,7 @@ def _body(section: Section) -> list[str]:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells may hold Markdown; each stays on its line."""
+    """Return cells may hold Markdown; each stays on its line."""
     lines = [header, ["---"] * len(header), *rows]
     return "".join(
         "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |\n" for row in lines

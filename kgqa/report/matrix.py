@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kgqa.artefacts.predictions import question_ids, run_predictions
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.trace import read_questions
+from kgqa.artifacts.predictions import question_ids, run_predictions
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.trace import read_questions
 from kgqa.report.splits import Shares
 from kgqa.types import Json
 
@@ -23,13 +23,13 @@ class Matrix:
     questions: Sequence[tuple[str, str, str]]
 
     def json(self, links: Mapping[int, str]) -> Json:
-        """With the address of each cell's report."""
+        """Return the json with the address of each cell's report."""
         cells = [[number, name, links.get(number, "")] for number, name in self.cells]
         return {"cells": cells, "questions": [list(question) for question in self.questions]}
 
 
 def matrix_of(cells: Sequence[CellOfRun]) -> Matrix:
-    """Of cells that answered the same questions, in the data file's order."""
+    """Return the matrix of of cells that answered the same questions, in the data file's order."""
     first = cells[0][2].folder
     texts = {question.id: question.text for question in read_questions(first)}
     letters = [_letters(run, em) for _, _, run, em in cells]

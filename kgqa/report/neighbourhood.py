@@ -14,7 +14,7 @@ DRAWN = 150  # triples of a picture: more is a thicket
 
 @dataclass(frozen=True, slots=True)
 class GraphPart:
-    """What is shown of a graph: of a question all triples of its passages, of an entity what surrounds it.
+    """Hold what is shown of a graph: of a question all triples of its passages, of an entity what surrounds it.
 
     `titles`: of passages, by their ids.
     """
@@ -32,7 +32,7 @@ class GraphPart:
 
 
 def part_lines(part: GraphPart) -> Iterator[str]:
-    """By entity, in the order in which they come as heads; behind each triple its passage's title."""
+    """Return the values by entity, in the order in which they come as heads; behind each triple its passage's title."""
     heads: dict[str, list[Triple]] = {}
     for triple in part.triples:
         heads.setdefault(triple.head, []).append(triple)
@@ -44,7 +44,7 @@ def part_lines(part: GraphPart) -> Iterator[str]:
 
 
 def part_page(part: GraphPart) -> Iterator[str]:
-    """The page's parts: one file that needs no network."""
+    """Yield the page's parts: one file that needs no network."""
     shown = part.triples[:DRAWN]
     drawn = [[each.head, each.relation, each.tail, each.passage_id] for each in shown]
     titles = {each.passage_id: part.titles.get(each.passage_id, each.passage_id) for each in shown}

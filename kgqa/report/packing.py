@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from itertools import repeat
 from math import isfinite
 
-from kgqa.artefacts.trace import TracedCall
-from kgqa.json_texts import json_bytes
+from kgqa.artifacts.trace import TracedCall
 from kgqa.types import Json
+from kgqa.util.jsonio import encode_json
 
 REFERENCE = "\x00"  # the key of an object that stands for a text: {"\0": [numbers of its paragraphs]}
 SHARED = 2_000_000  # characters of paragraphs kept for all questions: a browser unpacks them with the first one
@@ -24,8 +24,9 @@ _LEVEL = 3  # of zlib: half of 6's time for a page that is a tenth larger
 _DIGITS = 4  # of a number after its point, as the page shows them: log-probabilities have sixteen, all random
 
 
-def abridged(call: TracedCall) -> dict[str, Json]:
-    """The call as the page shows it: of a ranking only the best texts, best first, and how many there were (`of`).
+def abridge_trace(call: TracedCall) -> dict[str, Json]:
+    """Return the call as the page shows it: of a ranking only the best texts, best first, and how many there were
+    (`of`).
 
     A chain's every step ranks the whole graph again, which would be most of the file.
     """
@@ -57,13 +58,13 @@ class Packing:
         self._own: dict[str, int] = {}  # the paragraphs of the value in work
 
     def pack(self, value: Json) -> str:
-        """A line for the value and its paragraphs: its own as texts, shared ones as their numbers."""
+        """Return a line for the value and its paragraphs: its own as texts, shared ones as their numbers."""
         self._own = {}
-        packed = self._packed(value)
-        return packed_line({"value": packed, "paragraphs": [self._reference(paragraph) for paragraph in self._own]})
+        packed = self._pack(value)
+        return pack_line({"value": packed, "paragraphs": [self._reference(paragraph) for paragraph in self._own]})
 
-    def _packed(self, value: Json) -> Json:
-        """Whole lists at once where they are of one kind: a large run has millions of values."""
+    def _pack(self, value: Json) -> Json:
+        """Return whole lists at once where they are of one kind: a large run has millions of values."""
         kind = type(value)
         if kind is str:
             return value if len(value) < _SHARABLE else self._cut(value)
@@ -73,7 +74,7 @@ class Packing:
             return {
                 key: part
                 if (kind := type(part)) in _PLAIN or (kind is str and len(part) < _SHARABLE)
-                else self._packed(part)
+                else self._pack(part)
                 for key, part in value.items()
             }
         if kind is list or kind is tuple:
@@ -82,11 +83,11 @@ class Packing:
                 return [part if len(part) < _SHARABLE else self._cut(part) for part in value]
             if kinds == _NUMBERS and isfinite(sum(value)):
                 return list(map(round, value, repeat(_DIGITS)))
-            return value if kinds <= _PLAIN else list(map(self._packed, value))
+            return value if kinds <= _PLAIN else list(map(self._pack, value))
         return value
 
     def _cut(self, text: str) -> Json:
-        """What stands for a text."""
+        """Return what stands for a text."""
         own = self._own
         return {REFERENCE: [own.setdefault(paragraph, len(own)) for paragraph in text.split("\n\n")]}
 
@@ -95,36 +96,39 @@ class Packing:
             return paragraph
         if paragraph in self._numbers:
             return self._numbers[paragraph]
-        if len(paragraph) > self._room or not self._met_before(paragraph):
+        if len(paragraph) > self._room or not self._point_back(paragraph):
             return paragraph
         self._room -= len(paragraph)
         self.shared.append(paragraph)
         return self._numbers.setdefault(paragraph, len(self._numbers))
 
-    def _met_before(self, paragraph: str) -> bool:
+    def _point_back(self, paragraph: str) -> bool:
         place, bit = divmod(zlib.crc32(paragraph.encode("utf-8", "surrogatepass")) % _MET, 8)
         met = bool(self._met[place] & 1 << bit)
         self._met[place] |= 1 << bit
         return met
 
 
-def packed_line(value: Json) -> str:
-    """The value's JSON, packed."""
-    return _deflated([json_bytes(value)])
+def pack_line(value: Json) -> str:
+    """Return the value's JSON, packed."""
+    return _deflate([encode_json(value)])
 
 
-def packed_list(values: Iterable[bytes]) -> str:
-    """A list of values that are JSON already, packed."""
-    return _deflated([b"[", b",".join(values), b"]"])
+def pack_list(values: Iterable[bytes]) -> str:
+    """Return a list of values that are JSON already, packed."""
+    return _deflate([b"[", b",".join(values), b"]"])
 
 
 def compact_json(value: Json) -> str:
-    """Of ASCII, so that half a character stays JSON's own escape."""
+    """Return the compact json of ASCII, so that half a character stays JSON's own escape."""
     return json.dumps(value, separators=(",", ":"))
 
 
-def _deflated(texts: Iterable[bytes]) -> str:
-    """Deflated and in base64, whose characters mean nothing in HTML: no text can end the element it stands in."""
+def _deflate(texts: Iterable[bytes]) -> str:
+    """Return the text deflated and in base64, whose characters mean nothing in HTML: no text can end the element it
+    stands
+    in.
+    """
     deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)  # without header: the browser's deflate-raw
     parts = list(map(deflate.compress, texts))
     return base64.b64encode(b"".join([*parts, deflate.flush()])).decode()

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 # what shows a question, in the order they need each other; and with it the list of them
-QUESTION_SCRIPTS = ("tables.js", "unpacking.js", "graph.js", "question.js", "prompt.js", "comparison.js", "taking.js")
+QUESTION_SCRIPTS = ("tables.js", "unpacking.js", "graph.js", "question.js", "prompt.js", "comparison.js", "download.js")
 EXPLORER = (*QUESTION_SCRIPTS, "report.js")
 
 
 def page(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: object) -> str:
-    """The same as `page_parts`, as one text."""
+    """Return the same as `page_parts`, as one text."""
     return "".join(page_parts(template, styles, scripts, **values))
 
 
@@ -31,7 +31,7 @@ def page_parts(template: str, styles: Sequence[str], scripts: Sequence[str] = ()
     """
     from markupsafe import Markup
 
-    style, script = _joined(styles), _joined(scripts)
+    style, script = _join(styles), _join(scripts)
     yield from (
         _environment()
         .get_template(template)
@@ -47,7 +47,7 @@ def page_parts(template: str, styles: Sequence[str], scripts: Sequence[str] = ()
 
 @cache
 def _environment() -> Environment:
-    """Templates are compiled once a process; a report renders its page twice."""
+    """Return templates are compiled once a process; a report renders its page twice."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -57,19 +57,19 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         autoescape=True,
     )
-    environment.filters["marked"] = marked
+    environment.filters["mark_text"] = mark_text
     return environment
 
 
-def marked(text: str) -> str:
-    """As markup: names in backticks as code, words between double asterisks strong, everything else escaped."""
+def mark_text(text: str) -> str:
+    """Return as markup: names in backticks as code, words between double asterisks strong, everything else escaped."""
     from markupsafe import Markup, escape
 
     coded = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
     return Markup(re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", coded))  # noqa: S704 - escaped above
 
 
-def _joined(names: Sequence[str]) -> str:
+def _join(names: Sequence[str]) -> str:
     return "".join((files("kgqa.report") / "assets" / name).read_text(encoding="utf-8") for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Where the labels of a plot's points stand, so that none covers another."""
+"""Define where the labels of a plot's points stand, so that none covers another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Label:
 
     @property
     def moved(self) -> bool:
-        """Whether it is not right beside its point."""
+        """Return whether it is not right beside its point."""
         return self.at_y not in (self.y + _ABOVE, self.y + 14)
 
     @property
@@ -35,13 +35,13 @@ class Label:
         return left, self.at_y - LINE + 2, left + width, self.at_y + 2
 
 
-def placed(labels: Sequence[Label], points: Sequence[tuple[float, float]], right: float) -> Iterator[Label]:
-    """The labels with their places; points in one place have one label, their names after each other.
+def place_labels(labels: Sequence[Label], points: Sequence[tuple[float, float]], right: float) -> Iterator[Label]:
+    """Yield the labels with their places; points in one place have one label, their names after each other.
 
     right: the last pixel that a label may take; a longer one goes to the left of its point.
     """
     taken: list[Box] = [(x - 4, y - 4, x + 4, y + 4) for x, y in points]
-    for label in _joined(labels):
+    for label in _join(labels):
         wide = label.x + _BESIDE + LETTER * len(label.text) > right
         at_x = label.x + (-_BESIDE if wide else _BESIDE)
         tried = [replace(label, at_x=at_x, at_y=label.y + offset) for offset in _OFFSETS]
@@ -51,7 +51,7 @@ def placed(labels: Sequence[Label], points: Sequence[tuple[float, float]], right
         yield chosen
 
 
-def _joined(labels: Sequence[Label]) -> list[Label]:
+def _join(labels: Sequence[Label]) -> list[Label]:
     together: list[list[Label]] = []
     for label in labels:
         near = (each for each in together if abs(each[0].x - label.x) + abs(each[0].y - label.y) <= _SAME)
@@ -63,7 +63,7 @@ def _joined(labels: Sequence[Label]) -> list[Label]:
 
 
 def _names(texts: Sequence[str]) -> str:
-    """As many as there is room for, one at least."""
+    """Return as many as there is room for, one at least."""
     told = texts[0]
     for place, text in enumerate(texts[1:], start=1):
         if len(told) + len(text) > _LONGEST:

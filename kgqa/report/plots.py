@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from kgqa.report.plot_labels import Label, placed
+from kgqa.report.plot_labels import Label, place_labels
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 44
@@ -60,7 +60,7 @@ class _Scale:
 
 
 def svg(plot: Plot) -> str:
-    """An <svg> element; series without points are only in the legend. Text and axes take the page's colour."""
+    """Return an <svg> element; series without points are only in the legend. Text and axes take the page's colour."""
     points = [point for series in plot.series for point in series.points]
     ends = [end for p in points for end in (p.y, p.low, p.high) if end is not None]
     if plot.places:
@@ -74,8 +74,8 @@ def svg(plot: Plot) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(plot.title)}" {frame}>',
         *_axes(plot, x, y),
-        *(part for series in plot.series for part in _drawn(series, x, y)),
-        *_labelled(plot.series, x, y),
+        *(part for series in plot.series for part in _draw(series, x, y)),
+        *_label(plot.series, x, y),
         *_legend(plot.series, per_row),
         "</svg>",
     ]
@@ -118,7 +118,7 @@ def _axes(plot: Plot, x: _Scale, y: _Scale) -> Iterator[str]:
     yield f'<text transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{escape(plot.y)}</text>'
 
 
-def _drawn(series: Series, x: _Scale, y: _Scale) -> Iterator[str]:
+def _draw(series: Series, x: _Scale, y: _Scale) -> Iterator[str]:
     colour = COLOURS[series.colour % len(COLOURS)]
     if series.line and len(series.points) > 1:
         path = " ".join(f"{x(point.x)},{y(point.y)}" for point in series.points)
@@ -134,10 +134,10 @@ def _drawn(series: Series, x: _Scale, y: _Scale) -> Iterator[str]:
         yield _dot(at, y(point.y), colour, series.hollow, f"{series.name}: {point.y:.2f}")
 
 
-def _labelled(all_series: Iterable[Series], x: _Scale, y: _Scale) -> Iterator[str]:
-    """Each point's label where no other is; one that had to go further has a line to its point."""
+def _label(all_series: Iterable[Series], x: _Scale, y: _Scale) -> Iterator[str]:
+    """Yield each point's label where no other is; one that had to go further has a line to its point."""
     points = [(x(point.x), y(point.y), point.label) for series in all_series for point in series.points]
-    for label in placed(
+    for label in place_labels(
         [Label(*point) for point in points if point[2]], [point[:2] for point in points], WIDTH - RIGHT
     ):
         if label.moved:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 
-from kgqa.artefacts.form import AGAIN
-from kgqa.artefacts.predictions import PREDICTIONS, Prediction, question_ids
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.trace import TRACE, TracedQuestion, read_trace
-from kgqa.artefacts.verdicts import Judgement, Judgements
+from kgqa.artifacts.predictions import PREDICTIONS, Prediction, question_ids
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.schema import AGAIN
+from kgqa.artifacts.trace import TRACE, TracedQuestion, read_trace
+from kgqa.artifacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
 from kgqa.report.spreadsheet import csv_text
 from kgqa.scoring.questions import ScoredQuestion, score_question
@@ -49,28 +49,28 @@ class ReportedQuestion:
     judgement: Judgement | None
 
 
-def reported_questions(run: FinishedRun) -> Iterator[ReportedQuestion]:
+def load_reported_questions(run: FinishedRun) -> Iterator[ReportedQuestion]:
     """In the order in which they ended."""
     judgements = Judgements(run.folder)
     for traced in read_trace(run.folder):
-        yield reported_question(run, traced, judgements)
+        yield load_reported_question(run, traced, judgements)
 
 
-def reported_question(run: FinishedRun, traced: TracedQuestion, judgements: Judgements) -> ReportedQuestion:
+def load_reported_question(run: FinishedRun, traced: TracedQuestion, judgements: Judgements) -> ReportedQuestion:
     judgement = judgements.of(traced.prediction)
     return ReportedQuestion(_row(run, traced, judgement), traced, judgement)
 
 
-def ended_row(traced: TracedQuestion, profile: str) -> QuestionRow:
+def build_row(traced: TracedQuestion, profile: str) -> QuestionRow:
     """Of a question that has just ended, in a run that answers and was not judged."""
-    return _counted(_scored_row(score_question(traced.question, traced.prediction, profile), answers=True), traced)
+    return _count(_score_row(score_question(traced.question, traced.prediction, profile), answers=True), traced)
 
 
 def _row(run: FinishedRun, traced: TracedQuestion, judgement: Judgement | None) -> QuestionRow:
-    return _counted(unread_row(run, traced.question, traced.prediction, judgement), traced)
+    return _count(unread_row(run, traced.question, traced.prediction, judgement), traced)
 
 
-def _counted(row: QuestionRow, traced: TracedQuestion) -> QuestionRow:
+def _count(row: QuestionRow, traced: TracedQuestion) -> QuestionRow:
     usages = [usage for call in traced.calls if (usage := call.usage)]
     return replace(
         row,
@@ -84,14 +84,14 @@ def _counted(row: QuestionRow, traced: TracedQuestion) -> QuestionRow:
 def unread_row(
     run: FinishedRun, question: Question, prediction: Prediction, judgement: Judgement | None
 ) -> QuestionRow:
-    """All but what only the question's calls tell, which are most of a trace."""
+    """Return all but what only the question's calls tell, which are most of a trace."""
     scored = score_question(question, prediction, run.metrics.profile)
-    row = _scored_row(scored, answers=run.metrics.scores.em.n > 0)
+    row = _score_row(scored, answers=run.metrics.scores.em.n > 0)
     return replace(row, verdict=judgement.shown) if judgement else row
 
 
-def _scored_row(scored: ScoredQuestion, *, answers: bool) -> QuestionRow:
-    """`answers`: the run does, so that its answers have scores."""
+def _score_row(scored: ScoredQuestion, *, answers: bool) -> QuestionRow:
+    """Return `answers`: the run does, so that its answers have scores."""
     question, prediction = scored.question, scored.prediction
     return QuestionRow(
         id=question.id,
@@ -114,7 +114,7 @@ def _scored_row(scored: ScoredQuestion, *, answers: bool) -> QuestionRow:
 
 
 def same_questions(run: FinishedRun, other: FinishedRun) -> dict[str, QuestionRow]:
-    """The other run's questions by id, where both answered the same ones and are scored alike.
+    """Return the other run's questions by id, where both answered the same ones and are scored alike.
 
     Raises:
         DataError: they differ; the message says in what.
@@ -122,7 +122,7 @@ def same_questions(run: FinishedRun, other: FinishedRun) -> dict[str, QuestionRo
     mine, theirs = run.metrics.profile, other.metrics.profile
     if mine != theirs:
         raise DataError(f"{other.folder}: scored by {theirs}, {run.folder} by {mine}; run both with one profile=")
-    rows = {question.row.id: question.row for question in reported_questions(other)}
+    rows = {question.row.id: question.row for question in load_reported_questions(other)}
     answered = set(question_ids(run.folder))
     if unlike := sorted(answered ^ rows.keys()):
         only = run.folder if unlike[0] in answered else other.folder
@@ -133,8 +133,10 @@ def same_questions(run: FinishedRun, other: FinishedRun) -> dict[str, QuestionRo
     return rows
 
 
-def told_ids(run: FinishedRun, rows: Container[str]) -> Iterator[str]:
-    """What the run answered, in the data file's order. Raises DataError: the trace, which gave the rows, lacks one."""
+def order_ids(run: FinishedRun, rows: Container[str]) -> Iterator[str]:
+    """Yield what the run answered, in the data file's order. Raises DataError: the trace, which gave the rows, lacks
+    one.
+    """
     for question_id in question_ids(run.folder):
         if question_id not in rows:
             raise DataError(
@@ -144,13 +146,13 @@ def told_ids(run: FinishedRun, rows: Container[str]) -> Iterator[str]:
 
 
 def questions_csv(run: FinishedRun) -> str:
-    """One line a question, in the data file's order; golds and flags as JSON, nothing for what is not known.
+    """Return one line a question, in the data file's order; golds and flags as JSON, nothing for what is not known.
 
     What a spreadsheet would take for a formula begins with ', see `kgqa.report.spreadsheet`.
     """
-    rows = {question.row.id: question.row for question in reported_questions(run)}
+    rows = {question.row.id: question.row for question in load_reported_questions(run)}
     names = [field.name for field in fields(QuestionRow)]
-    return csv_text([names, *([*_cells(rows[question_id])] for question_id in told_ids(run, rows))])
+    return csv_text([names, *([*_cells(rows[question_id])] for question_id in order_ids(run, rows))])
 
 
 def _cells(row: QuestionRow) -> Iterator[object]:

@@ -1,4 +1,6 @@
-"""What a reproduction's report says: published values beside ours, what differs, what it cost, and a figure's plots."""
+"""Define what a reproduction's report says: published values beside ours, what differs, what it cost, and a figure's
+plots.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from dataclasses import dataclass
 
 from kgqa.report.content import Section
 from kgqa.report.plots import Plot, Point, Series
-from kgqa.scoring.closeness import CLOSE, CLOSE_SHARE, CLOSE_WIDTHS, FEW, SAME_SHARE, Metric, Ours, Value, Verdict
+from kgqa.scoring.published_delta import CLOSE, CLOSE_SHARE, CLOSE_WIDTHS, FEW, SAME_SHARE, Metric, Ours, Value, Verdict
 
 RULE = (
     "OK: the published value lies in our 95 % interval; close: within "
@@ -34,7 +36,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class CellLine:
-    """What became of one cell, and the command that runs it alone."""
+    """Hold what became of one cell, and the command that runs it alone."""
 
     row: str
     column: str
@@ -72,11 +74,11 @@ class Reproduction:
 
 
 def sections(table: Reproduction) -> list[Section]:
-    """The verdicts, the values by column (of a figure by row), what differs, the cost, the cells."""
+    """Return the verdicts, the values by column (of a figure by row), what differs, the cost, the cells."""
     chosen = Section("Chosen on development questions", ("cell", "values", "among"), table.chosen)
     listed = [
         _verdicts(table),
-        *_compared(table),
+        *_compare(table),
         chosen,
         differing_section(table.differing),
         _costs(table),
@@ -85,13 +87,13 @@ def sections(table: Reproduction) -> list[Section]:
     return [section for section in listed if section.rows]
 
 
-def compared_sections(table: Reproduction) -> list[Section]:
-    """The values alone."""
-    return [section for section in _compared(table) if section.rows]
+def build_comparison_sections(table: Reproduction) -> list[Section]:
+    """Return the values alone."""
+    return [section for section in _compare(table) if section.rows]
 
 
 def plots(table: Reproduction) -> list[Plot]:
-    """A figure's, one for each metric that any point is known of; the paper's points are hollow."""
+    """Return a figure's, one for each metric that any point is known of; the paper's points are hollow."""
     if not table.is_figure:
         return []
     made = _of_one_column(table) if len(table.columns) == 1 else _by_metric(table)
@@ -116,7 +118,7 @@ def _verdicts(table: Reproduction) -> Section:
     return Section("Verdicts", ("published values", "number"), rows or [("none is given in the text", "0")], text)
 
 
-def _compared(table: Reproduction) -> Iterator[Section]:
+def _compare(table: Reproduction) -> Iterator[Section]:
     by_row = table.is_figure and len(table.rows) <= len(table.columns)
     for name in table.rows if by_row else table.columns:
         lines = [line for line in table.lines if name == (line.row if by_row else line.column)]
@@ -138,7 +140,7 @@ def _line_texts(line: Line) -> tuple[str, str, str, str, str]:
     if line.published is None:
         return published, mean, interval, "", ""
     difference = ours.mean - line.published.number
-    return published, mean, interval, _signed(difference, unit), line.verdict
+    return published, mean, interval, _format_signed(difference, unit), line.verdict
 
 
 def _metric_text(metric: Metric) -> str:
@@ -151,12 +153,12 @@ def _number(number: float, unit: str) -> str:
     return f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:,.2f}"
 
 
-def _signed(difference: float, unit: str) -> str:
+def _format_signed(difference: float, unit: str) -> str:
     return f"{'+' if difference >= 0 else '−'}{_number(abs(difference), unit)}"
 
 
 def differing_section(rows: Sequence[tuple[str, str, str]]) -> Section:
-    """What is not as in the paper."""
+    """Return what is not as in the paper."""
     text = ("What is not as in the paper, as far as it is known; a number is only comparable as far as these allow.",)
     return Section("Settings that differ", ("setting", "paper", "here"), rows, text)
 
@@ -174,7 +176,7 @@ def _cells(table: Reproduction) -> Iterator[Section]:
 
 
 def _by_metric(table: Reproduction) -> Iterator[Plot]:
-    """Over the columns, or over the metric that is the x axis."""
+    """Yield over the columns, or over the metric that is the x axis."""
     metrics = list(dict.fromkeys(line.metric for line in table.lines))
     by_place = {(line.row, line.column, line.metric.name): line for line in table.lines}
     x_of = _positions(table.columns)
@@ -195,7 +197,7 @@ def _by_metric(table: Reproduction) -> Iterator[Plot]:
 
 
 def _of_one_column(table: Reproduction) -> Iterator[Plot]:
-    """A distribution: the metrics side by side."""
+    """Yield a distribution: the metrics side by side."""
     names = list(dict.fromkeys(line.metric.name for line in table.lines))
     x_of = {name: float(place) for place, name in enumerate(names)}
     series: list[Series] = []

@@ -9,12 +9,12 @@ from kgqa.report.latex import table as latex_table
 from kgqa.report.markdown import document
 from kgqa.report.page import page
 from kgqa.report.plots import svg
-from kgqa.report.reproduction import Reproduction, compared_sections, plots, sections
-from kgqa.storage import json_text, replace_file
+from kgqa.report.reproduction import Reproduction, build_comparison_sections, plots, sections
+from kgqa.util.fs import json_text, replace_file
 
 
 def write_reproduction(table: Reproduction, folder: Path) -> Path:
-    """report.md, .html, .tex, table.json and a figure's plots as .svg; gives the HTML file."""
+    """Return report.md, .html, .tex, table.json and a figure's plots as .svg; gives the HTML file."""
     drawn = plots(table)
     for number, plot in enumerate(drawn, 1):
         replace_file(folder / f"plot{number}.svg", f"{svg(plot)}\n")
@@ -28,7 +28,7 @@ def write_reproduction(table: Reproduction, folder: Path) -> Path:
 def _latex(table: Reproduction) -> str:
     tables = [
         latex_table(f"{table.heading}: {section.title}", section.header, section.rows)
-        for section in compared_sections(table)
+        for section in build_comparison_sections(table)
     ]
     return "% needs \\usepackage{booktabs}\n\n" + "\n".join(tables)
 
@@ -42,6 +42,6 @@ def _html(table: Reproduction) -> str:
         ["tables.js"],
         table=table,
         sections=sections(table),
-        compared=[section.title for section in compared_sections(table)],
+        compared=[section.title for section in build_comparison_sections(table)],
         plots=[(plot.title, Markup(svg(plot))) for plot in plots(table)],  # noqa: S704 - escaped by svg
     )

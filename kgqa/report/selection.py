@@ -1,4 +1,6 @@
-"""Which questions' calls a page shows where it has no room for all: troubled ones first, then a sample of others."""
+"""Define which questions' calls a page shows where it has no room for all: troubled ones first, then a sample of
+others.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,11 @@ import heapq
 from collections import Counter
 from enum import IntEnum
 
-from kgqa.storage import text_digest
+from kgqa.util.fs import text_digest
 
 
 class Group(IntEnum):
-    """What a question stands out by, the first that holds; groups come into the page in this order."""
+    """Hold what a question stands out by, the first that holds; groups come into the page in this order."""
 
     FAILED = 0
     DISPUTED = 1  # the judge or the run it stands against says otherwise
@@ -44,7 +46,7 @@ class Selection:
         self._kept: Counter[Group] = Counter()
 
     def wants(self, question_id: str, group: Group) -> bool:
-        """Whether there may be room for this one; each is to be asked for once."""
+        """Return whether there may be room for this one; each is to be asked for once."""
         self._of[group] += 1
         return self._first_left_out is None or _order(question_id, group) < self._first_left_out
 
@@ -60,7 +62,7 @@ class Selection:
         self._leave_out()
 
     def line(self, question_id: str) -> str:
-        """Empty for one that was left out."""
+        """Return empty for one that was left out."""
         return self._lines.get(question_id, "")
 
     def __len__(self) -> int:
@@ -71,7 +73,7 @@ class Selection:
         return self._first_left_out is None
 
     def said(self) -> str:
-        """How many of each group are in the page, for people."""
+        """Return how many of each group are in the page, for people."""
         groups = [group for group in Group if self._of[group]]
         if groups == [Group.OTHER]:
             return f"it has {len(self):,} questions, drawn by their ids"

@@ -28,7 +28,8 @@ class Answered:
 
 
 def split_by_knowledge(runs: list[Answered]) -> list[tuple[str, str, str]]:
-    """A row for each run whose model also answered without context: its name, EM where that was right, EM elsewhere.
+    """Return a row for each run whose model also answered without context: its name, EM where that was right, EM
+    elsewhere.
 
     Nothing where no other method stands beside no_context.
     """

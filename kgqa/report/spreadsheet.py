@@ -30,12 +30,12 @@ def csv_text(rows: Iterable[Iterable[object]]) -> str:
 
 
 def cell(value: V) -> V | str:
-    """What is written for a value; texts alone are changed."""
+    """Return what is written for a value; texts alone are changed."""
     if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
         return value
     return f"'{value}"
 
 
 def text_of(cell_text: str) -> str:
-    """What a text's cell says."""
+    """Return what a text's cell says."""
     return cell_text[1:] if cell_text.startswith("'") and _FORMULA.match(cell_text) else cell_text

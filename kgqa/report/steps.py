@@ -1,86 +1,94 @@
-"""The steps that led to an answer, each with the sentence of a document that says it and the place of that sentence."""
+"""Quote the sentences of a user's documents that support an answer, each with its place."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 
-from kgqa.artefacts.asked import Step
-from kgqa.artefacts.trace import TracedQuestion
+from kgqa.artifacts.saved_answer import Quotation
+from kgqa.artifacts.trace import TracedQuestion
 from kgqa.datasets.documents import Documents
 from kgqa.methods.steps.sentences import sentences
 from kgqa.types import Passage
 
-MOST = 5  # passages quoted of a method that makes no chains
+MAX_PASSAGES = 5  # quoted for a method without chains
 WORD = re.compile(r"\w+")
-SAID_BY_ITSELF = ("yes", "no")  # answers that need not stand in a text
+NEEDS_NO_TEXT = ("yes", "no")  # answers that do not have to be in a text
 
 
-def steps_of(traced: TracedQuestion, documents: Documents) -> tuple[Step, ...]:
-    """Of the likeliest chain that holds the answer, else of the likeliest; of the best passages where there is none.
+def quote_steps(traced: TracedQuestion, documents: Documents) -> tuple[Quotation, ...]:
+    """Return a quotation per unit of the likeliest chain that contains the answer, or of the likeliest chain.
 
-    A chain is the notes' of a method that makes them; only chains that hold a triple or a sentence count. Where none of
-    its sentences says the answer, the sentence of a passage of the evidence that does is the last step.
+    Chains are in the notes of the method; empty ones are ignored. If no quoted sentence contains the answer, the
+    sentence of the evidence that does is added. A method without chains gives a quotation per passage of its evidence.
     """
     passages = {passage.id: passage for passage in (*documents.collection, *traced.question.passages)}
     answer = traced.prediction.answer or ""
     chains = [chain["triples"] for chain in traced.notes.get("chains", ()) if chain["triples"]]
     if not chains:
-        words = _weights((traced.question.text, 1.0), (answer, 2.0))
+        words = _weigh_words((traced.question.text, 1.0), (answer, 2.0))
         evidence = [passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages]
-        return tuple(_step((), words, passage, documents) for passage in evidence[:MOST])
-    chosen: list[list[str]] = next((chain for chain in chains if _holds(_all_words(chain), answer)), chains[0])
-    steps = tuple(_link(unit, passages[unit[-1]], documents) for unit in chosen)
-    if stands_in(answer, steps):
+        return tuple(_quote_best((), words, passage, documents) for passage in evidence[:MAX_PASSAGES])
+    chosen: list[list[str]] = next((chain for chain in chains if _contains(_all_words(chain), answer)), chains[0])
+    steps = tuple(_quote_unit(unit, passages[unit[-1]], documents) for unit in chosen)
+    if is_quoted(answer, steps):
         return steps
     evidence = [passages[id_] for id_ in traced.prediction.evidence or () if id_ in passages]
-    return (*steps, *_saying(answer, traced.question.text, evidence, documents))
+    return (*steps, *_sentence_with_answer(answer, traced.question.text, evidence, documents))
 
 
-def _saying(answer: str, question: str, evidence: Iterable[Passage], documents: Documents) -> tuple[Step, ...]:
-    """The sentence that holds the answer, and of several the one that shares most words with the question, if any."""
+def _sentence_with_answer(
+    answer: str, question: str, evidence: Iterable[Passage], documents: Documents
+) -> tuple[Quotation, ...]:
+    """Return the sentence with the answer that shares most words with the question, if there is one."""
     words = _words(question)
-    holding = [(part, passage) for passage in evidence for part in _parts(passage) if _holds(part, answer)]
-    if not holding:
+    candidates = [
+        (part, passage) for passage in evidence for part in _split_passage(passage) if _contains(part, answer)
+    ]
+    if not candidates:
         return ()
-    sentence, passage = max(holding, key=lambda each: len(words & _words(each[0])))
-    return (_quoting((), sentence, passage, documents),)
+    sentence, passage = max(candidates, key=lambda each: len(words & _words(each[0])))
+    return (_quote_sentence((), sentence, passage, documents),)
 
 
-def stands_in(answer: str, steps: Iterable[Step]) -> bool:
-    """Whether a quoted sentence says the answer, word for word but for case and punctuation; yes and no always do."""
-    return _folded(answer) in SAID_BY_ITSELF or any(_holds(step.sentence, answer) for step in steps)
+def is_quoted(answer: str, steps: Iterable[Quotation]) -> bool:
+    """Return whether a sentence contains the answer, ignoring case and punctuation. "Yes" and "no" always count."""
+    return _normalize(answer) in NEEDS_NO_TEXT or any(_contains(step.sentence, answer) for step in steps)
 
 
-def quoted(passage: Passage, words: Mapping[str, float]) -> str:
-    """The sentence, or the row of a table, whose words weigh most; the first of equals, a blank line ends one too."""
+def best_sentence(passage: Passage, words: Mapping[str, float]) -> str:
+    """Return the sentence (or row of a table) with the largest sum of word weights; ties go to the first one."""
     return max(
-        _parts(passage), key=lambda part: sum(words.get(word, 0.0) for word in _words(part)), default=passage.text
+        _split_passage(passage),
+        key=lambda part: sum(words.get(word, 0.0) for word in _words(part)),
+        default=passage.text,
     )
 
 
-def _parts(passage: Passage) -> list[str]:
+def _split_passage(passage: Passage) -> list[str]:
     if passage.place.startswith("table"):
         return passage.text.splitlines()
     return [part for block in re.split(r"\n\s*\n", passage.text) for part in sentences(block)]
 
 
-def _link(unit: list[str], passage: Passage, documents: Documents) -> Step:
-    """Of a chain: a triple and where it is from, or a sentence or document and where it is from."""
+def _quote_unit(unit: list[str], passage: Passage, documents: Documents) -> Quotation:
+    """Quote the sentence for a unit of a chain: a triple, a sentence or a document, and the id of its passage."""
     *parts, _ = unit
     triple = tuple(parts) if len(parts) == 3 else ()
-    # the tail is what is new, the head is often known from before, and the relation is in the model's own words
+    # the tail is new, the head is often known from the step before, and the relation is in the words of the model
     weights = (1.0, 0.5, 2.0) if triple else (1.0,)
-    return _step(triple, _weights(*zip(parts, weights, strict=True)), passage, documents)
+    return _quote_best(triple, _weigh_words(*zip(parts, weights, strict=True)), passage, documents)
 
 
-def _step(triple: tuple[str, ...], words: Mapping[str, float], passage: Passage, documents: Documents) -> Step:
-    return _quoting(triple, quoted(passage, words), passage, documents)
+def _quote_best(
+    triple: tuple[str, ...], words: Mapping[str, float], passage: Passage, documents: Documents
+) -> Quotation:
+    return _quote_sentence(triple, best_sentence(passage, words), passage, documents)
 
 
-def _quoting(triple: tuple[str, ...], sentence: str, passage: Passage, documents: Documents) -> Step:
+def _quote_sentence(triple: tuple[str, ...], sentence: str, passage: Passage, documents: Documents) -> Quotation:
     where = documents.where(passage, sentence)
-    return Step(
+    return Quotation(
         triple=triple or None,
         sentence=sentence,
         file=str(where.file) if where else None,
@@ -92,8 +100,8 @@ def _quoting(triple: tuple[str, ...], sentence: str, passage: Passage, documents
     )
 
 
-def _weights(*weighed: tuple[str, float]) -> Mapping[str, float]:
-    """Each text's weight, shared out among its words."""
+def _weigh_words(*weighed: tuple[str, float]) -> Mapping[str, float]:
+    """Return the weight of each word: the weight of a text is shared equally by its words."""
     weights: dict[str, float] = {}
     for text, weight in weighed:
         words = _words(text)
@@ -106,12 +114,12 @@ def _all_words(chain: Iterable[list[str]]) -> str:
     return " ".join(part for unit in chain for part in unit[:-1])
 
 
-def _holds(text: str, answer: str) -> bool:
-    folded = _folded(answer)
-    return bool(folded) and f" {folded} " in f" {_folded(text)} "
+def _contains(text: str, answer: str) -> bool:
+    normalized = _normalize(answer)
+    return bool(normalized) and f" {normalized} " in f" {_normalize(text)} "
 
 
-def _folded(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(WORD.findall(text.casefold()))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kgqa.artefacts.metrics import (
+from kgqa.artifacts.metrics import (
     Cost,
     EngineUse,
     Estimate,
@@ -16,7 +16,7 @@ from kgqa.artefacts.metrics import (
     Throughput,
     Wording,
 )
-from kgqa.counting import counted
+from kgqa.util.text import pluralize
 
 SCORES = {
     "em": "EM",
@@ -33,7 +33,7 @@ def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:
     """Label and value, as terminal and Markdown report show them."""
     rows = score_rows(metrics, metrics.judge)
     if metrics.trained_questions:
-        rows.insert(0, ("TRAINED ON", trained_text(metrics.trained_questions)))
+        rows.insert(0, ("TRAINED ON", describe_trained(metrics.trained_questions)))
     rows += _retrieval(metrics.retrieval)
     rows += _context(metrics)
     method, paid = metrics.cost.method, metrics.cost.paid
@@ -56,8 +56,8 @@ def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:
     return rows + _flags(metrics.flags)
 
 
-def trained_text(trained_questions: Mapping[str, int]) -> str:
-    """How many of the questions were trained on, by the key of what was."""
+def describe_trained(trained_questions: Mapping[str, int]) -> str:
+    """Return how many of the questions were trained on, by the key of what was."""
     return ", ".join(f"{count:,} of these questions ({key})" for key, count in trained_questions.items())
 
 
@@ -67,12 +67,12 @@ def tokens_text(cost: RoleCost) -> str:
 
 
 def answer_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> list[tuple[str, str]]:
-    """What there is to say of answers alone, whoever gave them."""
+    """Return what there is to say of answers alone, whoever gave them."""
     return [*score_rows(summary, judged), *_context(summary), *_flags(summary.flags)]
 
 
 def score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> list[tuple[str, str]]:
-    """How many questions, the scores that are defined, and the judge's if there was one."""
+    """Return how many questions, the scores that are defined, and the judge's if there was one."""
     wrong = " and count as wrong" if 0 < summary.failed < summary.questions else ""
     rows = [("questions", f"{summary.questions} ({summary.failed} failed{wrong}, {summary.answerless} empty answers)")]
     named = summary.scores.named()
@@ -133,7 +133,7 @@ def _retrieval(retrieval: Retrieval | None) -> list[tuple[str, str]]:
         rows.append(
             (
                 "without passages",
-                counted(retrieval.without_passages, "question"),
+                pluralize(retrieval.without_passages, "question"),
             )
         )
     return rows
@@ -144,12 +144,14 @@ def _by_budget(recall: Mapping[str, Estimate]) -> str:
 
 
 def _limit(use: EngineUse) -> str:
-    """Whose limit the engine's time was: its own while its places were taken, else the run's, which asked no more."""
+    """Return whose limit the engine's time was: its own while its places were taken, else the run's, which asked no
+    more.
+    """
     return "" if use.full_share is None else f", full {100 * use.full_share:.0f} % of the time"
 
 
 def _throughput(throughput: Throughput | None) -> list[tuple[str, str]]:
-    """How well the engines were used while the method ran; nothing where every reply came from the cache."""
+    """Return how well the engines were used while the method ran; nothing where every reply came from the cache."""
     if throughput is None or throughput.tokens_per_second.prompt is None:
         return []
     engines = [

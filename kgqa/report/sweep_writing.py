@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kgqa.report.columns import COLUMNS
-from kgqa.report.latex import escaped, styled_table
+from kgqa.report.latex import escape_latex, render_styled_table
 from kgqa.report.markdown import table as markdown_table
 from kgqa.report.notices import notices
-from kgqa.report.packing import packed_line
+from kgqa.report.packing import pack_line
 from kgqa.report.page import page
 from kgqa.report.plots import svg
 from kgqa.report.splits import HEADER as KNOWN_HEADER
 from kgqa.report.splits import NOTE as KNOWN
 from kgqa.report.spreadsheet import csv_text
 from kgqa.report.sweeps import Entry, SweepReport, SweepTable, tables
-from kgqa.storage import replace_file
+from kgqa.util.fs import replace_file
 
 NOTE = (
     "Scores in percent with 95 % bootstrap intervals over questions; best **bold**, second <u>underlined</u>. "
@@ -41,16 +41,16 @@ def sweep_markdown(report: SweepReport, out: Path) -> str:
 
 
 def sweep_latex(report: SweepReport, out: Path) -> str:  # noqa: ARG001 - LaTeX has no links
-    """Tables alone (package booktabs)."""
+    """Return tables alone (package booktabs)."""
     written = ["% needs \\usepackage{booktabs}\n"]
     for table in tables(report):
         rows = [(str(cell.number), *map(_latex_entry, entries)) for cell, entries in table.rows]
-        written.append(styled_table(f"{report.title} on {table.title}", table.header, rows))
+        written.append(render_styled_table(f"{report.title} on {table.title}", table.header, rows))
     return "\n".join(written)
 
 
 def sweep_csv(report: SweepReport, out: Path) -> str:  # noqa: ARG001
-    """A line a cell, in cell order, with figures as numbers: a score has columns for the ends of its interval.
+    """Return a line a cell, in cell order, with figures as numbers: a score has columns for the ends of its interval.
 
     What a spreadsheet would take for a formula begins with ', see `kgqa.report.spreadsheet`.
     """
@@ -83,7 +83,7 @@ def sweep_html(report: SweepReport, out: Path) -> str:
         report=report,
         tables=shown,
         plots=[Markup(svg(table.plot)) if table.plot else None for table in shown],  # noqa: S704 - escaped by svg
-        matrices=[packed_line(table.matrix.json(links)) for table in shown],
+        matrices=[pack_line(table.matrix.json(links)) for table in shown],
         notices=_notices(report),
         links=links,
         differing=_differing(report),
@@ -134,12 +134,12 @@ def _markdown_entry(entry: Entry) -> str:
 
 
 def _latex_entry(entry: Entry) -> str:
-    text = escaped(entry.text) + ("$^*$" if entry.worse else "")
+    text = escape_latex(entry.text) + ("$^*$" if entry.worse else "")
     return rf"\{'textbf' if entry.mark == 'best' else 'underline'}{{{text}}}" if entry.mark else text
 
 
 def _notices(report: SweepReport) -> list[str]:
-    """Each once, with the cells that it is true of."""
+    """Return each once, with the cells that it is true of."""
     cells: dict[str, list[int]] = {}
     for cell in report.cells:
         for notice in notices(cell.run) if cell.run else ():

@@ -1,4 +1,4 @@
-"""What a sweep's report says, whatever it is written as: cells beside each other, what differs, what failed."""
+"""Define what a sweep's report says, whatever it is written as: cells beside each other, what differs, what failed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from kgqa.artefacts.metrics import Metrics
-from kgqa.artefacts.predictions import question_ids, run_predictions
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.sweep import CellState, ListedCell, SweepPlan, in_use, questions_asked
-from kgqa.artefacts.trace import read_questions
-from kgqa.artefacts.verdicts import read_verdicts
-from kgqa.counting import counted
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.predictions import question_ids, run_predictions
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.sweep import CellState, ListedCell, SweepPlan, in_use, questions_asked
+from kgqa.artifacts.trace import read_questions
+from kgqa.artifacts.verdicts import read_verdicts
 from kgqa.errors import DataError
 from kgqa.report.columns import COLUMNS, Measured, dollars, tokens
 from kgqa.report.matrix import Matrix, matrix_of
@@ -22,6 +21,7 @@ from kgqa.report.splits import Answered, Shares, split_by_knowledge
 from kgqa.scoring.comparison import ALPHA, compare, holm
 from kgqa.scoring.questions import score_question
 from kgqa.types import Json
+from kgqa.util.text import pluralize
 
 Mark = Literal["", "best", "second"]
 
@@ -92,7 +92,7 @@ class SweepReport:
 
 
 def tables(report: SweepReport) -> list[SweepTable]:
-    """One for each set of questions, in the order of the cells."""
+    """Return one for each set of questions, in the order of the cells."""
     groups: dict[tuple[str, ...], list[CellRun]] = {}
     for cell in report.cells:
         if cell.run is not None:
@@ -111,20 +111,20 @@ def _table(key: tuple[str, ...], cells: Sequence[CellRun], report: SweepReport) 
         figures = [column.of(_metrics(cell)) for cell in cells]
         if any(figure is not None for figure in figures):
             columns.append(column.label)
-            entries.append(marked(figures, [by_score.get(column.shares or "") for by_score in shares]))
+            entries.append(mark_best(figures, [by_score.get(column.shares or "") for by_score in shares]))
     rows = [(cell, [*named[n], *(entry[n] for entry in entries)]) for n, cell in enumerate(cells)]
-    title = f"{dataset}, {counted(len(questions), 'question')}, {profile} profile"
-    if made_up := [str(cell.number) for cell in cells if cell.run and cell.run.made_up]:
+    title = f"{dataset}, {pluralize(len(questions), 'question')}, {profile} profile"
+    if made_up := [str(cell.number) for cell in cells if cell.run and cell.run.simulation_note]:
         title += f" · cells {', '.join(made_up)} made up: engine=scripted is no model"
     header = ("cell", *(shown or ["settings"]), *columns)
-    known = split_by_knowledge([_answered(cell, shown, each) for cell, each in zip(cells, shares, strict=True)])
+    known = split_by_knowledge([_count_answered(cell, shown, each) for cell, each in zip(cells, shares, strict=True)])
     runs = [
         (cell.number, cell.name, cell.run, each["em"]) for cell, each in zip(cells, shares, strict=True) if cell.run
     ]
     return SweepTable(title, header, rows, _plot(title, cells, shown, report.plotted), known, matrix_of(runs))
 
 
-def _answered(cell: CellRun, axes: Sequence[str], shares: Mapping[str, Shares]) -> Answered:
+def _count_answered(cell: CellRun, axes: Sequence[str], shares: Mapping[str, Shares]) -> Answered:
     assert cell.run is not None
     choices = cell.run.choices
     return Answered(
@@ -132,16 +132,18 @@ def _answered(cell: CellRun, axes: Sequence[str], shares: Mapping[str, Shares]) 
     )
 
 
-def marked(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> list[Entry]:
-    """Best and second best of the scores; `worse` by the paired test against the best, after Holm's correction."""
+def mark_best(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> list[Entry]:
+    """Return the best and second best of the scores; `worse` by the paired test against the best, after Holm's
+    correction.
+    """
     is_score = any(figure is not None and figure.low is not None for figure in figures)
-    ranked = sorted({_rounded(figure) for figure in figures if figure is not None}, reverse=True)
+    ranked = sorted({_round(figure) for figure in figures if figure is not None}, reverse=True)
     marks: dict[float, Mark] = {ranked[0]: "best", ranked[1]: "second"} if is_score and len(ranked) > 1 else {}
     worse = _worse(figures, shares) if marks else set()
     return [
         Entry("–", "", False, None)
         if figure is None
-        else Entry(_figure(figure), marks.get(_rounded(figure), ""), place in worse, figure)
+        else Entry(_figure(figure), marks.get(_round(figure), ""), place in worse, figure)
         for place, figure in enumerate(figures)
     ]
 
@@ -150,7 +152,7 @@ def _worse(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) 
     known = [n for n, figure in enumerate(figures) if figure is not None and shares[n] is not None]
     if len(known) < 2:
         return set()
-    best = max(known, key=lambda n: _rounded(figures[n]))
+    best = max(known, key=lambda n: _round(figures[n]))
     first = shares[best] or {}
     p_values = {}
     for other in known:
@@ -163,7 +165,7 @@ def _worse(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) 
 
 
 def _shares(cell: CellRun) -> dict[str, Shares]:
-    """What each question's part in the cell's scores is."""
+    """Return what each question's part in the cell's scores is."""
     assert cell.run is not None
     folder, metrics = cell.run.folder, cell.run.metrics
     questions = {question.id: question for question in read_questions(folder)}
@@ -181,7 +183,9 @@ def _shares(cell: CellRun) -> dict[str, Shares]:
 
 
 def _point_name(cell: CellRun, axes: Sequence[str]) -> str:
-    """By what varies: a method's name alone, other values beside the last word of their key; else its method."""
+    """Return the values by what varies: a method's name alone, other values beside the last word of their key; else
+    its method.
+    """
     assert cell.run is not None
     given = {axis: cell.overrides[axis] for axis in axes if axis in cell.overrides}
     named = [value if axis == "method" else f"{axis.rpartition('.')[2]}={value}" for axis, value in given.items()]
@@ -189,7 +193,7 @@ def _point_name(cell: CellRun, axes: Sequence[str]) -> str:
 
 
 def _plot(title: str, cells: Sequence[CellRun], axes: Sequence[str], plotted: str | None) -> Plot | None:
-    """The wanted score against dollars where all cells are priced, else tokens.
+    """Return the wanted score against dollars where all cells are priced, else tokens.
 
     Without a wish it is the first score that all cells have and that tells them apart: one that is 0
     in all tells nothing.
@@ -197,7 +201,7 @@ def _plot(title: str, cells: Sequence[CellRun], axes: Sequence[str], plotted: st
     measured = [_metrics(cell) for cell in cells]
     wanted = [column for column in COLUMNS if column.shares and plotted in (None, column.label)]
     known = [column for column in wanted if all(column.of(metrics) for metrics in measured)]
-    telling = (column for column in known if len({_rounded(column.of(metrics)) for metrics in measured}) > 1)
+    telling = (column for column in known if len({_round(column.of(metrics)) for metrics in measured}) > 1)
     scored = next(telling, known[0] if known else None)
     if scored is None or len(cells) < 2:
         return None
@@ -214,7 +218,7 @@ def _plot(title: str, cells: Sequence[CellRun], axes: Sequence[str], plotted: st
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
-    """Those that cost less than every better one, cheapest first."""
+    """Return those that cost less than every better one, cheapest first."""
     kept: list[Point] = []
     for point in sorted(points, key=lambda point: (point.x, -point.y)):
         if not kept or point.y > kept[-1].y:
@@ -259,7 +263,7 @@ def _texts(values: Sequence[str]) -> list[Entry]:
     return [Entry(value, "", False, None) for value in values]
 
 
-def _rounded(figure: Measured | None) -> float:
+def _round(figure: Measured | None) -> float:
     return -1.0 if figure is None else round(figure.value, 6)
 
 

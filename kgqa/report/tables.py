@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.trace import TracedCall, read_trace
-from kgqa.report.questions import ReportedQuestion, reported_questions, told_ids
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.trace import TracedCall, read_trace
+from kgqa.report.questions import ReportedQuestion, load_reported_questions, order_ids
 from kgqa.types import Json
 
 Value = str | int | float | bool | list[str] | None
@@ -18,13 +18,15 @@ Row = Mapping[str, Value]
 
 
 def prediction_rows(run: FinishedRun) -> Iterator[Row]:
-    """In the data file's order: shares in 0..1, costs as if nothing had been cached; `flags` and `figures` as JSON."""
-    rows = {reported.row.id: _prediction(reported) for reported in reported_questions(run)}
-    yield from (rows[question_id] for question_id in told_ids(run, rows))
+    """Return the prediction rows in the data file's order: shares in 0..1, costs as if nothing had been cached;
+    `flags` and `figures` as JSON.
+    """
+    rows = {reported.row.id: _prediction(reported) for reported in load_reported_questions(run)}
+    yield from (rows[question_id] for question_id in order_ids(run, rows))
 
 
 def call_rows(run: FinishedRun) -> Iterator[Row]:
-    """Calls in the order in which their questions ended.
+    """Yield calls in the order in which their questions ended.
 
     asked, reply: JSON, as in the trace; text: what a model wrote; path: places inside the question's program.
     """

@@ -1,23 +1,17 @@
-"""What came of a training: its curves, its report, and the model card, which is made of the manifest alone."""
+"""Define what came of a training: its curves, its report, and the model card, which is made of the manifest alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kgqa.artefacts.choosing import TrainingChoice, TriedTraining
-from kgqa.artefacts.form import Number
-from kgqa.artefacts.trained import Measured, Trained
-from kgqa.counting import counted
+from kgqa.artifacts.schema import Number
+from kgqa.artifacts.trained import Measured, Trained
 from kgqa.report.content import Section, figure
 from kgqa.report.markdown import document
 from kgqa.report.plots import Plot, Point, Series, svg
+from kgqa.util.text import pluralize
 
 GIGABYTE = 1e9
-TITLES = {
-    "LoraTraining": "LoRA adapter",
-    "Seq2SeqTraining": "sequence-to-sequence model",
-    "BiEncoderTraining": "bi-encoder",
-}
 USE = {
     "LoraTraining": "roles.ROLE=+{name}",
     "Seq2SeqTraining": "roles.ROLE={base}:{folder}/model@transformers",
@@ -26,8 +20,7 @@ USE = {
 
 
 def card(trained: Trained) -> str:
-    """README.md of the folder."""
-    kind = TITLES[trained.kind]
+    """Return README.md of the folder."""
     use = USE[trained.kind].format(name=trained.name, base=trained.base, folder="FOLDER")
     opening = Section(
         "",
@@ -40,18 +33,18 @@ def card(trained: Trained) -> str:
             ("use", f"`{use}`"),
             ("command", f"`{' '.join(trained.command)}`"),
         ),
-        (f"A {kind} that kgqa has trained. Whoever passes it on passes on what these licences ask.",),
+        (f"A {trained.title} that kgqa has trained. If you pass it on, these licences apply.",),
     )
     return document(trained.name, [opening, *sections(trained)])
 
 
 def sections(trained: Trained) -> list[Section]:
-    """In order of interest; what the training has no figures for is left out."""
+    """Return the sections in order of interest; what the training has no figures for is left out."""
     listed = [
         Section(
             "Held-out examples",
             ("figure", "before", "after", "difference", "examples"),
-            [_measured(row) for row in trained.measured],
+            [_measure(row) for row in trained.measured],
             (
                 "Of questions that nothing was trained on; the difference with its 95 % paired bootstrap interval.",
                 "Shares in percent, losses in nats.",
@@ -68,32 +61,15 @@ def sections(trained: Trained) -> list[Section]:
     return [section for section in listed if section.rows]
 
 
-def choice_sections(record: TrainingChoice) -> list[Section]:
-    """What `kgqa train -m` tried, and the choice."""
-    rows = [
-        (f"{'→ ' if place == record.chosen else ''}{tried.settings}", *_tried(tried), tried.folder)
-        for place, tried in enumerate(record.tried)
-    ]
-    ended = sum(tried.loss is not None for tried in record.tried)
-    text = (
-        f"Chosen by the loss of {counted(record.held_out, 'held-out example')}, {figure_of(record.untrained)} before "
-        f"any training. The lowest of {ended} is lower than it would be on others: measure it on questions that were "
-        "not held out either."
-    )
-    return [Section("Tried", ("values", "held-out loss", "above the chosen", "folder"), rows, (text,))]
-
-
-def _tried(tried: TriedTraining) -> tuple[str, str]:
-    if tried.error is not None:
-        return f"failed: {tried.error}", ""
-    if tried.above is None:
-        return figure_of(tried.loss), ""
-    more, low, high = tried.above
-    return figure_of(tried.loss), f"{more:+.4f} [{low:+.4f}, {high:+.4f}]"
+def grid_section(rows: Sequence[tuple[str, float | None, str | None, str]]) -> Section:
+    """Show the outcomes of `kgqa train -m`: values, held-out loss, error, folder; the chosen one first."""
+    shown = [(values, f"failed: {error}" if error else figure_of(loss), folder) for values, loss, error, folder in rows]
+    text = "The first one is chosen. Its loss is lower than it would be on other questions: measure it on new ones."
+    return Section("Trainings by held-out loss", ("values", "held-out loss", "folder"), shown, (text,))
 
 
 def curves_svg(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> str:
-    """Loss by step, and the held-out loss where it was measured."""
+    """Return loss by step, and the held-out loss where it was measured."""
     shown = [("loss", "loss", 0), ("held_out_loss", "held-out loss", 1)]
     lines = [
         Series(title, [Point(step, value) for step, value in series[key]], colour)
@@ -104,7 +80,7 @@ def curves_svg(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> 
 
 
 def report(trained: Trained, curves: str, confusion: Mapping[str, Mapping[str, int]]) -> str:
-    """report.html: one file that needs no network."""
+    """Return report.html: one file that needs no network."""
     from markupsafe import Markup
 
     from kgqa.report.page import page
@@ -117,14 +93,14 @@ def report(trained: Trained, curves: str, confusion: Mapping[str, Mapping[str, i
         ["report.css", "sweep.css"],
         command=" ".join(trained.command),
         heading="Losses by step",
-        title=f"{trained.name}: {TITLES[trained.kind]} on {trained.base}",
+        title=f"{trained.name}: {trained.title} on {trained.base}",
         curves=Markup(curves),  # noqa: S704 - escaped by svg
         sections=shown,
     )
 
 
 def _confusion(table: Mapping[str, Mapping[str, int]]) -> Section:
-    """`table`: meant → said → how often."""
+    """Return `table`: meant → said → how often."""
     said = sorted({name for row in table.values() for name in row})
     rows = [(meant, *(figure(row.get(name, 0)) for name in said)) for meant, row in table.items()]
     header = ("meant", *(f"said {name}" if name else "no verdict" for name in said))
@@ -135,7 +111,7 @@ def figure_of(value: Number | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
-def _measured(row: Measured) -> tuple[str, ...]:
+def _measure(row: Measured) -> tuple[str, ...]:
     digits = 1 if row.percent else 3
     shown = f"{row.difference:+.{digits}f} [{row.low:+.{digits}f}, {row.high:+.{digits}f}]"
     return row.name, f"{row.before:.{digits}f}", f"{row.after:.{digits}f}", shown, f"{row.n:,}"
@@ -152,8 +128,8 @@ def _losses(trained: Trained) -> Iterator[tuple[str, Number | None]]:
 
 def _examples(trained: Trained) -> Iterator[tuple[str, str]]:
     told = trained.examples
-    yield "to train on", f"{counted(told.count, 'example')} of {counted(told.questions, 'question')}"
-    yield "held out", f"{counted(told.held_out_count, 'example')} of {counted(len(told.held_out), 'question')}"
+    yield "to train on", f"{pluralize(told.count, 'example')} of {pluralize(told.questions, 'question')}"
+    yield "held out", f"{pluralize(told.held_out_count, 'example')} of {pluralize(len(told.held_out), 'question')}"
     yield "left out of both, too long", figure(told.left_out)
     yield "cut in both", figure(told.cut)
     yield "sha256 of the texts", told.sha256

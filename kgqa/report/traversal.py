@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from kgqa.artefacts.trace import TracedQuestion
-from kgqa.artefacts.traced_notes import Traversal
+from kgqa.artifacts.trace import TracedQuestion
+from kgqa.artifacts.trace_notes import Traversal
 
 SHOWN = 110  # characters of a passage in a line
 ASIDE = 20  # neighbours drawn that were never chosen; of more the ones with the most links
@@ -18,7 +18,9 @@ SEED, CHOSEN, OTHER = "#2f7fb5", "#3f9461", "#7f8b8c"  # legible on white and on
 
 
 def traversal_lines(traced: TracedQuestion, walked: Traversal) -> Iterator[str]:
-    """Seeds in their order; below each step what was looked for and what was chosen. A star marks gold passages."""
+    """Return the seeds in their order; below each step what was looked for and what was chosen. A star marks gold
+    passages.
+    """
     texts, gold = _texts(traced), traced.question.support
 
     def named(passage_id: str) -> str:
@@ -56,7 +58,7 @@ class Node:
 
 
 def traversal_svg(traced: TracedQuestion, walked: Traversal) -> str:
-    """A column of seeds, one for each hop, and one of neighbours that were never visited; lines are edges.
+    """Return a column of seeds, one for each hop, and one of neighbours that were never visited; lines are edges.
 
     A passage stands once in each column that reached it. Gold passages have a star and a thick frame.
     """
@@ -69,7 +71,7 @@ def traversal_svg(traced: TracedQuestion, walked: Traversal) -> str:
     }
     visited = [(0, seed) for seed in walked.seeds] + sorted({end for _, end in visits})
     aside = _aside(visited, around)
-    nodes = _placed([*visited, *aside])
+    nodes = _place_nodes([*visited, *aside])
     passed_over = [(start, end) for start in visited for end in aside if end[1] in around.get(start[1], ())]
     width = max([640, *(node.left + BOX + 20 for node in nodes.values())])
     height = max((node.top for node in nodes.values()), default=60) + ROW + 30
@@ -88,14 +90,14 @@ def traversal_svg(traced: TracedQuestion, walked: Traversal) -> str:
 
 
 def _aside(visited: Sequence[Place], around: Mapping[str, Sequence[str]]) -> list[Place]:
-    """The neighbours that were never visited, those with the most edges first, in a column behind the last."""
+    """Return the neighbours that were never visited, those with the most edges first, in a column behind the last."""
     known = {passage for _, passage in visited}
     edges = Counter(other for others in around.values() for other in others if other not in known)
     last = max((column for column, _ in visited), default=0) + 1
     return [(last, passage) for passage, _ in edges.most_common(ASIDE)]
 
 
-def _placed(places: Sequence[Place]) -> dict[Place, Node]:
+def _place_nodes(places: Sequence[Place]) -> dict[Place, Node]:
     rows = Counter[int]()
     nodes = {}
     for place in places:
@@ -105,7 +107,7 @@ def _placed(places: Sequence[Place]) -> dict[Place, Node]:
 
 
 def _around(traced: TracedQuestion) -> dict[str, Sequence[str]]:
-    """By passage, the neighbours that the trace tells."""
+    """Return the values by passage, the neighbours that the trace tells."""
     calls = (call for call in traced.calls if call.kind == "neighbours" and call.items is not None)
     return {call.request["passage_id"]: call.items or () for call in calls}
 
@@ -133,7 +135,7 @@ def _box(node: Node, text: str, colour: str, *, gold: bool) -> list[str]:
 
 
 def _xml(text: str) -> str:
-    """Escaped, with blanks for what XML cannot hold: control characters, which texts of PDFs have."""
+    """Return escaped, with blanks for what XML cannot hold: control characters, which texts of PDFs have."""
     return escape("".join(letter if letter.isprintable() else " " for letter in text))
 
 

@@ -1,14 +1,14 @@
-"""What `kgqa tune` shows: what was tried on dev, and what the choice comes to on test."""
+"""Define what `kgqa tune` shows: what was tried on dev, and what the choice comes to on test."""
 
 from __future__ import annotations
 
-from kgqa.artefacts.tuning import OnTest, Outcome, TuneRecord
+from kgqa.artifacts.tuning import OnTest, Outcome, TuneRecord
 from kgqa.report.content import Section
 from kgqa.report.summary import interval_text
 
 
 def tuning_sections(record: TuneRecord) -> list[Section]:
-    """Of a record that has come to its end, also what test says."""
+    """Return the tuning sections of a record that has come to its end, also what test says."""
     counts = f"{record.dev.questions:,} dev and {record.test.questions:,} test questions, none in both"
     chosen = record.chosen.cell if record.chosen else None
     tried = [

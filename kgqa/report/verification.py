@@ -1,16 +1,16 @@
-"""What `kgqa verify` shows: Table 2 of SAFE with ours beside, what the graphs hold, and who agrees."""
+"""Define what `kgqa data verify` shows: Table 2 of SAFE with ours beside, what the graphs hold, and who agrees."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kgqa.artefacts.metrics import Agreement, Costs
-from kgqa.artefacts.run import MADE_UP, SCRIPTED
-from kgqa.artefacts.verification import MatchedLines, VerificationOutcome
-from kgqa.counting import counted
+from kgqa.artifacts.metrics import Agreement, Costs
+from kgqa.artifacts.run import MADE_UP, SCRIPTED
+from kgqa.artifacts.verification import MatchedLines, VerificationOutcome
 from kgqa.report.content import Section, agreement_section, figure
 from kgqa.report.summary import tokens_text
+from kgqa.util.text import pluralize
 
 
 class Published(NamedTuple):
@@ -26,7 +26,7 @@ def verification_sections(
 ) -> list[Section]:
     listed = [
         _counts(outcome, published),
-        _listed(outcome.listed),
+        _list_questions(outcome.listed),
         Section("Graphs, per question", (), [(name, f"{mean:,.2f}") for name, mean in outcome.figures.items()]),
         Section("Oddities", ("flag", "count"), [(name, f"{count:,}") for name, count in outcome.flags.items()]),
         cost_section(outcome.cost),
@@ -45,7 +45,7 @@ def _counts(outcome: VerificationOutcome, published: Published | None) -> Sectio
         rows.append(("SAFE, Table 2", f"{total:,.0f}", f"{noise:,.0f}", "–", "–", f"{percent:.2f} %"))
     text = ["Ratio: of noise among all questions; brackets: a 95 % bootstrap interval."]
     if outcome.unverified:
-        failed = f", {counted(outcome.failed, 'question')} among them failed" if outcome.failed else ""
+        failed = f", {pluralize(outcome.failed, 'question')} among them failed" if outcome.failed else ""
         text.append(f"Unverified: nothing was decided, so neither valid nor noise{failed}.")
     if outcome.swapped:
         text.append("Each question was given another one's answer: whatever is valid here should not be.")
@@ -57,7 +57,7 @@ def _numbers(*counts: int) -> tuple[str, ...]:
     return tuple(f"{count:,}" for count in counts)
 
 
-def _listed(listed: MatchedLines | None) -> Section:
+def _list_questions(listed: MatchedLines | None) -> Section:
     if listed is None:
         return Section("The list", (), ())
     rows = [

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from kgqa.artefacts.run import FinishedRun
+from kgqa.artifacts.run import FinishedRun
 from kgqa.report.html import PAGE, GatheredQuestions, html
 from kgqa.report.latex import latex
 from kgqa.report.markdown import markdown
 from kgqa.report.questions import questions_csv
-from kgqa.storage import replace_with_parts
+from kgqa.util.fs import replace_file_parts
 
 WRITERS: Mapping[str, tuple[str, Callable[[FinishedRun], str | Iterable[str]]]] = {
     "html": ("report.html", html),
@@ -21,8 +21,10 @@ WRITERS: Mapping[str, tuple[str, Callable[[FinishedRun], str | Iterable[str]]]] 
 
 
 def write_page(folder: Path, gathered: GatheredQuestions) -> Path:
-    """The HTML page of a run that has just ended, of whose questions each was gathered; as `write_report` writes it."""
-    return replace_with_parts(folder / WRITERS["html"][0], html(FinishedRun.read(folder), gathered=gathered))
+    """Return the HTML page of a run that has just ended, of whose questions each was gathered; as `write_report`
+    writes it.
+    """
+    return replace_file_parts(folder / WRITERS["html"][0], html(FinishedRun.read(folder), gathered=gathered))
 
 
 def write_report(
@@ -42,4 +44,4 @@ def write_report(
     if other:
         name = f"against-{other.folder.resolve().name}.html"
     written = html(run, other, megabytes) if form == "html" else write(run)
-    return replace_with_parts(out or folder / name, [written] if isinstance(written, str) else written)
+    return replace_file_parts(out or folder / name, [written] if isinstance(written, str) else written)

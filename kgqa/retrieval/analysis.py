@@ -21,8 +21,8 @@ STOP_WORDS = frozenset(
 )  # fmt: skip
 
 
-def analysed(text: str) -> str:
-    """The terms of a text in order, separated by blanks; empty for a text without words.
+def analyze_text(text: str) -> str:
+    """Return the terms of a text in order, separated by blanks; empty for a text without words.
 
     Words never cross a blank, so each run between blanks is looked up by itself, and texts repeat their runs.
     """
@@ -31,7 +31,7 @@ def analysed(text: str) -> str:
 
 
 def terms(text: str) -> list[str]:
-    return analysed(text).split()
+    return analyze_text(text).split()
 
 
 class _Runs(dict[str, str]):
@@ -90,7 +90,8 @@ def _ascii_pattern() -> Any:
 
 @cache
 def _unicode_pattern() -> Any:
-    """Rules WB5 to WB13b of annex 29 (in Hebrew, quotes mark abbreviations: WB7a to WB7c), and what Lucene makes of
+    """Return rules WB5 to WB13b of annex 29 (in Hebrew, quotes mark abbreviations: WB7a to WB7c), and what Lucene
+    makes of
     emoji and of the scripts that the annex leaves to dictionaries."""
     import regex
 

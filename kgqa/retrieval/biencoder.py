@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from kgqa.calls import Rank
-from kgqa.retrieval.kept_vectors import KeptVectors, Kind, Reproducible
+from kgqa.retrieval.embedding_cache import KeptVectors, Kind, Reproducible
 from kgqa.types import Json
 
 if TYPE_CHECKING:
@@ -30,11 +30,13 @@ class Encoder(Protocol):
     def identity(self) -> Mapping[str, Json]: ...
 
     def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
-        """What decides a vector of this kind up to rounding: no device, no batch size, no versions of libraries."""
+        """Return what decides a vector of this kind up to rounding: no device, no batch size, no versions of
+        libraries.
+        """
         ...
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors of shape (len(texts), d), in order; relevance is their inner product."""
+        """Return vectors of shape (len(texts), d), in order; relevance is their inner product."""
         ...
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]: ...
@@ -57,7 +59,7 @@ class BiEncoder:
         self._lock = threading.Lock()
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
-        """A score for each text of each call; empty for a call without texts."""
+        """Return a score for each text of each call; empty for a call without texts."""
         with self._lock:
             vectors = self._vectors(dict.fromkeys(key for call in calls if call.texts for key in _keys(call)))
             scores = [_scores(call, vectors) for call in calls]
@@ -65,7 +67,7 @@ class BiEncoder:
         return scores
 
     def vectors(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
-        """The vectors of the texts, in order, shape (len(texts), d); at least one text."""
+        """Return the vectors of the texts, in order, shape (len(texts), d); at least one text."""
         import numpy as np
 
         with self._lock:
@@ -75,17 +77,17 @@ class BiEncoder:
         return rows
 
     def _vectors(self, keys: Iterable[Key]) -> dict[Key, NDArray[np.float32]]:
-        """The vectors of all keys, the missing ones encoded on the way."""
+        """Return the vectors of all keys, the missing ones encoded on the way."""
         wanted = list(keys)
         missing = [key for key in wanted if key not in self._remembered]
         for kind in ("query", "passage"):
             texts = sorted((text for of, text in missing if of == kind), key=lambda text: (len(text), text))
-            self._remembered.update(((kind, text), row) for text, row in self._made(kind, texts).items())
+            self._remembered.update(((kind, text), row) for text, row in self._load_model(kind, texts).items())
         for key in wanted:
             self._remembered.move_to_end(key)
         return {key: self._remembered[key] for key in wanted}
 
-    def _made(self, kind: Kind, texts: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+    def _load_model(self, kind: Kind, texts: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         """Read where they are kept, else encoded."""
         found = self._kept.of(kind, texts) if self._kept and texts else {}
         fresh = [text for text in texts if text not in found]
@@ -106,12 +108,12 @@ class BiEncoder:
 
 @cache
 def remembering(encoder: Encoder) -> BiEncoder:
-    """The one `BiEncoder` of these settings: rankers, queries and small corpora share its vectors."""
+    """Return the one `BiEncoder` of these settings: rankers, queries and small corpora share its vectors."""
     return BiEncoder(encoder.encode, KeptVectors(encoder) if isinstance(encoder, Reproducible) else None)
 
 
 def relevance(query: NDArray[np.float32], rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Inner products of a query, shape (d,), and texts, shape (n, d), in double precision, shape (n,).
+    """Return inner products of a query, shape (d,), and texts, shape (n, d), in double precision, shape (n,).
 
     Rounded to six decimals where the vectors have length 1, and to fewer the longer they are, so that what an
     encoder's batches change does not show. Summed pair by pair: a matrix product's last digits vary with its shape.
@@ -128,7 +130,9 @@ def relevance(query: NDArray[np.float32], rows: NDArray[Any]) -> NDArray[np.floa
 
 
 def clean(text: str) -> str:
-    """What encoders can take: no NUL, which ends a text in C, and no half surrogates, which UTF-8 cannot write."""
+    """Return what encoders can take: no NUL, which ends a text in C, and no half surrogates, which UTF-8 cannot
+    write.
+    """
     return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 

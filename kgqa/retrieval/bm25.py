@@ -15,12 +15,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from kgqa.constraints import Bound
 from kgqa.errors import DataError, StorageError
 from kgqa.protocols import Query
 from kgqa.retrieval import analysis
-from kgqa.storage import storing
 from kgqa.types import Json, Passage
+from kgqa.util.fs import explain_storage_errors
+from kgqa.util.validators import Validator
 
 if TYPE_CHECKING:
     import tantivy
@@ -33,11 +33,11 @@ QUICK = 0.001  # seconds of a search; to wake threads costs more than shorter on
 MOST_TIES = 10_000  # hits fetched for one query because of equal scores; among more, tantivy's own order decides
 
 
-def _boosted(fields: Mapping[str, float]) -> bool:
+def _are_boosts(fields: Mapping[str, float]) -> bool:
     return bool(fields) and set(fields) <= {"title", "text"} and min(fields.values()) > 0
 
 
-Boosts = Annotated[Mapping[str, float], Bound("give title, text or both a boost above 0", _boosted)]
+Boosts = Annotated[Mapping[str, float], Validator("give title, text or both a boost above 0", _are_boosts)]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Bm25:
             index = tantivy.Index(self._schema(), str(folder))
             writer = index.writer(HEAP, num_threads=1)  # one thread keeps the passages in order
             for place, passage in enumerate(passages):
-                text = {field: analysis.analysed(getattr(passage, field)) for field in self.fields}
+                text = {field: analysis.analyze_text(getattr(passage, field)) for field in self.fields}
                 writer.add_document(tantivy.Document(place=place, **text))
                 if (place + 1) % STEP == 0:
                     advance(STEP)
@@ -94,14 +94,14 @@ class Bm25:
 
 
 def _empty(folder: Path) -> None:
-    with storing(folder):
+    with explain_storage_errors(folder):
         for left in folder.iterdir():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[None]:
-    """What tantivy makes of files that are not as it wrote them; its panics are no `Exception`."""
+    """Yield what tantivy makes of files that are not as it wrote them; its panics are no `Exception`."""
     try:
         yield
     except BaseException as error:
@@ -119,7 +119,7 @@ class Bm25Finder:
         self._threads: ThreadPoolExecutor | None = None
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        """See `Finder`. Scores of the same first six digits are equal. A query without words finds nothing."""
+        """Return see `Finder`. Scores of the same first six digits are equal. A query without words finds nothing."""
         wanted = [self._boolean(query) for query in queries]  # in this thread: a stemmer serves one at a time
         began, found = time.monotonic(), list(map(self._best, queries[:1], wanted[:1]))
         if time.monotonic() - began < QUICK:
@@ -134,7 +134,7 @@ class Bm25Finder:
             self._threads.shutdown()
 
     @cached_property
-    def _opened(self) -> tuple[tantivy.Schema, tantivy.Searcher]:
+    def _index_parts(self) -> tuple[tantivy.Schema, tantivy.Searcher]:
         import tantivy
 
         with _reading(self._folder):
@@ -144,7 +144,7 @@ class Bm25Finder:
     def _best(self, query: Query, wanted: tantivy.Query | None) -> list[int]:
         if wanted is None or query.k < 1:
             return []
-        _, searcher = self._opened
+        _, searcher = self._index_parts
         fetch = query.k + SPARE
         with _reading(self._folder):
             while True:
@@ -158,10 +158,10 @@ class Bm25Finder:
         return [place for _, place in ranked[: query.k]]
 
     def _boolean(self, query: Query) -> tantivy.Query | None:
-        """None where the query has no words."""
+        """Return None where the query has no words."""
         import tantivy
 
-        schema, _ = self._opened
+        schema, _ = self._index_parts
         make, occur = tantivy.Query, tantivy.Occur
         clauses = []
         for term, count in Counter(analysis.terms(query.text)).items():

@@ -9,14 +9,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from kgqa.constraints import NotNegative, Share
 from kgqa.errors import ConfigError
 from kgqa.protocols import Query
 from kgqa.retrieval import analysis
 from kgqa.retrieval.bm25 import Boosts
-from kgqa.retrieval.places import best_places
-from kgqa.storage import storing
+from kgqa.retrieval.topk import best_places
 from kgqa.types import Json, Passage
+from kgqa.util.fs import explain_storage_errors
+from kgqa.util.validators import NotNegative, Share
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +64,7 @@ class Bm25s:
             if known:  # a field may be empty in all passages
                 scored = bm25s.BM25(k1=self.k1, b=self.b, delta=self.delta, method=self.variant, backend="numpy")
                 scored.index((rows[field], known), show_progress=False)
-                with storing(folder):
+                with explain_storage_errors(folder):
                     scored.save(folder / field, show_progress=False)
         advance(len(passages) % STEP)
 
@@ -79,14 +79,14 @@ class Bm25sFinder:
         self._fields, self._folder, self._count = fields, folder, count
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        """See `Finder`; equal scores are in order of place."""
+        """Return see `Finder`; equal scores are in order of place."""
         return [self._find(query) for query in queries]
 
     def close(self) -> None:
         """Nothing is held open."""
 
     @cached_property
-    def _opened(self) -> dict[str, Any]:
+    def _index_parts(self) -> dict[str, Any]:
         import bm25s
 
         there = [field for field in self._fields if (self._folder / field).is_dir()]
@@ -102,11 +102,11 @@ class Bm25sFinder:
         return best_places(scores[places], query.k, places) if query.k > 0 and len(places) else []
 
     def _scores(self, terms: Sequence[str]) -> NDArray[np.float64]:
-        """Of every passage, above what one without any of the terms would get."""
+        """Return the scores of every passage, above what one without any of the terms would get."""
         import numpy as np
 
         scores = np.zeros(self._count)
-        for field, opened in self._opened.items():
+        for field, opened in self._index_parts.items():
             numbers = [number for term in terms if (number := opened.vocab_dict.get(term)) is not None]
             if numbers:
                 absent = opened.nonoccurrence_array

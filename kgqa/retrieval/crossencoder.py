@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from kgqa import hub
 from kgqa.calls import Rank
-from kgqa.constraints import Count
 from kgqa.errors import ConfigError
-from kgqa.extras import installed
-from kgqa.retrieval.network import loaded_on, torch_device
+from kgqa.retrieval.hf_model import load_model, torch_device
 from kgqa.retrieval.pairs import Pair, score_pairs
 from kgqa.types import Json
+from kgqa.util import hub
+from kgqa.util.optional_deps import require_packages
+from kgqa.util.validators import Count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,8 +37,8 @@ class CrossEncoder:
     dtype: Literal["float32", "bfloat16", "float16"]
 
     def identity(self) -> Mapping[str, Json]:
-        versions = installed(EXTRA, "sentence-transformers", "transformers", "torch")
-        weights = hub.weights(self.model)
+        versions = require_packages(EXTRA, "sentence-transformers", "transformers", "torch")
+        weights = hub.identify_weights(self.model)
         return {"reranker": "cross-encoder", **asdict(self), "weights": weights, "versions": dict(versions)}
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
@@ -47,23 +47,23 @@ class CrossEncoder:
     def _logits(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
         import torch
 
-        logits: NDArray[np.float32] = _loaded(self).predict(
+        logits: NDArray[np.float32] = _load(self).predict(
             list(pairs), batch_size=self.batch_size, activation_fn=torch.nn.Identity(), show_progress_bar=False
         )
         return logits
 
 
 @cache
-def _loaded(settings: CrossEncoder) -> Any:
-    installed(EXTRA, "sentence-transformers")
-    folder = hub.folder(settings.model)
+def _load(settings: CrossEncoder) -> Any:
+    require_packages(EXTRA, "sentence-transformers")
+    folder = hub.fetch_encoder(settings.model)
     import sentence_transformers
     import torch
     import transformers
 
     transformers.utils.logging.disable_progress_bar()  # the run has a progress display of its own
     device = torch_device(settings.device)
-    with loaded_on(device, f"reranker.model={settings.model}"):
+    with load_model(device, f"reranker.model={settings.model}"):
         model = sentence_transformers.CrossEncoder(
             str(folder),
             device=device,

@@ -8,8 +8,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, overload
 
-from kgqa import hub
-from kgqa.constraints import Count
 from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Query
 from kgqa.retrieval import faiss_search
@@ -17,9 +15,11 @@ from kgqa.retrieval.biencoder import Encoder, relevance, remembering
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.faiss_search import Faiss, FaissIndex
 from kgqa.retrieval.nearest import NearestVectors, Numpy, Torch
-from kgqa.retrieval.places import best_places
+from kgqa.retrieval.topk import best_places
 from kgqa.retrieval.vectors import Shards, Vectors
 from kgqa.types import Json, Passage
+from kgqa.util import hub
+from kgqa.util.validators import Count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +58,7 @@ class Dense:
             )
 
     def identity(self) -> Mapping[str, Json]:
-        """Encoder, storage and, where it approximates, the search; exact searches find the same."""
+        """Return encoder, storage and, where it approximates, the search; exact searches find the same."""
         approximate: dict[str, dict[str, Json]] = {
             "ivf": {"lists": self.lists, "probes": self.probes},
             "hnsw": {"links": self.links, "build_breadth": self.build_breadth, "breadth": self.breadth},
@@ -68,7 +68,7 @@ class Dense:
             "retriever": "dense",
             "version": 1,
             "queries": dict(self._encoder.fingerprint("query")),
-            **self._made_by(),
+            **self._build_settings(),
             "storage": self.storage,
             "search": {"backend": self.backend, **settings} if settings else "exact",
         }
@@ -76,11 +76,11 @@ class Dense:
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
         """Encode what no shard holds yet. A corpus of one shard shares its vectors with rankers in memory."""
         if self._faiss:
-            faiss_search.checked()
+            faiss_search.check_index()
         encoder = self._encoder
         encode = remembering(encoder).vectors if len(passages) <= self.shard else encoder.encode
         texts = _Texts(passages, self.separator)
-        shards = Shards(self.shard, self.storage, self._made_by())
+        shards = Shards(self.shard, self.storage, self._build_settings())
         shards.write(texts, folder, partial(encode, "passage"), advance)
         if self._faiss:
             self._faiss.build(Vectors(folder, len(passages)), folder)
@@ -89,8 +89,8 @@ class Dense:
         vectors = Vectors(folder, len(passages))
         return DenseFinder(vectors, self._encoder, lambda: self._nearest(vectors))
 
-    def _made_by(self) -> dict[str, Json]:
-        """What decides the vectors on disk."""
+    def _build_settings(self) -> dict[str, Json]:
+        """Return what decides the vectors on disk."""
         return {"passages": dict(self._encoder.fingerprint("passage")), "separator": self.separator}
 
     def _nearest(self, vectors: Vectors) -> NearestVectors:
@@ -109,7 +109,7 @@ class Dense:
     def _encoder(self) -> Encoder:
         if not isinstance(self.encoder, str):
             return self.encoder
-        if "/" not in self.encoder and hub.on_disk(self.encoder) is None:
+        if "/" not in self.encoder and hub.find_encoder(self.encoder) is None:
             raise ConfigError(
                 f"retriever.encoder={self.encoder}: no such folder; for a preset say "
                 f"ranker@retriever.encoder={self.encoder}"
@@ -127,10 +127,10 @@ class DenseFinder:
         return [[place for place, _ in scored] for scored in self.find_scored(queries)]
 
     def find_scored(self, queries: Sequence[Query]) -> Sequence[Scored]:
-        """Places with their inner products, see `biencoder.relevance`; best first, equal scores by place."""
+        """Return places with their inner products, see `biencoder.relevance`; best first, equal scores by place."""
         if not queries:
             return []
-        embedded = self._embedded([query.text for query in queries])
+        embedded = self._embed([query.text for query in queries])
         results: list[Scored] = [()] * len(queries)
         for number, query in enumerate(queries):
             if query.among is not None:
@@ -165,7 +165,7 @@ class DenseFinder:
         return more
 
     def _best(self, query: NDArray[np.float32], places: Iterable[int], k: int) -> Scored:
-        """The best of some places."""
+        """Return the best of some places."""
         import numpy as np
 
         at = np.array(sorted(places), dtype=np.int64)
@@ -173,7 +173,7 @@ class DenseFinder:
         scores = np.concatenate([np.empty(0), *(relevance(query, self._vectors.rows(part)) for part in parts)])
         return [(int(at[place]), float(scores[place])) for place in best_places(scores, k)]
 
-    def _embedded(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         rows = remembering(self._encoder).vectors("query", texts)  # (Q, d)
         if rows.shape[1] != self._vectors.dimension:
             raise DataError(
@@ -192,7 +192,7 @@ class DenseFinder:
 
 
 class _Texts(Sequence[str]):
-    """What is encoded of each passage: title, separator and text, or the one of them that is not blank."""
+    """Hold what is encoded of each passage: title, separator and text, or the one of them that is not blank."""
 
     def __init__(self, passages: Sequence[Passage], separator: str) -> None:
         self._passages, self._separator = passages, separator

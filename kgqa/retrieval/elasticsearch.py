@@ -14,15 +14,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from kgqa.constraints import Bound, NotNegative, Share
 from kgqa.errors import DataError
-from kgqa.json_values import read_value
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.biencoder import clean
 from kgqa.retrieval.elasticsearch_index import ServerIndex
 from kgqa.retrieval.elasticsearch_server import Server
-from kgqa.storage import AGAIN, locked, replace_file
 from kgqa.types import Json, Passage
+from kgqa.util.fs import AGAIN, lock_file, replace_file
+from kgqa.util.jsonio import parse_json
+from kgqa.util.validators import NotNegative, Share, Validator
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +33,12 @@ TOGETHER = 64  # queries a multi-search request
 LONGEST_QUERY = 500
 MOST_TERMS = 65_536  # values of one `terms` filter: the server's default
 MOST_RESULTS = 10_000  # of one search: the server's default
-Boost = Annotated[float, Bound("must be above 0; leave out the field instead", lambda boost: boost > 0)]
+Boost = Annotated[float, Validator("must be above 0; leave out the field instead", lambda boost: boost > 0)]
 Fields = Annotated[
     Mapping[str, Boost],
-    Bound("expected boosts of title, text or both", lambda fields: bool(fields) and set(fields) <= {"title", "text"}),
+    Validator(
+        "expected boosts of title, text or both", lambda fields: bool(fields) and set(fields) <= {"title", "text"}
+    ),
 ]
 
 
@@ -59,7 +61,7 @@ class Elasticsearch:
     pools: ClassVar[bool] = False  # an index on the server for each question
 
     def identity(self) -> Mapping[str, Json]:
-        """The settings. Not the server's address and version: they do not change what its BM25 finds."""
+        """Return the settings. Not the server's address and version: they do not change what its BM25 finds."""
         return {"retriever": "elasticsearch", "longest_query": LONGEST_QUERY, **asdict(self)}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
@@ -86,7 +88,7 @@ class Elasticsearch:
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
         file = folder / FOLDER_FILE
-        named = read_value(file.read_bytes(), str(file), AGAIN)
+        named = parse_json(file.read_bytes(), str(file), AGAIN)
         if not isinstance(named, dict) or not isinstance(named.get("index"), str):
             raise DataError(f"{file}: names no index of the server; {AGAIN}")
         return _Finder(self, named["index"], passages, folder)
@@ -104,7 +106,7 @@ class Elasticsearch:
         index.complete()
 
     def query(self, query: Query) -> dict[str, Json]:
-        """The body of a search: any word in any field; equal scores by place."""
+        """Return the body of a search: any word in any field; equal scores by place."""
         text = _cut(clean(query.text))
         should = [{"match": {field: {"query": text, "boost": boost}}} for field, boost in self.fields.items()]
         matching: dict[str, Json] = {"should": should, "minimum_should_match": 1}
@@ -125,7 +127,7 @@ class Elasticsearch:
         return f"kgqa-{hashed.hexdigest()[:16]}"
 
     def _body(self) -> dict[str, Json]:
-        """Settings and mapping of the index. Both fields are indexed always, so that boosts share an index."""
+        """Return settings and mapping of the index. Both fields are indexed always, so that boosts share an index."""
         text = {"type": "text", "analyzer": self.analyzer}
         return {
             "settings": {
@@ -155,25 +157,27 @@ class _Finder:
         if not mark and count <= LOADED_BY_RUNS:
             self._restore(server)
         elif mark is None:
-            raise self._refused(server, "is missing")
+            raise self._reject(server, "is missing")
         server.require_health(self._name)
         if not index.is_complete():
-            raise self._refused(server, "is another one, or was not loaded to its end")
+            raise self._reject(server, "is another one, or was not loaded to its end")
         if (there := index.documents()) != count:
-            raise self._refused(server, f"has {there} passages instead of {count}")
+            raise self._reject(server, f"has {there} passages instead of {count}")
         return server
 
     def _restore(self, server: Server) -> None:
         """Another server, or one that lost its index, gets the passages of a small corpus as the first one did."""
         logger.info("KGQA_ES_URL=%s: has no index %s; loading its passages", server.url, self._name)
-        with locked(self._folder.parent / ".lock"):
+        with lock_file(self._folder.parent / ".lock"):
             self._settings.restore(self._passages, self._folder, lambda _: None)
 
-    def _refused(self, server: Server, why: str) -> DataError:
-        return DataError(f"KGQA_ES_URL={server.url}: index {self._name} {why}; run kgqa index build again")
+    def _reject(self, server: Server, why: str) -> DataError:
+        return DataError(f"KGQA_ES_URL={server.url}: index {self._name} {why}; run kgqa data index again")
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        """Raises: as `Server.ask`; DataError where the server's index is not the one that was built."""
+        """Return the answer. Raise as `Server.ask`; DataError where the server's index is not the one that was
+        built.
+        """
         places: list[list[int]] = []
         for start in range(0, len(queries), TOGETHER):
             bodies = [self._settings.query(query) for query in queries[start : start + TOGETHER]]
@@ -186,7 +190,9 @@ class _Finder:
             self._server.close()
 
     def _search(self, client: Any, bodies: Sequence[Mapping[str, Json]]) -> list[Any]:
-        """One multi-search request. A search in it that failed is raised as if it had been a request of its own."""
+        """Return one multi-search request. A search in it that failed is raised as if it had been a request of its
+        own.
+        """
         from elastic_transport import ApiError
 
         whole = {"allow_partial_search_results": False}

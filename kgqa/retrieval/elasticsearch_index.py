@@ -26,7 +26,7 @@ class ServerIndex:
     count: int
 
     def loaded(self) -> int | None:
-        """How many passages, from the first on, are there already; None where there is no index.
+        """Return how many passages, from the first on, are there already; None where there is no index.
 
         Passages are loaded in order, so that what an interruption leaves is the corpus' beginning. Anything else
         is deleted.
@@ -58,7 +58,7 @@ class ServerIndex:
             try:
                 self.server.ask(partial(_bulk, documents=chunk))
             except BulkIndexError as error:
-                raise self._refused(error.errors[0], passages) from None
+                raise self._reject(error.errors[0], passages) from None
             advance(len(chunk))
 
     def complete(self) -> None:
@@ -79,15 +79,17 @@ class ServerIndex:
         self.server.ask(lambda client: client.indices.put_mapping(index=self.name, meta={"kgqa": self._complete()}))
 
     def whole(self) -> bool:
-        """Whether it can be used as it is. Asks for no more than who searches may: `read` and `view_index_metadata`."""
+        """Return whether it can be used as it is. Asks for no more than who searches may: `read` and
+        `view_index_metadata`.
+        """
         return self.is_complete() and self.documents() == self.count
 
     def is_complete(self) -> bool:
-        """Whether all of this corpus was loaded. A copy or an alias of another index says another name."""
+        """Return whether all of this corpus was loaded. A copy or an alias of another index says another name."""
         return bool(self.mark() == self._complete())
 
     def mark(self) -> Json:
-        """What was written on the index when it was complete, empty before; None where there is no index."""
+        """Return what was written on the index when it was complete, empty before; None where there is no index."""
         mapping = self.server.ask(lambda client: client.options(ignore_status=404).indices.get_mapping(index=self.name))
         if "error" in mapping or not mapping:
             return None
@@ -106,7 +108,7 @@ class ServerIndex:
             text = {"title": clean(passage.title), "text": clean(passage.text)}
             yield {"_index": self.name, "_id": str(place), "place": place, **text}
 
-    def _refused(self, item: Mapping[str, Any], passages: Sequence[Passage]) -> Exception:
+    def _reject(self, item: Mapping[str, Any], passages: Sequence[Passage]) -> Exception:
         (outcome,) = item.values()
         error, where = outcome.get("error", {}), f"KGQA_ES_URL={self.server.url}"
         if error.get("type") == "cluster_block_exception":  # what a full disk looks like

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, KgqaError
-from kgqa.extras import installed
 from kgqa.types import Json
+from kgqa.util.optional_deps import require_packages
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Server:
         self._answered = False
 
     def ask(self, request: Callable[[Any], T]) -> T:
-        """What `request(client)` gives.
+        """Return what `request(client)` gives.
 
         Raises:
             ConfigError: address, credentials, certificate or version are wrong.
@@ -63,7 +63,7 @@ class Server:
             except (ApiError, TransportError) as error:  # noqa: PERF203 - one request takes far longer
                 wait = next(waits, None) if _passing(error) else None
                 if wait is None:
-                    raise self._explained(error) from None  # what it hides could show a header of the request
+                    raise self._explain(error) from None  # what it hides could show a header of the request
                 time.sleep(wait)
             else:
                 self._answered = True
@@ -92,7 +92,7 @@ class Server:
     def close(self) -> None:
         self._client.close()
 
-    def _explained(self, error: Exception) -> KgqaError:
+    def _explain(self, error: Exception) -> KgqaError:
         from elastic_transport import ApiError
         from elasticsearch import UnsupportedProductError
 
@@ -122,14 +122,14 @@ def _tell_warnings(url: str, meta: Any) -> None:
 
 
 def client_major() -> int:
-    """The client library's own major version, which decides the servers it can talk to."""
+    """Return the client library's own major version, which decides the servers it can talk to."""
     import elasticsearch
 
     return int(elasticsearch.__version__[0])
 
 
 def _client(url: str) -> Any:
-    installed("elasticsearch", "elasticsearch")
+    require_packages("elasticsearch", "elasticsearch")
     parts = urlsplit(url)
     if parts.username or parts.password:
         raise ConfigError("KGQA_ES_URL: holds credentials; put them into KGQA_ES_USER and KGQA_ES_PASSWORD")
@@ -186,7 +186,7 @@ def _authority(scheme: str) -> dict[str, Any]:
 
 
 def _passing(error: Exception) -> bool:
-    """A failure that time may mend."""
+    """Return a failure that time may mend."""
     import elastic_transport as transport
 
     if isinstance(error, transport.ApiError):
@@ -196,14 +196,16 @@ def _passing(error: Exception) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost cause in one line: the outer messages only say that there was an error."""
+    """Return the innermost cause in one line: the outer messages only say that there was an error."""
     while inner := error.__cause__ or error.__context__:
         error = inner
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def _refusal(where: str, error: Any) -> KgqaError:
-    """What an answer with an HTTP status of 400 and above means. The server's own words on a 401 name the user."""
+    """Return what an answer with an HTTP status of 400 and above means. The server's own words on a 401 name the
+    user.
+    """
     status, kind, reason = error.meta.status, *_kind_and_reason(error.body)
     given = _credentials_given()
     if kind == "media_type_header_exception" or status == 406:
@@ -221,7 +223,7 @@ def _refusal(where: str, error: Any) -> KgqaError:
             "search, and to load the index privilege all and the cluster privilege monitor"
         )
     if kind == "index_not_found_exception":
-        return DataError(f"{where}: {reason}; run kgqa index build again")
+        return DataError(f"{where}: {reason}; run kgqa data index again")
     return EngineError(f"{where}: HTTP {status} {kind}: {reason}")
 
 

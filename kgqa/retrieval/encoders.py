@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from kgqa import hub
 from kgqa.calls import Rank
-from kgqa.constraints import Count
 from kgqa.errors import ConfigError
-from kgqa.extras import installed
 from kgqa.retrieval.biencoder import clean, remembering
-from kgqa.retrieval.kept_vectors import Kind
-from kgqa.retrieval.network import loaded_on, torch_device
+from kgqa.retrieval.embedding_cache import Kind
+from kgqa.retrieval.hf_model import load_model, torch_device
 from kgqa.types import Json
+from kgqa.util import hub
+from kgqa.util.optional_deps import require_packages
+from kgqa.util.validators import Count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,34 +43,34 @@ class SentenceTransformer:
 
     @classmethod
     def of(cls, model: str) -> SentenceTransformer:
-        """A model that says everything itself, on whatever device there is."""
+        """Return a model that says everything itself, on whatever device there is."""
         return cls(model, None, None, None, batch_size=32, device="auto", dtype="float32")
 
     def identity(self) -> Mapping[str, Json]:
-        """The settings, and the hash of the weights or, for a hub model, its revision. Loads nothing."""
-        versions = installed(EXTRA, "sentence-transformers", "transformers", "torch")
+        """Return the settings, and the hash of the weights or, for a hub model, its revision. Loads nothing."""
+        versions = require_packages(EXTRA, "sentence-transformers", "transformers", "torch")
         return {
             "ranker": "sentence-transformers",
             **asdict(self),
-            "weights": hub.weights(self.model),
+            "weights": hub.identify_weights(self.model),
             "versions": dict(versions),
         }
 
     def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
-        installed(EXTRA, "sentence-transformers", "transformers", "torch")  # before the hub is asked for it
+        require_packages(EXTRA, "sentence-transformers", "transformers", "torch")  # before the hub is asked for it
         return {
             "encoder": f"sentence-transformers {kind}",
             "prefix": self.query_prefix if kind == "query" else self.passage_prefix,
             "max_length": self.max_length,
             "dtype": self.dtype,
-            "weights": hub.weights(self.model),
+            "weights": hub.identify_weights(self.model),
         }
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
         return remembering(self).score(calls)
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
-        model = _loaded(self)
+        model = _load(self)
         prefix = self.query_prefix if kind == "query" else self.passage_prefix
         encode = model.encode_query if kind == "query" else model.encode_document
         encoded: NDArray[np.float32] = encode(
@@ -84,9 +84,9 @@ class SentenceTransformer:
 
 
 @cache
-def _loaded(settings: SentenceTransformer) -> Any:
-    installed(EXTRA, "sentence-transformers")
-    folder = hub.folder(settings.model)
+def _load(settings: SentenceTransformer) -> Any:
+    require_packages(EXTRA, "sentence-transformers")
+    folder = hub.fetch_encoder(settings.model)
     if not (folder / "modules.json").is_file():
         raise ConfigError(
             f"model={settings.model}: no modules.json, so nothing says how its tokens are pooled; choose the preset "
@@ -98,7 +98,7 @@ def _loaded(settings: SentenceTransformer) -> Any:
 
     transformers.utils.logging.disable_progress_bar()  # the run has a progress display of its own
     device = torch_device(settings.device)
-    with loaded_on(device, f"model={settings.model}"):
+    with load_model(device, f"model={settings.model}"):
         model = sentence_transformers.SentenceTransformer(
             str(folder),
             device=device,

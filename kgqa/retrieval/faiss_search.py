@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.retrieval.vectors import Vectors
-from kgqa.storage import replacing
+from kgqa.util.fs import replace_atomically
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ TRAINING = 64  # vectors per list that the lists are found from; FAISS itself wa
 
 @dataclass(frozen=True)
 class FaissIndex:
-    """What an index is made and searched with. IVF: inverted lists; HNSW: a graph of neighbours."""
+    """Hold what an index is made and searched with. IVF: inverted lists; HNSW: a graph of neighbours."""
 
     kind: Kind
     storage: Literal["float32", "float16"]
@@ -34,25 +34,25 @@ class FaissIndex:
 
     def build(self, vectors: Vectors, folder: Path) -> None:
         """Write the index; a flat one is made from the vectors when it is opened."""
-        checked()
+        check_index()
         if self.kind == "flat":
             return
         import faiss
 
-        index = self._made(vectors)
-        with replacing(folder / FILE) as fresh:
+        index = self._make_index(vectors)
+        with replace_atomically(folder / FILE) as fresh:
             try:
                 faiss.write_index(index, str(fresh))
             except RuntimeError as error:  # how FAISS reports a full disk
                 raise OSError(str(error).strip().splitlines()[-1]) from error
 
     def opened(self, vectors: Vectors, device: str) -> Any:
-        """The index, on the GPUs where FAISS can use them: HNSW and flat half precision stay on the CPU."""
-        checked()
+        """Return the index, on the GPUs where FAISS can use them: HNSW and flat half precision stay on the CPU."""
+        check_index()
         import faiss
 
         try:
-            index = self._made(vectors) if self.kind == "flat" else faiss.read_index(str(vectors.folder / FILE))
+            index = self._make_index(vectors) if self.kind == "flat" else faiss.read_index(str(vectors.folder / FILE))
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             raise DataError(f"{vectors.folder / FILE}: {reason}; delete the index and build it") from error
@@ -70,7 +70,7 @@ class FaissIndex:
             return index
         return faiss.index_cpu_to_all_gpus(index)  # with its probes
 
-    def _made(self, vectors: Vectors) -> Any:
+    def _make_index(self, vectors: Vectors) -> Any:
         import faiss
         import numpy as np
 
@@ -103,7 +103,7 @@ class Faiss:
         return nearest
 
 
-def checked() -> None:
+def check_index() -> None:
     """One FAISS is installed, not two: the files of the later one lie over those of the other.
 
     Raises:

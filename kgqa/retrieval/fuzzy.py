@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kgqa.calls import Rank
-from kgqa.extras import installed
 from kgqa.protocols import Finder, Query
-from kgqa.retrieval.places import best_places
+from kgqa.retrieval.topk import best_places
 from kgqa.types import Json, Passage
+from kgqa.util.optional_deps import require_packages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +79,7 @@ def _scores(call: Rank) -> tuple[float, ...]:
 
 
 def _similarities(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
-    """One for each text, as they are written."""
+    """Return one for each text, as they are written."""
     import numpy as np
 
     process, distance = _library()
@@ -91,7 +91,7 @@ def _similarities(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
 
 @cache
 def _library() -> tuple[Any, Any]:
-    installed("fuzzy", "rapidfuzz")
+    require_packages("fuzzy", "rapidfuzz")
     from rapidfuzz import distance, process
 
     return process, distance

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kgqa.constraints import Count
 from kgqa.protocols import Finder, Query, Retriever
-from kgqa.retrieval.parts import Parts
+from kgqa.retrieval.composite import Parts
 from kgqa.types import Json, Passage
+from kgqa.util.validators import Count
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ class _Finder:
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
         deep = [replace(query, k=max(query.k, self.depth)) for query in queries]
         rankings = zip(*(finder.find(deep) for finder in self.finders), strict=True)
-        return [fused(ranked, self.constant)[: query.k] for query, ranked in zip(queries, rankings, strict=True)]
+        return [fuse_ranks(ranked, self.constant)[: query.k] for query, ranked in zip(queries, rankings, strict=True)]
 
     def close(self) -> None:
         for finder in self.finders:
             finder.close()
 
 
-def fused(rankings: Sequence[Sequence[int]], constant: int) -> list[int]:
-    """All places of the rankings by reciprocal rank fusion, best first, equal scores by place."""
+def fuse_ranks(rankings: Sequence[Sequence[int]], constant: int) -> list[int]:
+    """Return all places of the rankings by reciprocal rank fusion, best first, equal scores by place."""
     scores: defaultdict[int, float] = defaultdict(float)
     for ranking in rankings:
         for rank, place in enumerate(ranking, start=1):

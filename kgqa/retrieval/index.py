@@ -17,24 +17,24 @@ from pathlib import Path
 from typing import Any
 
 from kgqa.errors import DataError
-from kgqa.json_values import decoded
 from kgqa.protocols import KeptElsewhere, Retriever
-from kgqa.retrieval.content import changed, described
+from kgqa.retrieval.checksums import describe_files, find_changed
 from kgqa.retrieval.passages import LINES, OFFSETS, TITLES, Corpus, StoredPassages, store
 from kgqa.retrieval.search import PassageIndex
-from kgqa.storage import (
+from kgqa.types import Json, Passage
+from kgqa.util.fs import (
     AGAIN,
     as_open_as_folder,
     digest,
-    filled,
+    ensure_dir,
+    explain_storage_errors,
+    has_content,
     json_text,
-    locked,
-    made,
+    lock_file,
     replace_file,
     sha256,
-    storing,
 )
-from kgqa.types import Json, Passage
+from kgqa.util.jsonio import decode_json
 
 FORMAT = 2  # 2: ids of passages have 16 digits
 CORPUS, FINDER, MANIFEST = "corpus.json", "finder", "manifest.json"
@@ -44,7 +44,7 @@ Advance = Callable[[str, int, int | None], None]  # stage, passages more, passag
 
 @dataclass(frozen=True)
 class IndexFolder:
-    """Where a retriever's index of a corpus lies, or will.
+    """Hold where a retriever's index of a corpus lies, or will.
 
     made_from: the corpus' identity as its dataset gives it. command: what builds the index, for messages.
     """
@@ -55,8 +55,8 @@ class IndexFolder:
     command: str
 
     def finished(self) -> bool:
-        """Whether there is an index, which `open` may still refuse."""
-        return filled(self.path / MANIFEST)
+        """Return whether there is an index, which `open` may still refuse."""
+        return has_content(self.path / MANIFEST)
 
     def build(self, passages: Iterable[Passage], advance: Advance) -> Mapping[str, Json]:
         """Make the index unless it is there and whole; gives its manifest.
@@ -71,7 +71,7 @@ class IndexFolder:
             StorageError: the disk is full or refuses.
         """
         waiting = "waiting for another kgqa process to index these"
-        with locked(self.path / ".lock", lambda: advance(waiting, 0, None)):
+        with lock_file(self.path / ".lock", lambda: advance(waiting, 0, None)):
             if self.finished():
                 try:
                     manifest = self.verify()
@@ -80,45 +80,47 @@ class IndexFolder:
                 else:
                     self._restore(advance)
                     return manifest
-            corpus = self._stored(passages, advance)
-            with storing(self.path):
-                made(self.path / FINDER)
+            corpus = self._store(passages, advance)
+            with explain_storage_errors(self.path):
+                ensure_dir(self.path / FINDER)
             with closing(StoredPassages(self.path)) as stored:
                 self.retriever.build(stored, self.path / FINDER, lambda n: advance("indexing", n, corpus.count))
             return self._finish(corpus)
 
     def open(self, seed: int = 0) -> PassageIndex:
-        """The index, ready to search. Of a large one a sample of its files is read, drawn by `seed`.
+        """Return the index, ready to search. Of a large one a sample of its files is read, drawn by `seed`.
 
         Raises:
             DataError: there is none, it is damaged, or of another corpus or retriever.
         """
         manifest = self.manifest()
         try:
-            name = changed(self.path, manifest["files"], seed)
+            name = find_changed(self.path, manifest["files"], seed)
         except OSError as error:
-            raise self._refused(f"damaged index: {error.filename} cannot be read ({error.strerror})") from error
+            raise self._reject(f"damaged index: {error.filename} cannot be read ({error.strerror})") from error
         if name is not None:
-            raise self._refused(f"damaged index: {name} changed since it was written")
+            raise self._reject(f"damaged index: {name} changed since it was written")
         passages = StoredPassages(self.path)
         finder = self.retriever.open(passages, self.path / FINDER)
         return PassageIndex(manifest["corpus"], passages, self.retriever, finder)
 
     def manifest(self) -> Mapping[str, Any]:
-        """The manifest, checked against what was asked for and what lies on disk, but for the content of files."""
+        """Return the manifest, checked against what was asked for and what lies on disk, but for the content of
+        files.
+        """
         if not self.finished():
             raise DataError(f"{self.path}: no finished index here; run: {self.command}")
         written = self._read(MANIFEST)
         if written.get("format") != FORMAT:
-            raise self._refused(f"format {written.get('format')} where {FORMAT} is expected")
+            raise self._reject(f"format {written.get('format')} where {FORMAT} is expected")
         if written.get(DIGEST, _digest(written)) != _digest(written):
-            raise self._refused(f"damaged index: {MANIFEST} changed since it was written")
+            raise self._reject(f"damaged index: {MANIFEST} changed since it was written")
         if not {"corpus", "made_from", "retriever", "files"} <= written.keys():
-            raise self._refused(f"{MANIFEST} is not whole")
+            raise self._reject(f"{MANIFEST} is not whole")
         try:
             self._check(written)
         except (KeyError, TypeError, AttributeError) as error:  # one of before there was a digest
-            raise self._refused(f"{MANIFEST} is damaged at {error}") from error
+            raise self._reject(f"{MANIFEST} is damaged at {error}") from error
         return written
 
     def _check(self, written: Mapping[str, Any]) -> None:
@@ -126,18 +128,18 @@ class IndexFolder:
             differing = _differing(written[key], _plain(wanted))
             if differing:
                 what = "corpus" if key == "made_from" else "retriever"
-                raise self._refused(f"the index of another {what}: it differs in {', '.join(differing)}")
+                raise self._reject(f"the index of another {what}: it differs in {', '.join(differing)}")
         for name, recorded in written["files"].items():
             file = self.path / name
             size = file.stat().st_size if file.is_file() else None
             if size != recorded["bytes"]:
-                raise self._refused(f"{name} has {size} bytes where {recorded['bytes']} were written")
+                raise self._reject(f"{name} has {size} bytes where {recorded['bytes']} were written")
         corpus = Corpus(**written["corpus"])
         if (self.path / OFFSETS).stat().st_size != 8 * (corpus.count + 1):
-            raise self._refused(f"{OFFSETS} does not have {corpus.count} passages")
+            raise self._reject(f"{OFFSETS} does not have {corpus.count} passages")
 
     def verify(self) -> Mapping[str, Any]:
-        """The manifest, after every file was compared with its hash.
+        """Return the manifest, after every file was compared with its hash.
 
         Raises:
             DataError: naming the first file that changed.
@@ -145,7 +147,7 @@ class IndexFolder:
         manifest = self.manifest()
         for name, written in manifest["files"].items():
             if sha256(self.path / name) != written["sha256"]:
-                raise self._refused(f"damaged index: {name} changed since it was written")
+                raise self._reject(f"damaged index: {name} changed since it was written")
         return manifest
 
     def _restore(self, advance: Advance) -> None:
@@ -153,10 +155,10 @@ class IndexFolder:
             with closing(StoredPassages(self.path)) as stored:
                 self.retriever.restore(stored, self.path / FINDER, lambda n: advance("indexing", n, len(stored)))
 
-    def _stored(self, passages: Iterable[Passage], advance: Advance) -> Corpus:
-        """The corpus: as an earlier build left it complete, else written now."""
+    def _store(self, passages: Iterable[Passage], advance: Advance) -> Corpus:
+        """Return the corpus: as an earlier build left it complete, else written now."""
         purpose = _plain({"format": FORMAT, "made_from": self.made_from, "retriever": self.retriever.identity()})
-        if filled(self.path / CORPUS):
+        if has_content(self.path / CORPUS):
             corpus_file = self._read(CORPUS)
             if corpus_file.get("for") == purpose:
                 with suppress(KeyError, TypeError):  # damaged: the passages are stored again
@@ -167,12 +169,12 @@ class IndexFolder:
         return corpus
 
     def _finish(self, corpus: Corpus) -> Mapping[str, Any]:
-        with storing(self.path):
+        with explain_storage_errors(self.path):
             own = sorted(file for file in (self.path / FINDER).rglob("*") if file.is_file())
             for file in own:  # made by libraries
                 as_open_as_folder(file)
             files = [*(self.path / name for name in (LINES, OFFSETS, TITLES)), *own]
-            written = described(self.path, files)
+            written = describe_files(self.path, files)
         manifest = {
             "format": FORMAT,
             "corpus": asdict(corpus),
@@ -185,28 +187,28 @@ class IndexFolder:
 
     def _read(self, name: str) -> dict[str, Any]:
         try:
-            value = decoded((self.path / name).read_bytes())
+            value = decode_json((self.path / name).read_bytes())
         except (OSError, ValueError) as error:
-            raise self._refused(f"{name} cannot be read ({error})") from error
+            raise self._reject(f"{name} cannot be read ({error})") from error
         return value if isinstance(value, dict) else {}
 
     def _write(self, name: str, value: Mapping[str, Json]) -> None:
         replace_file(self.path / name, json_text(value), AGAIN)
 
     def _remove(self, *names: str) -> None:
-        with storing(self.path):
+        with explain_storage_errors(self.path):
             for name in names:
                 path = self.path / name
                 if path.is_dir():
                     shutil.rmtree(path)
                 path.unlink(missing_ok=True)
 
-    def _refused(self, why: str) -> DataError:
+    def _reject(self, why: str) -> DataError:
         return DataError(f"{self.path}: {why}; delete the folder and run: {self.command}")
 
 
 def _plain(value: Mapping[str, Json]) -> dict[str, Any]:
-    """As it comes back from a file: tuples are lists, keys are strings."""
+    """Return as it comes back from a file: tuples are lists, keys are strings."""
     plain: dict[str, Any] = json.loads(json.dumps(value))
     return plain
 

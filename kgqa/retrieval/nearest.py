@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kgqa.extras import installed
-from kgqa.retrieval.network import torch_device
+from kgqa.retrieval.hf_model import torch_device
 from kgqa.retrieval.vectors import Vectors
+from kgqa.util.optional_deps import require_packages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +53,7 @@ class Numpy:
 
 
 def _products(queries: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(Q, d) and (rows, d) to (Q, rows)."""
+    """Return (Q, d) and (rows, d) to (Q, rows)."""
     import numpy as np
 
     if len(queries) > 1:
@@ -65,7 +65,7 @@ def _products(queries: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArra
 
 
 def _largest(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    """Columns of the `count` largest scores of each row, in no order; all of them where there are fewer."""
+    """Return columns of the `count` largest scores of each row, in no order; all of them where there are fewer."""
     import numpy as np
 
     if count >= scores.shape[1]:
@@ -77,7 +77,7 @@ class Torch:
     """Exact, on a GPU where there is one. All vectors lie in its memory, 4 bytes a number."""
 
     def __init__(self, vectors: Vectors, device: str) -> None:
-        installed("transformers", "torch")
+        require_packages("transformers", "torch")
         import torch
 
         self._device = torch_device(device)

@@ -20,7 +20,8 @@ DECIMALS = 4  # of a logit; models that batch differ in the 6th digit with the s
 def score_pairs(
     calls: Sequence[Rank], score: Callable[[Sequence[Pair]], NDArray[np.float32]]
 ) -> list[tuple[float, ...]]:
-    """A score for each text of each call, rounded to four decimals. Equal pairs are scored once, shorter ones first,
+    """Return a score for each text of each call, rounded to four decimals. Equal pairs are scored once, shorter ones
+    first,
     so that what is scored together depends on the texts alone.
 
     Raises:

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import overload
 
 from kgqa.errors import DataError
-from kgqa.json_texts import json_bytes
-from kgqa.json_values import decoded
 from kgqa.scoring.retrieval import plain
-from kgqa.storage import begun, storing
 from kgqa.types import Json, Passage
+from kgqa.util.fs import create_private, explain_storage_errors
+from kgqa.util.jsonio import decode_json, encode_json
 
 LINES, OFFSETS, TITLES = "passages.jsonl", "offsets.bin", "titles.bin"
 STEP = 1_000  # passages between two signs of progress
@@ -24,7 +23,7 @@ STEP = 1_000  # passages between two signs of progress
 
 @dataclass(frozen=True)
 class Corpus:
-    """What was stored."""
+    """Hold what was stored."""
 
     hash: str  # of the passages' ids in order
     count: int
@@ -45,7 +44,7 @@ def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], No
     """
     seen = _Seen()
     offsets, titles, hashed, written = array("Q"), array("Q"), hashlib.sha256(), 0
-    with storing(folder / LINES), begun(folder / LINES).open("wb") as lines:
+    with explain_storage_errors(folder / LINES), create_private(folder / LINES).open("wb") as lines:
         for passage in passages:
             if not seen.first(passage):
                 continue
@@ -59,19 +58,19 @@ def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], No
         raise DataError("the corpus has no passages; name another file as dataset.corpus")
     advance(len(offsets) % STEP)
     offsets.append(written)
-    with storing(folder):
-        begun(folder / OFFSETS).write_bytes(offsets.tobytes())
-        begun(folder / TITLES).write_bytes(_sorted_by_title(titles))
+    with explain_storage_errors(folder):
+        create_private(folder / OFFSETS).write_bytes(offsets.tobytes())
+        create_private(folder / TITLES).write_bytes(_sort_by_title(titles))
     count = len(offsets) - 1
     return Corpus(hashed.hexdigest(), count, seen.duplicates, count - len(seen.texts), seen.without_text)
 
 
 class StoredPassages(Sequence[Passage]):
-    """What `store` wrote, as a sequence. Opening takes no longer for a large corpus; safe to use from threads."""
+    """Hold what `store` wrote, as a sequence. Opening takes no longer for a large corpus; safe to use from threads."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._maps = [_mapped(folder / name) for name in (LINES, OFFSETS, TITLES)]
+        self._maps = [_map_file(folder / name) for name in (LINES, OFFSETS, TITLES)]
         self._lines = self._maps[0]
         self._offsets = memoryview(self._maps[1]).cast("Q")
         self._titles = memoryview(self._maps[2]).cast("Q")  # numbers of titles, ascending; then their places
@@ -90,14 +89,16 @@ class StoredPassages(Sequence[Passage]):
             raise IndexError(place)
         place %= len(self)
         try:
-            value = decoded(self._lines[self._offsets[place] : self._offsets[place + 1]])
+            value = decode_json(self._lines[self._offsets[place] : self._offsets[place + 1]])
             sentences = tuple(value.get("sentences", ()))
             return Passage(value["id"], value["title"], value["text"], sentences, value.get("place", ""))
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise DataError(f"{self._folder / LINES}: passage {place} is damaged ({error}); build it again") from error
 
-    def titled(self, title: str) -> list[int]:
-        """Places of the passages with this title, ascending; case, underscores and runs of blanks do not matter."""
+    def find_titled(self, title: str) -> list[int]:
+        """Return places of the passages with this title, ascending; case, underscores and runs of blanks do not
+        matter.
+        """
         number, count = _title_number(title), len(self)
         places = []
         at = bisect_left(self._titles, number, 0, count)
@@ -140,7 +141,9 @@ class _Seen:
 
 
 def text_key(passage: Passage) -> str:
-    """Equal for passages that say the same: the text in lower case (IRCoT's rule), the title where there is no text."""
+    """Return equal for passages that say the same: the text in lower case (IRCoT's rule), the title where there is no
+    text.
+    """
     return passage.text.lower() if passage.text.strip() else f"title {passage.title.lower()}"
 
 
@@ -150,21 +153,21 @@ def _line(passage: Passage) -> bytes:
         value["sentences"] = passage.sentences
     if passage.place:
         value["place"] = passage.place
-    return json_bytes(value) + b"\n"
+    return encode_json(value) + b"\n"
 
 
-def _mapped(file: Path) -> mmap.mmap:
-    with storing(file), file.open("rb") as opened:
+def _map_file(file: Path) -> mmap.mmap:
+    with explain_storage_errors(file), file.open("rb") as opened:
         return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _title_number(title: str) -> int:
-    """64 bits that are the same in every process, unlike `hash`."""
+    """Return 64 bits that are the same in every process, unlike `hash`."""
     content = plain(title).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
-def _sorted_by_title(titles: array[int]) -> bytes:
+def _sort_by_title(titles: array[int]) -> bytes:
     import numpy as np
 
     numbers = np.frombuffer(titles, dtype=np.uint64)

@@ -9,15 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from kgqa import hub
 from kgqa.calls import Rank
-from kgqa.constraints import Count, at_least
 from kgqa.errors import ConfigError, DataError
-from kgqa.extras import installed
-from kgqa.json_values import read_value
-from kgqa.retrieval.network import Network, chunks, loading
+from kgqa.retrieval.hf_model import Network, chunks, loading
 from kgqa.retrieval.pairs import Pair, score_pairs
 from kgqa.types import Json
+from kgqa.util import hub
+from kgqa.util.jsonio import parse_json
+from kgqa.util.optional_deps import require_packages
+from kgqa.util.validators import Count, at_least
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,13 +43,13 @@ class RankLlama:
     dtype: Literal["float32", "bfloat16", "float16"]
 
     def identity(self) -> Mapping[str, Json]:
-        versions = installed("rerankers", *PACKAGES)
-        base = _base(hub.folder(self.model), self.base)
+        versions = require_packages("rerankers", *PACKAGES)
+        base = _base(hub.fetch_encoder(self.model), self.base)
         return {
             "reranker": "rankllama",
             **asdict(self),
-            "weights": hub.weights(self.model),
-            "base_weights": hub.weights(base) if base else None,
+            "weights": hub.identify_weights(self.model),
+            "base_weights": hub.identify_weights(base) if base else None,
             "versions": dict(versions),
         }
 
@@ -60,7 +60,7 @@ class RankLlama:
         import numpy as np
         import torch
 
-        network = _loaded(self)
+        network = _load(self)
         prompts = [_prompt(network, pair, self.max_length) for pair in pairs]
         scores = np.empty(len(pairs), np.float32)
         for batch in chunks(prompts, self.batch_size):
@@ -83,9 +83,9 @@ def _prompt(network: Network, pair: Pair, most: int) -> list[int]:
 
 
 @cache
-def _loaded(settings: RankLlama) -> Network:
-    installed("rerankers", *PACKAGES)
-    folder = hub.folder(settings.model)
+def _load(settings: RankLlama) -> Network:
+    require_packages("rerankers", *PACKAGES)
+    folder = hub.fetch_encoder(settings.model)
     base = _base(folder, settings.base)
 
     def load(whole: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
@@ -93,13 +93,13 @@ def _loaded(settings: RankLlama) -> Network:
 
         classifier = transformers.AutoModelForSequenceClassification
         model, report = classifier.from_pretrained(whole, num_labels=1, **options)
-        return (_adapted(model, folder), {"missing_keys": _but_the_head(report)}) if base else (model, report)
+        return (_load_adapter(model, folder), {"missing_keys": _but_the_head(report)}) if base else (model, report)
 
-    return loading(hub.folder(base) if base else folder, load, device=settings.device, dtype=settings.dtype)
+    return loading(hub.fetch_encoder(base) if base else folder, load, device=settings.device, dtype=settings.dtype)
 
 
-def _adapted(model: Any, adapter: Path) -> Any:
-    """The model with the adapter's weights added to its own, and the adapter's head."""
+def _load_adapter(model: Any, adapter: Path) -> Any:
+    """Return the model with the adapter's weights added to its own, and the adapter's head."""
     import peft
 
     if not any(".score." in name for name in peft.load_peft_weights(str(adapter), device="cpu")):
@@ -114,12 +114,12 @@ def _but_the_head(report: Mapping[str, Any]) -> list[str]:
 
 
 def _base(folder: Path, given: str | None) -> str | None:
-    """What the adapter is put onto; None where the folder is no adapter."""
+    """Return what the adapter is put onto; None where the folder is no adapter."""
     if not (folder / ADAPTER).is_file():
         return None
     if given:
         return given
-    settings = read_value((folder / ADAPTER).read_bytes(), str(folder / ADAPTER))
+    settings = parse_json((folder / ADAPTER).read_bytes(), str(folder / ADAPTER))
     if not isinstance(settings, dict) or not isinstance(settings.get("base_model_name_or_path"), str):
         raise DataError(f"{folder / ADAPTER}: base_model_name_or_path names no model; get the adapter again")
     return str(settings["base_model_name_or_path"])

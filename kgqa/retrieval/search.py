@@ -13,8 +13,8 @@ from kgqa.calls import Search
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query, Retriever
 from kgqa.retrieval.passages import StoredPassages, text_key
-from kgqa.storage import storing
 from kgqa.types import Json, Passage
+from kgqa.util.fs import explain_storage_errors
 
 POOLS_KEPT = 256  # above the questions a run has at once, so that each finds its pool again
 SPARE = 8  # more passages fetched than wanted, where some have one text
@@ -37,7 +37,8 @@ class PassageIndex:
         return {"retriever": retriever, "corpus": self.corpus["hash"], "passages": self.corpus["count"]}
 
     def search(self, calls: Sequence[Search]) -> Sequence[tuple[Passage, ...]]:
-        """Best first, equal scores in the corpus' order; of passages with one text (case apart) the best only.
+        """Return the best first, equal scores in the corpus' order; of passages with one text (case apart) the best
+        only.
 
         Raises:
             ConfigError: a call has a pool and the retriever cannot search pools.
@@ -53,8 +54,8 @@ class PassageIndex:
                 (replies[place],) = self._pools(call.pool).find([Query(call.query, call.k)])
         return replies
 
-    def titled(self, title: str) -> Sequence[Passage]:
-        return [self.passages[place] for place in self.passages.titled(title)]
+    def find_titled(self, title: str) -> Sequence[Passage]:
+        return [self.passages[place] for place in self.passages.find_titled(title)]
 
     def close(self) -> None:
         self._pools.close()
@@ -64,7 +65,7 @@ class PassageIndex:
     def _query(self, call: Search) -> Query:
         if call.titles is None:
             return Query(call.query, call.k)
-        places = {place for title in call.titles for place in self.passages.titled(title)}
+        places = {place for title in call.titles for place in self.passages.find_titled(title)}
         return Query(call.query, call.k, tuple(sorted(places)))
 
 
@@ -79,10 +80,10 @@ class PoolIndex:
         return {"retriever": dict(self._retriever.identity()), "corpus": None}
 
     def search(self, calls: Sequence[Search]) -> Sequence[tuple[Passage, ...]]:
-        """As `PassageIndex.search`; every call has a pool."""
+        """Return as `PassageIndex.search`; every call has a pool."""
         return [self._pools(call.pool).find([Query(call.query, call.k)])[0] if call.pool else () for call in calls]
 
-    def titled(self, title: str) -> Sequence[Passage]:  # noqa: ARG002 - a pool holds what its question came with
+    def find_titled(self, title: str) -> Sequence[Passage]:  # noqa: ARG002 - a pool holds what its question came with
         return ()
 
     def close(self) -> None:
@@ -98,7 +99,7 @@ class _Scope:
     repeats: bool  # some passages have the text of another one
 
     def find(self, queries: Sequence[Query]) -> list[tuple[Passage, ...]]:
-        """Passages of each query, those that repeat the text of a better one left out and replaced."""
+        """Return passages of each query, those that repeat the text of a better one left out and replaced."""
         results: list[tuple[Passage, ...]] = [()] * len(queries)
         fetch = {place: query.k + SPARE * self.repeats for place, query in enumerate(queries) if _can_find(query)}
         while fetch:
@@ -132,7 +133,7 @@ class _Pools:
     def __call__(self, pool: tuple[Passage, ...]) -> _Scope:
         key = tuple(passage.id for passage in pool)
         if key not in self._kept:
-            self._kept[key] = self._built(pool)
+            self._kept[key] = self._build(pool)
         self._kept.move_to_end(key)
         while len(self._kept) > POOLS_KEPT:
             self._drop(next(iter(self._kept)))
@@ -142,11 +143,11 @@ class _Pools:
         for key in list(self._kept):
             self._drop(key)
 
-    def _built(self, pool: tuple[Passage, ...]) -> tuple[_Scope, TemporaryDirectory[str]]:
+    def _build(self, pool: tuple[Passage, ...]) -> tuple[_Scope, TemporaryDirectory[str]]:
         if not self._retriever.pools:
             name = type(self._retriever).__name__
             raise ConfigError(f"retriever {name} cannot search a question's own passages; choose another, e.g. bm25")
-        with storing(Path("the folder for temporary files")):
+        with explain_storage_errors(Path("the folder for temporary files")):
             # an open index looks at its folder from a thread of its own, and may put a lock into it to the last
             folder = TemporaryDirectory(prefix="kgqa-pool-", ignore_cleanup_errors=True)
         self._retriever.build(pool, Path(folder.name), lambda _: None)

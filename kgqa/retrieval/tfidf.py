@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.lexical import words
-from kgqa.retrieval.places import best_places
-from kgqa.storage import storing
+from kgqa.retrieval.topk import best_places
 from kgqa.types import Json, Passage
+from kgqa.util.fs import explain_storage_errors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +48,7 @@ class Tfidf:
         """Count in memory, about 1 kB a passage, weigh and write. An interrupted build starts afresh."""
         import numpy as np
 
-        numbers, counts = _counted(map(self.searched, passages), advance)  # counts: (passages, words), sparse
+        numbers, counts = _count_terms(map(self.searched, passages), advance)  # counts: (passages, words), sparse
         held = np.bincount(counts.indices, minlength=len(numbers))  # passages that have the word
         idf = np.log((1 + len(passages)) / (1 + held)) + 1
         weights = counts.data * idf[counts.indices]
@@ -57,7 +57,7 @@ class Tfidf:
         counts.data = (weights / lengths[rows]).astype(np.float32)
         by_word = counts.tocsc()
         arrays = (idf, by_word.indptr.astype(np.int64), by_word.indices.astype(np.int32), by_word.data)
-        with storing(folder):
+        with explain_storage_errors(folder):
             (folder / WORDS).write_text("".join(f"{word}\n" for word in numbers), encoding="utf-8")
             for name, values in zip(ARRAYS, arrays, strict=True):
                 np.save(folder / f"{name}.npy", values)
@@ -95,7 +95,7 @@ class _Finder:
         self.__dict__.pop("_arrays", None)
 
     def _find(self, query: Query) -> list[int]:
-        """The query's own length divides every score alike, so it is left out."""
+        """Return the query's own length divides every score alike, so it is left out."""
         import numpy as np
 
         scores, of = np.zeros(self._count), self._arrays
@@ -108,8 +108,8 @@ class _Finder:
         return best_places(scores[places], query.k, places)
 
 
-def _counted(texts: Iterable[str], advance: Callable[[int], None]) -> tuple[dict[str, int], Any]:
-    """The words' numbers in the order they first occur, and how often each text has each."""
+def _count_terms(texts: Iterable[str], advance: Callable[[int], None]) -> tuple[dict[str, int], Any]:
+    """Return the words' numbers in the order they first occur, and how often each text has each."""
     import numpy as np
     from scipy.sparse import csr_matrix
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kgqa.errors import DataError
-from kgqa.json_values import decoded
-from kgqa.storage import replacing, sha256
 from kgqa.types import Json
+from kgqa.util.fs import replace_atomically, sha256
+from kgqa.util.jsonio import decode_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +31,7 @@ PIECE = 8_192  # rows searched at once, whatever the size of a shard
 
 @dataclass(frozen=True)
 class Shards:
-    """How vectors are kept: rows a file, their type, and what decides them beside the texts."""
+    """Hold how vectors are kept: rows a file, their type, and what decides them beside the texts."""
 
     rows: int
     storage: Literal["float32", "float16"]
@@ -56,16 +56,16 @@ class Shards:
             own = texts[start : start + self.rows]
             name = self.name(number, own)
             kept.add(name)
-            if (folder / name).is_file() or _taken_over(folder / name):
+            if (folder / name).is_file() or _take_over(folder / name):
                 advance(len(own))
                 continue
-            _save(_encoded(own, encode, advance).astype(self.storage), folder / name)
+            _save(_encode(own, encode, advance).astype(self.storage), folder / name)
         for stale in {file.name for file in folder.glob("vectors-*")} - kept:
             (folder / stale).unlink()
 
 
 class Vectors:
-    """What `Shards.write` wrote. Nothing is read before it is asked for but the files' headers.
+    """Hold what `Shards.write` wrote. Nothing is read before it is asked for but the files' headers.
 
     Raises:
         DataError: the files do not hold `count` vectors of one dimension.
@@ -93,7 +93,7 @@ class Vectors:
         return int(self._shards[0].shape[1])
 
     def blocks(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """All rows in pieces, each with its first place."""
+        """Yield all rows in pieces, each with its first place."""
         import numpy as np
 
         for first, shard in zip(self._starts[:-1], self._shards, strict=True):
@@ -101,7 +101,7 @@ class Vectors:
                 yield int(first) + start, np.asarray(shard[start : start + PIECE], dtype=np.float32)
 
     def rows(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors of some places, in the order given, shape (len(places), d)."""
+        """Return the vectors of some places, in the order given, shape (len(places), d)."""
         import numpy as np
 
         rows = np.empty((len(places), self.dimension), np.float32)
@@ -121,12 +121,12 @@ class Vectors:
         return np.cumsum([0, *(len(shard) for shard in self._shards)], dtype=np.int64)
 
 
-def _encoded(
+def _encode(
     texts: Sequence[str],
     encode: Callable[[Sequence[str]], NDArray[np.float32]],
     advance: Callable[[int], None],
 ) -> NDArray[np.float32]:
-    """A row for each text; shorter texts are encoded first, so that a batch pads little."""
+    """Return a row for each text; shorter texts are encoded first, so that a batch pads little."""
     import numpy as np
 
     order = sorted(range(len(texts)), key=lambda place: (len(texts[place]), place))
@@ -147,14 +147,14 @@ def _save(rows: NDArray[Any], file: Path) -> None:
     """Under its name once it is whole, so that a name stands for finished work."""
     import numpy as np
 
-    with replacing(file) as fresh, fresh.open("wb") as opened:
+    with replace_atomically(file) as fresh, fresh.open("wb") as opened:
         np.save(opened, rows)
         opened.flush()
         os.fsync(opened.fileno())
 
 
-def _taken_over(file: Path) -> bool:
-    """Whether an index of this dataset has the shard; it is then linked, or copied where links do not work.
+def _take_over(file: Path) -> bool:
+    """Return whether an index of this dataset has the shard; it is then linked, or copied where links do not work.
 
     Indexes lie in DATASET/RETRIEVER/HASH/finder; a retriever that is part of another has a folder of its own in there.
     """
@@ -167,7 +167,7 @@ def _taken_over(file: Path) -> bool:
     twin = next((twin for twin in twins if _as_written(twin)), None)
     if twin is None:
         return False
-    with replacing(file) as fresh:
+    with replace_atomically(file) as fresh:
         try:
             os.link(twin, fresh)
         except OSError:
@@ -176,12 +176,12 @@ def _taken_over(file: Path) -> bool:
 
 
 def _as_written(shard: Path) -> bool:
-    """Whether the shard of another index is what its manifest says; an index that is not finished has none."""
+    """Return whether the shard of another index is what its manifest says; an index that is not finished has none."""
     from kgqa.retrieval.index import FINDER, MANIFEST
 
     index = next(folder for folder in shard.parents if folder.name == FINDER).parent
     try:
-        written = decoded((index / MANIFEST).read_bytes())["files"][str(shard.relative_to(index))]["sha256"]
+        written = decode_json((index / MANIFEST).read_bytes())["files"][str(shard.relative_to(index))]["sha256"]
     except FileNotFoundError:
         return True
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,23 +1,23 @@
-"""What the calls of a run cost: as if nothing had been cached, and what was really paid."""
+"""Costs of a run's calls: as if nothing had been cached, and what was paid."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 
-from kgqa.artefacts.form import extended
-from kgqa.artefacts.metrics import Cost, Costs, Flagged, RoleCost
+from kgqa.artifacts.metrics import Cost, Costs, Flagged, RoleCost
+from kgqa.artifacts.schema import extend
 from kgqa.calls import Choose, Generate
 from kgqa.engines.weights import Prices
 from kgqa.runtime.scheduler import CallRecord
 
-PriceOf = Callable[[str], Prices | None]  # by role; None: not known
+PriceOf = Callable[[str], Prices | None]  # by role; None: unknown
 
 
 @dataclass
 class Tally:
-    """Sums over model calls; a cached reply counts with the tokens and seconds of the call that made it."""
+    """Sums over model calls. A cached reply counts with the tokens and seconds of the call that made it."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -25,9 +25,10 @@ class Tally:
     output_tokens: int = 0
     reasoning_tokens: int = 0  # of the output
     seconds: float = 0.0
-    flags: Counter[str] = field(default_factory=Counter)  # calls whose reply carries a flag, see `Completion.flags`
+    flags: Counter[str] = field(default_factory=Counter)  # calls whose reply has a flag, see `Completion.flags`
 
     def add(self, record: CallRecord) -> None:
+        """Count a call; a failed one counts without tokens."""
         self.calls += 1
         if not isinstance(record.reply, Exception):
             usage = record.reply.usage
@@ -36,13 +37,13 @@ class Tally:
             self.output_tokens += usage.output_tokens
             self.reasoning_tokens += usage.reasoning_tokens
             self.seconds += usage.seconds
-            if record.reply.flags:
-                self.flags.update(set(record.reply.flags))
+            self.flags.update(set(record.reply.flags))
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     def cost(self, usd: float | None) -> RoleCost:
-        flags = {
-            flag: Flagged(calls=count, share=round(count / self.calls, 4)) for flag, count in sorted(self.flags.items())
-        }
+        """Return the sums as `metrics.json` has them."""
         return RoleCost(
             calls=self.calls,
             prompt_tokens=self.prompt_tokens,
@@ -51,13 +52,16 @@ class Tally:
             reasoning_tokens=self.reasoning_tokens or None,
             seconds=round(self.seconds, 3),
             usd=None if usd is None else round(usd, 6),
-            flags=flags,
+            flags={
+                flag: Flagged(calls=calls, share=round(calls / self.calls, 4))
+                for flag, calls in sorted(self.flags.items())
+            },
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was paid; nothing for cached replies, no dollars where prices are not known."""
+    """The tokens and dollars of paid calls; no dollars where prices are unknown."""
 
     tokens: int = 0  # of prompts and replies
     dollars: float = 0.0
@@ -71,17 +75,18 @@ NOTHING = Spent()
 
 @dataclass
 class Ledger:
-    """Costs by role, and the counts a progress line shows."""
+    """Costs by role, and the counts of a progress line."""
 
     method: dict[str, Tally] = field(default_factory=dict)  # as if nothing had been cached: the paper's cost
     paid: dict[str, Tally] = field(default_factory=dict)
-    queue_seconds: float = 0.0  # that paid calls waited for their engines, all together
-    answered: Counter[str] = field(default_factory=Counter)  # every kind of call
+    queue_seconds: float = 0.0  # that paid calls waited for their engines, in sum
+    answered: Counter[str] = field(default_factory=Counter)  # by kind of call
     hits: Counter[str] = field(default_factory=Counter)
-    seconds: dict[str, float] = field(default_factory=dict)  # of calls that ask no model, those from the cache left out
-    price: PriceOf = lambda role: None  # noqa: ARG005 - of the engines that were asked, for `dollars`
+    seconds: dict[str, float] = field(default_factory=dict)  # of new calls that need no model
+    price: PriceOf = lambda role: None  # noqa: ARG005 - of the engines, for `dollars`
 
     def add(self, record: CallRecord) -> None:
+        """Count a call."""
         kind = type(record.call).__name__
         self.answered[kind] += 1
         self.hits[kind] += record.cached
@@ -94,27 +99,28 @@ class Ledger:
                 self.queue_seconds += record.queued
 
     def spent(self, price: PriceOf) -> Spent:
+        """Return what was paid so far."""
         paid = total(self.paid.values())
         dollars = (_dollars(tally, price(role)) or 0.0 for role, tally in self.paid.items())
         return Spent(paid.prompt_tokens + paid.output_tokens, sum(dollars))
 
     def dollars(self) -> float | None:
-        """Paid so far; None where a price is not known."""
+        """Return what was paid so far, or None if a price is unknown."""
         paid = [_dollars(tally, self.price(role)) for role, tally in list(self.paid.items())]
         known = [dollars for dollars in paid if dollars is not None]
         return sum(known) if len(known) == len(paid) else None
 
     def costs(self, questions: int, price: PriceOf) -> Costs:
-        """US dollars are None where a role's prices are not known."""
+        """Return the costs as `metrics.json` has them, without dollars where a role's prices are unknown."""
         prices = {role: price(role) for role in self.method}
         return Costs(
-            method=_with_total(self.method, questions, prices),
-            paid=replace(_with_total(self.paid, questions, prices), queue_seconds=round(self.queue_seconds, 3)),
+            method=_cost(self.method, questions, prices),
+            paid=_cost(self.paid, questions, prices).replace(queue_seconds=round(self.queue_seconds, 3)),
         )
 
 
 def model_seconds(records: Iterable[CallRecord]) -> float:
-    """Of the models' work on these calls, one after another; a cached reply counts with the call that made it."""
+    """Return the seconds that models worked on these calls; a cached reply counts with the call that made it."""
     work = Tally()
     for record in records:
         if isinstance(record.call, Generate | Choose):
@@ -123,27 +129,20 @@ def model_seconds(records: Iterable[CallRecord]) -> float:
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
-    everything = Tally()
-    for tally in tallies:
-        everything.calls += tally.calls
-        everything.prompt_tokens += tally.prompt_tokens
-        everything.cached_tokens += tally.cached_tokens
-        everything.output_tokens += tally.output_tokens
-        everything.reasoning_tokens += tally.reasoning_tokens
-        everything.seconds += tally.seconds
-        everything.flags += tally.flags
-    return everything
+    """Return the sum of tallies."""
+    return sum(tallies, Tally())
 
 
-def _with_total(tallies: Mapping[str, Tally], questions: int, prices: Mapping[str, Prices | None]) -> Cost:
-    whole = total(tallies.values())
+def _cost(tallies: Mapping[str, Tally], questions: int, prices: Mapping[str, Prices | None]) -> Cost:
+    everything = total(tallies.values())
     dollars = {role: _dollars(tally, prices[role]) for role, tally in tallies.items()}
     known = [usd for usd in dollars.values() if usd is not None]
-    priced = bool(prices) and None not in prices.values()  # no calls at a known price cost nothing; at none, who knows
-    return extended(
+    # Without calls, the cost is zero only if some price is known
+    has_prices = bool(prices) and None not in prices.values()
+    return extend(
         Cost,
-        whole.cost(sum(known) if priced else None),
-        calls_per_question=round(whole.calls / questions, 2) if questions else None,
+        everything.cost(sum(known) if has_prices else None),
+        calls_per_question=round(everything.calls / questions, 2) if questions else None,
         by_role={role: tally.cost(dollars[role]) for role, tally in sorted(tallies.items())},
     )
 

@@ -1,9 +1,9 @@
-"""Drives many programs at once and has their calls answered in full batches or as a stream.
+"""The scheduler: it drives many programs at once and has their calls answered in full batches or as a stream.
 
-One trampoline, one `waiting` table by ticket, one queue on which every service puts its replies. A batch engine is
-flushed when no program can go on. Where all engines work in batches it also waits until nothing else is outstanding:
-then its batches are a pure function of the replies, and an interrupted run resumes to the same bytes. Beside a
-streaming engine, whose timing is its own, a batch engine is flushed as soon as it is free, so that neither waits.
+There is one table of waiting programs by ticket and one queue for the replies of all services. A batch engine is
+flushed when no program can continue. If all engines work in batches, it also waits until nothing else is outstanding.
+Then its batches depend only on the replies, and an interrupted run resumes to the same bytes. Next to a streaming
+engine, a batch engine is flushed as soon as it is free, so that neither waits for the other.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+from kgqa.cache.requests import Done, Request, ServiceReply, next_reply
 from kgqa.calls import Call, Gather, Generate, Program
 from kgqa.errors import EngineDied, UsageError
-from kgqa.runtime.requests import Done, Request, ServiceReply, next_reply
 from kgqa.runtime.services import Service
 
 T = TypeVar("T")
-WIDTH = 64  # programs at once where nobody says how many
+WIDTH = 64  # programs at once by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[T]):
-    """A program's end: its result or the exception that ended it, and every call it made, by path."""
+    """A finished program: its result or the exception that ended it, and its calls by path."""
 
     key: str
     result: T | Exception
@@ -74,28 +74,28 @@ class Scheduler:
 
     def __init__(self, route: Callable[[Call[Any]], Service], done: Done, *, width: int, seed: int = 0) -> None:
         self._route, self._done, self.width, self._seed = route, done, width, seed
-        self._services: list[Service] = []  # in the order they were first asked
+        self._services: list[Service] = []  # in the order of their first calls
         self._ready: deque[tuple[_Task, Any]] = deque()
         self._waiting: dict[int, tuple[_Task, tuple[int, ...], Call[Any]]] = {}
         self._live: set[_Task] = set()
         self._tickets = self._places = self._roots = 0
         self.on_record: Callable[[CallRecord], None] | None = None
-        self.on_last_begun: Callable[[], None] | None = None  # told once of each `run`: no further program waits
-        self._last_begun = False
+        self.on_last_start: Callable[[], None] | None = None  # once per `run`, when no further program waits
+        self._is_last_started = False
 
     def run(
         self, programs: Iterable[tuple[str, Program[T]]], *, streaming: bool = False
     ) -> Generator[Finished[T], None, None]:
         """Run programs to their end; yield each as it finishes.
 
-        Programs are taken from the iterable when there is room for them. `streaming` says that some engine streams.
+        Programs are taken from the iterable when fewer than `width` are alive. `streaming`: some engine streams.
         Leaving early (an exception, Ctrl-C, closing the iterator) closes every live program.
 
         Raises:
-            EngineDied: an engine answers no call any more.
-            UsageError: a service lacks an artefact or the disk refuses; neither can be one question's own error.
+            EngineDied: an engine crashed.
+            UsageError: a service lacks a file or the disk refuses, which is not an error of one question.
         """
-        todo, self._last_begun = iter(programs), False
+        todo, self._is_last_started = iter(programs), False
         try:
             while True:
                 self._admit(todo)
@@ -114,17 +114,17 @@ class Scheduler:
             self._live.clear()
 
     def stop(self, timeout: float = 10) -> None:
-        """Let running batches end within `timeout` seconds and drop everything else."""
+        """Stop all services: running batches end within `timeout` seconds, everything else is dropped."""
         for service in self._services:
             service.stop(timeout)
 
     def _admit(self, todo: Iterator[tuple[str, Program[Any]]]) -> None:
-        while self._roots < self.width and not self._last_begun:
+        while self._roots < self.width and not self._is_last_started:
             item = next(todo, None)
             if item is None:
-                self._last_begun = True
-                if self.on_last_begun:
-                    self.on_last_begun()
+                self._is_last_started = True
+                if self.on_last_start:
+                    self.on_last_start()
                 return
             key, program = item
             self._roots += 1
@@ -144,17 +144,17 @@ class Scheduler:
                 call = task.program.throw(TypeError(f"a method may await kgqa calls only, not {call!r}"))
         except StopIteration as stop:
             return self._end(task, stop.value)
-        except Exception as error:  # noqa: BLE001 - a program's failure is its result; the other questions go on
+        except Exception as error:  # noqa: BLE001 - a program's failure is its result; the others continue
             return self._end(task, error)
         path = (*task.path, task.awaits)
         task.awaits += 1
         if isinstance(call, Gather):
             self._spawn(task, path, call)
         else:
-            self._ask(task, path, call)
+            self._submit(task, path, call)
         return None
 
-    def _ask(self, task: _Task, path: tuple[int, ...], call: Call[Any]) -> None:
+    def _submit(self, task: _Task, path: tuple[int, ...], call: Call[Any]) -> None:
         if isinstance(call, Generate) and call.temperature > 0 and call.seed is None:
             place = f"{self._seed}/{task.root.key}/{path}"
             call = replace(call, seed=int.from_bytes(hashlib.sha256(place.encode()).digest()[:4], "big") >> 1)
@@ -186,7 +186,7 @@ class Scheduler:
         return None
 
     def _flush(self, streaming: bool) -> None:
-        """Start batch engines, see the module's docstring; in the fixed order in which they were first asked."""
+        """Start batch engines as the module docstring says, in the order of their first calls."""
         held = sum(service.held for service in self._services)
         if streaming:
             for service in self._services:
@@ -196,14 +196,14 @@ class Scheduler:
             next(service for service in self._services if service.held).flush()
 
     def _collect(self) -> None:
-        """Wait for at least one reply and take all there are."""
+        """Wait for a reply, and take all that are there."""
         self._receive(next_reply(self._done))
         while not self._done.empty():
-            told = self._done.get()
-            if isinstance(told, ServiceReply):
-                self._receive(told)
+            item = self._done.get()
+            if isinstance(item, ServiceReply):
+                self._receive(item)
             else:
-                told()
+                item()
 
     def _receive(self, reply: ServiceReply) -> None:
         task, path, call = self._waiting.pop(reply.ticket)

@@ -1,8 +1,8 @@
-"""Services answer one kind of call for one engine, from the call cache first.
+"""Services: each answers one kind of call for one engine, from the call cache first.
 
-A streaming service takes every call at once and hands back replies as they come (servers, search, ranking). A wave
-service keeps its calls until the scheduler flushes it, and looks them up in the cache only then: so a wave holds the
-same calls whether or not a part of them is cached, and an interrupted run resumes in the same batches.
+A streaming service takes every call at once and returns replies as they come (servers, search, ranking). A batch
+service holds its calls until the scheduler flushes it, and looks them up in the cache only then. So a flush holds the
+same calls whether or not some of them are cached, and an interrupted run resumes in the same batches.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
+from kgqa.cache.in_flight import InFlightCalls
+from kgqa.cache.requests import Done, Request, ServiceReply
+from kgqa.cache.store import CallCache
 from kgqa.calls import Generate, ModelCall
 from kgqa.errors import KgqaError
 from kgqa.protocols import BatchEngine, StreamingEngine
-from kgqa.runtime.asked import Asked
-from kgqa.runtime.bisecting import Bisecting
-from kgqa.runtime.cache import CallCache
-from kgqa.runtime.occupancy import Occupancy
-from kgqa.runtime.requests import Done, Request, ServiceReply
+from kgqa.runtime.batch_isolator import BatchIsolator
+from kgqa.runtime.utilization import Utilization
 from kgqa.types import Json
 
 
-class Service(Protocol):
-    """What the scheduler sees."""
+class Service:
+    """The base of all services. held: calls that wait for `flush`. busy: calls in work."""
 
-    held: int  # calls waiting for `flush`; always 0 for a service that needs none
-    busy: int  # calls being answered
+    held: int = 0
+    busy: int = 0
 
-    def submit(self, request: Request) -> None: ...
+    def submit(self, request: Request) -> None:
+        """Accept a call. Its reply goes to the queue of the scheduler."""
+        raise NotImplementedError
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        """Start the calls that are held, if the service holds calls."""
 
     def stop(self, timeout: float) -> None:
-        """Take no more, drop what waits, let what runs end within `timeout` seconds."""
-        ...
+        """Drop what waits, and let what runs end within `timeout` seconds."""
 
 
-class Instant:
-    """Answers inside `submit`; for look-ups that cost nothing, so they are not cached."""
-
-    held = busy = 0
+class Instant(Service):
+    """Answers inside `submit`, for look-ups that cost nothing and are not cached."""
 
     def __init__(self, done: Done, answer: Callable[[Any], Any]) -> None:
         self._done, self._answer = done, answer
@@ -57,25 +57,19 @@ class Instant:
             value = error
         self._done.put(ServiceReply(request.ticket, value, cached=False, seconds=time.monotonic() - started))
 
-    def flush(self) -> None:
-        """Nothing is ever held."""
 
-    def stop(self, timeout: float) -> None:
-        """Nothing ever runs."""
-
-
-class Waves:
-    """A batch engine: calls are held, then answered batch after batch in one worker thread."""
+class Waves(Service):
+    """A batch engine. Calls are held, then answered batch after batch in one worker thread."""
 
     def __init__(self, done: Done, cache: CallCache, engine: BatchEngine) -> None:
         self.held = self.busy = 0
-        self.occupancy = Occupancy()
+        self.utilization = Utilization()
         self._engine = engine
-        self._asked = Asked(done, cache, engine.identity(), self._make)
+        self._in_flight = InFlightCalls(done, cache, engine.identity(), self._make)
         self._lock = threading.Lock()
         self._wave: list[Request] = []
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-waves")
-        self._answer = Bisecting(engine.answer)
+        self._answer = BatchIsolator(engine.answer)
         self._stopped = False
 
     def submit(self, request: Request) -> None:
@@ -84,10 +78,10 @@ class Waves:
 
     def flush(self) -> None:
         wave, self._wave, self.held = self._wave, [], 0
-        self._make(self._asked.begin(sorted(wave)))
+        self._make(self._in_flight.begin(sorted(wave)))
 
     def _make(self, requests: Sequence[Request]) -> None:
-        for batch in batches(requests, self._engine.batch_size):
+        for batch in split_batches(requests, self._engine.batch_size):
             with self._lock:
                 self.busy += len(batch)
             if not self._stopped:
@@ -95,96 +89,97 @@ class Waves:
 
     def stop(self, timeout: float) -> None:
         self._stopped = True
-        self._worker.shutdown(wait=False, cancel_futures=True)
-        for thread in tuple(self._worker._threads):
-            thread.join(timeout)
-        self._asked.stop()
+        _join(self._worker, timeout)
+        self._in_flight.stop()
 
     def _work(self, batch: Sequence[Request]) -> None:
-        if not self._stopped:
-            started = time.monotonic()
-            self.occupancy.change(len(batch), self._engine.batch_size)
-            replies = self._answer([request.call for request in batch])
-            self.occupancy.change(-len(batch), self._engine.batch_size)
-            with self._lock:
-                self.busy -= len(batch)
-            self._asked.finish(list(zip(batch, replies, strict=True)), started)
+        if self._stopped:
+            return
+        started = time.monotonic()
+        self.utilization.change(len(batch), self._engine.batch_size)
+        replies = self._answer([request.call for request in batch])
+        self.utilization.change(-len(batch), self._engine.batch_size)
+        with self._lock:
+            self.busy -= len(batch)
+        self._in_flight.finish(list(zip(batch, replies, strict=True)), started)
 
 
-def batches(requests: Sequence[Request], size: int) -> list[Sequence[Request]]:
-    """Cut a wave into batches: generations by length, so that a batch pads little; choices as they stand,
-    so that the chains of one question share their prefix."""
-    writing = [request for request in requests if isinstance(request.call, Generate)]
-    writing.sort(key=lambda request: (request.call.max_tokens, _length(request.call), request.order))
-    choosing = [request for request in requests if not isinstance(request.call, Generate)]
-    return [kind[start : start + size] for kind in (choosing, writing) for start in range(0, len(kind), max(1, size))]
+def split_batches(requests: Sequence[Request], size: int) -> list[Sequence[Request]]:
+    """Cut requests into batches.
+
+    Generations are sorted by length, so that a batch pads little. Choices stay in order, so that the chains of one
+    question share their prefix.
+    """
+    generations = [request for request in requests if isinstance(request.call, Generate)]
+    generations.sort(key=lambda request: (request.call.max_tokens, _length(request.call), request.order))
+    choices = [request for request in requests if not isinstance(request.call, Generate)]
+    step = max(1, size)
+    return [kind[start : start + size] for kind in (choices, generations) for start in range(0, len(kind), step)]
 
 
 def _length(call: ModelCall) -> int:
     return sum(len(message.content) for message in call.prompt.messages) + len(call.prompt.prefill)
 
 
-class Streams:
-    """A streaming engine: up to `places` calls at once, earlier questions first, so that a question's calls
-    stay near each other and find its prefix in the engine's cache. At the end those that have come least far go
-    first: else the last ones are left with one step after the other to go and nothing beside them."""
+class Streams(Service):
+    """A streaming engine with a limit of calls at once.
 
-    held = 0
+    Earlier questions go first, so that the calls of a question stay near each other and find its prefix in the
+    engine's cache. At the end the least advanced questions go first. Otherwise the last ones would make one call
+    after the other, with nothing beside them.
+    """
 
     def __init__(self, done: Done, cache: CallCache, engine: StreamingEngine) -> None:
         self.busy = 0
-        self.occupancy = Occupancy()
+        self.utilization = Utilization()
         self._engine = engine
-        self._asked = Asked(done, cache, engine.identity(), self._make)
+        self._in_flight = InFlightCalls(done, cache, engine.identity(), self._make)
         self._lock = threading.Lock()
-        self._waiting: list[tuple[tuple[object, ...], Request]] = []  # a heap
+        self._heap: list[tuple[tuple[object, ...], Request]] = []
         self._rank = _earliest
         self._stopped = False
 
     def submit(self, request: Request) -> None:
-        self._make(self._asked.begin([request]))
+        self._make(self._in_flight.begin([request]))
 
-    def arrange(self, *, ending: bool) -> None:
-        """ending: no further question will begin."""
+    def set_order(self, *, ending: bool) -> None:
+        """Choose which calls go first. ending: no further question will start."""
         with self._lock:
             self._rank = _least_advanced if ending else _earliest
-            self._waiting = [(self._rank(request), request) for _, request in self._waiting]
-            heapq.heapify(self._waiting)
+            self._heap = [(self._rank(request), request) for _, request in self._heap]
+            heapq.heapify(self._heap)
 
     def _make(self, requests: Sequence[Request]) -> None:
         with self._lock:
             for request in requests:
-                heapq.heappush(self._waiting, (self._rank(request), request))
+                heapq.heappush(self._heap, (self._rank(request), request))
         if requests:
             self._start()
 
-    def flush(self) -> None:
-        """Nothing is ever held."""
-
-    def stop(self, timeout: float) -> None:  # noqa: ARG002 - cancelling a stream takes no time
+    def stop(self, timeout: float) -> None:  # noqa: ARG002 - canceling a stream takes no time
         with self._lock:
             self._stopped = True
-            self._waiting.clear()
-        self._asked.stop()
-        if self.busy:  # an engine drops calls only by being closed; an idle one may be used again
+            self._heap.clear()
+        self._in_flight.stop()
+        if self.busy:  # an engine drops calls only when it is closed; an idle one can be used again
             self._engine.close()
 
     def _start(self) -> None:
         while True:
             with self._lock:
-                if self._stopped or not self._waiting or self.busy >= self._engine.places:
+                if self._stopped or not self._heap or self.busy >= self._engine.places:
                     return
-                _, request = heapq.heappop(self._waiting)
+                _, request = heapq.heappop(self._heap)
                 self.busy += 1
-            self.occupancy.change(1, self._engine.places)
-            self._engine.submit(request.call, partial(self._delivered, request, time.monotonic()))
+            self.utilization.change(1, self._engine.places)
+            self._engine.submit(request.call, partial(self._finish, request, time.monotonic()))
 
-    def _delivered(self, request: Request, started: float, reply: Any) -> None:
+    def _finish(self, request: Request, started: float, reply: Any) -> None:
         with self._lock:
             self.busy -= 1
-        self.occupancy.change(-1, self._engine.places)
+        self.utilization.change(-1, self._engine.places)
         self._start()
-        self._asked.finish([(request, reply)], started)
+        self._in_flight.finish([(request, reply)], started)
 
 
 def _earliest(request: Request) -> tuple[object, ...]:
@@ -192,15 +187,17 @@ def _earliest(request: Request) -> tuple[object, ...]:
 
 
 def _least_advanced(request: Request) -> tuple[object, ...]:
-    question, awaited, *inside = request.order
-    return awaited, question, inside, request.ticket
+    question, awaits, *inside = request.order
+    return awaits, question, inside, request.ticket
 
 
-class Worker:
-    """CPU-bound work (ranking, search) in one thread: what waits when it is free is answered together, up to a limit
-    that lets the first replies go on while the rest is worked on."""
+class Worker(Service):
+    """CPU-bound work (ranking, search) in one thread.
 
-    held = 0
+    What waits when the thread is free is answered together, up to a limit, so that the first replies can be used while
+    the rest is in work.
+    """
+
     _together = 32
 
     def __init__(
@@ -211,41 +208,42 @@ class Worker:
         answer: Callable[[Sequence[Any]], Sequence[Any]],
     ) -> None:
         self.busy = 0
-        self._answer = Bisecting(answer)
-        self._asked = Asked(done, cache, identity)
+        self._answer = BatchIsolator(answer)
+        self._in_flight = InFlightCalls(done, cache, identity)
         self._lock = threading.Lock()
         self._waiting: list[Request] = []
         self._awake = False  # the thread will look at what waits before it rests
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="kgqa-worker")
 
     def submit(self, request: Request) -> None:
-        if self._asked.begin([request]):
+        if self._in_flight.begin([request]):
             with self._lock:
                 self._waiting.append(request)
                 awake, self._awake = self._awake, True
-            if not awake:  # waking it costs as much as a search
+            if not awake:  # waking the thread costs as much as a search
                 self._worker.submit(self._work)
-
-    def flush(self) -> None:
-        """Nothing is ever held."""
 
     def stop(self, timeout: float) -> None:
         with self._lock:
             self._waiting = []
-        self._worker.shutdown(wait=False, cancel_futures=True)
-        for thread in tuple(self._worker._threads):
-            thread.join(timeout)
-        self._asked.stop()
+        _join(self._worker, timeout)
+        self._in_flight.stop()
 
     def _work(self) -> None:
-        while taken := self._taken():
-            self.busy, started = len(taken), time.monotonic()
-            replies = self._answer([request.call for request in taken])
-            self.busy, seconds = 0, (time.monotonic() - started) / len(taken)
-            self._asked.finish(list(zip(taken, replies, strict=True)), started, seconds)
+        while batch := self._next_batch():
+            self.busy, started = len(batch), time.monotonic()
+            replies = self._answer([request.call for request in batch])
+            self.busy, seconds = 0, (time.monotonic() - started) / len(batch)
+            self._in_flight.finish(list(zip(batch, replies, strict=True)), started, seconds)
 
-    def _taken(self) -> list[Request]:
+    def _next_batch(self) -> list[Request]:
         with self._lock:
-            taken, self._waiting = self._waiting[: self._together], self._waiting[self._together :]
-            self._awake = bool(taken)
-        return taken
+            batch, self._waiting = self._waiting[: self._together], self._waiting[self._together :]
+            self._awake = bool(batch)
+        return batch
+
+
+def _join(worker: ThreadPoolExecutor, timeout: float) -> None:
+    worker.shutdown(wait=False, cancel_futures=True)
+    for thread in tuple(worker._threads):
+        thread.join(timeout)

@@ -1,4 +1,6 @@
-"""How far each cell of a sweep is, read from the sweep's folder: cells of a launcher's processes are shown alike."""
+"""Define how far each cell of a sweep is, read from the sweep's folder: cells of a launcher's processes are shown
+alike.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from kgqa.artefacts.predictions import PARTIAL_PREDICTIONS
-from kgqa.artefacts.sweep import CellState, SweepPlan
+from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS
+from kgqa.artifacts.sweep import CellState, SweepPlan
 
 REFRESH = 1.0  # seconds between two looks into the folder
 
@@ -27,7 +29,7 @@ class SweepBoard:
     path: Path
 
     def states(self) -> list[CellProgress]:
-        """In cell order."""
+        """Return the states in cell order."""
         states = []
         for cell in SweepPlan.read(self.path).cells:  # read anew: a search adds cells
             state = CellState.read(self.path, cell.number)
@@ -37,7 +39,7 @@ class SweepBoard:
 
     @contextmanager
     def told(self, say: Callable[[str], None]) -> Iterator[None]:
-        """A line for every cell that begins or ends while the block runs."""
+        """Yield a line for every cell that begins or ends while the block runs."""
         stop = threading.Event()
         teller = threading.Thread(target=self._tell, args=(say, stop), name="sweep", daemon=True)
         teller.start()
@@ -68,7 +70,7 @@ def _detail(state: CellState | None) -> str:
 
 
 def _so_far(run: Path) -> str:
-    """Questions answered, from the file that a run writes as they end."""
+    """Return questions answered, from the file that a run writes as they end."""
     try:
         with (run / PARTIAL_PREDICTIONS).open("rb") as lines:
             return f"{sum(1 for _ in lines):,} questions"

@@ -1,16 +1,15 @@
-"""A sweep's folder, as it is claimed and written; what lies in it is `kgqa.artefacts.sweep`'s."""
+"""A sweep's folder, as it is claimed and written; what lies in it is `kgqa.artifacts.sweep`'s."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from kgqa.artefacts.sweep import SWEEP, CellState, SweepPlan, cell_file
+from kgqa.artifacts.sweep import SWEEP, CellState, SweepPlan, cell_file
 from kgqa.errors import ConfigError
-from kgqa.storage import OUT_ELSEWHERE, filled, json_text, locked, replace_file, text_digest
+from kgqa.util.fs import OUT_ELSEWHERE, has_content, json_text, lock_file, replace_file, text_digest
 
 
 class SweepFolder:
@@ -28,8 +27,8 @@ class SweepFolder:
     def __init__(self, path: Path, plan: SweepPlan, frozen: Sequence[str]) -> None:
         self.path, self._kept = path, 0
         with ExitStack() as claim:
-            claim.enter_context(locked(path / ".lock", self._refuse, OUT_ELSEWHERE))
-            if filled(path / SWEEP):
+            claim.enter_context(lock_file(path / ".lock", self._refuse, OUT_ELSEWHERE))
+            if has_content(path / SWEEP):
                 before = SweepPlan.read(path)
                 if before.search != plan.search:
                     raise ConfigError(f"{path} holds another sweep; give another sweep.name=, or remove the folder")
@@ -55,8 +54,8 @@ class SweepFolder:
             replace_file(cell_file(self.path, number, "yaml"), text)
         self._kept = len(frozen)
         listed = zip(plan.cells, frozen, strict=True)
-        cells = tuple(replace(cell, frozen=_digest(text)) for cell, text in listed)
-        replace_file(self.path / SWEEP, json_text(replace(plan, cells=cells).json()))
+        cells = tuple(cell.replace(frozen=_digest(text)) for cell, text in listed)
+        replace_file(self.path / SWEEP, json_text(plan.replace(cells=cells).json()))
 
     def _refuse(self) -> None:
         raise ConfigError(

@@ -1,15 +1,15 @@
-"""How far two sets of verdicts on the same answers agree."""
+"""Define how far two sets of verdicts on the same answers agree."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
-from kgqa.artefacts.metrics import Agreement
+from kgqa.artifacts.metrics import Agreement
 
 
 def agreement(first: Sequence[str | None], second: Sequence[str | None]) -> Agreement:
-    """Percent agreement, Cohen's kappa and the confusion table {first: {second: count}}; pairs in order.
+    """Return percent agreement, Cohen's kappa and the confusion table {first: {second: count}}; pairs in order.
 
     A pair with None on either side is left out; `n` pairs are compared. With n = 0 the figures are None.
     """
@@ -28,7 +28,8 @@ def agreement(first: Sequence[str | None], second: Sequence[str | None]) -> Agre
 
 
 def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
-    """Agreement beyond chance (Cohen, 1960); None where chance alone agrees always, or there is nothing to compare.
+    """Return agreement beyond chance (Cohen, 1960); None where chance alone agrees always, or there is nothing to
+    compare.
 
     Chance always agrees when both sides say one and the same thing throughout.
     """

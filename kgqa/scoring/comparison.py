@@ -41,7 +41,8 @@ class Difference:
 
 
 def compare(scores: Mapping[str, Mapping[str, Sequence[float | None]]], seed: int) -> list[Difference]:
-    """Every pair of runs in every metric: `scores[metric][run]` are shares, one a question, in one order for all runs.
+    """Return every pair of runs in every metric: `scores[metric][run]` are shares, one a question, in one order for
+    all runs.
 
     A metric of zeros and ones is tested by McNemar's exact test, any other by a paired permutation test. A question
     that either run leaves undefined (None) is left out of the pair; a pair without questions is left out.
@@ -56,18 +57,18 @@ def compare(scores: Mapping[str, Mapping[str, Sequence[float | None]]], seed: in
             ]
             if pairs:
                 differences.append(_difference((metric, first, second), pairs, seed))
-    return _corrected(differences)
+    return _correct(differences)
 
 
 def mcnemar(wins: int, losses: int) -> float:
-    """Exact two-sided p of as uneven a split of the questions on which two runs differ (McNemar, 1947)."""
+    """Return exact two-sided p of as uneven a split of the questions on which two runs differ (McNemar, 1947)."""
     from scipy.stats import binomtest
 
     return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
 
 
 def permutation(differences: Sequence[float], seed: int, resamples: int = RESAMPLES) -> float:
-    """Two-sided p of the mean of paired differences, were each as likely to have the other sign (Fisher, 1935).
+    """Return two-sided p of the mean of paired differences, were each as likely to have the other sign (Fisher, 1935).
 
     Monte Carlo with the observed signs counted in, so never below 1 / (resamples + 1).
     """
@@ -90,7 +91,7 @@ def permutation(differences: Sequence[float], seed: int, resamples: int = RESAMP
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """The p-values after Holm's step-down correction (Holm, 1979), in the order given."""
+    """Return the p-values after Holm's step-down correction (Holm, 1979), in the order given."""
     adjusted = [0.0] * len(values)
     largest = 0.0
     for rank, place in enumerate(sorted(range(len(values)), key=lambda place: values[place])):
@@ -100,7 +101,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def questions_needed(difference: float, deviation: float, *, power: float = POWER, alpha: float = ALPHA) -> int | None:
-    """Questions that would show a mean paired difference with this power, two-sided at `alpha`.
+    """Return questions that would show a mean paired difference with this power, two-sided at `alpha`.
 
     deviation: standard deviation of the paired differences, in the difference's unit. By the normal approximation, at
     least 2. None for a deviation of 0: nothing is known about the spread.
@@ -143,10 +144,10 @@ def _difference(names: tuple[str, str, str], pairs: Sequence[tuple[float, float]
 
 
 def _odds(wins: int, losses: int) -> float | None:
-    """Of the first run being the right one where the two differ; None where the second never is."""
+    """Return the odds of the first run being the right one where the two differ; None where the second never is."""
     return wins / losses if losses else None
 
 
-def _corrected(differences: Sequence[Difference]) -> list[Difference]:
+def _correct(differences: Sequence[Difference]) -> list[Difference]:
     adjusted = holm([difference.p for difference in differences])
     return [replace(difference, adjusted=p) for difference, p in zip(differences, adjusted, strict=True)]

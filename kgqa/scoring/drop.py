@@ -8,7 +8,7 @@ from kgqa.scoring.normalisation import is_number, normalise_for_drop
 
 
 def drop_scores(predicted: Sequence[str], gold: Sequence[str]) -> tuple[float, float]:
-    """EM and F1 of the predicted spans against one gold answer's spans; order does not matter.
+    """Return EM and F1 of the predicted spans against one gold answer's spans; order does not matter.
 
     EM asks for the same spans after normalisation. F1 averages the aligned spans' F1 over the longer
     of the two lists, so a span too many costs as much as a span too few, and is rounded to two digits.
@@ -28,7 +28,7 @@ def drop_scores(predicted: Sequence[str], gold: Sequence[str]) -> tuple[float, f
 
 
 def drop_span_f1(predicted: str, gold: str) -> float:
-    """F1 between the word *sets* of two normalised spans (a repeated word counts once).
+    """Return f1 between the word *sets* of two normalised spans (a repeated word counts once).
 
     Number gate: 0 if the gold span holds numbers and the prediction none of them. The prediction's own
     numbers are not asked for, so the score is not symmetric. Two empty spans: 1.
@@ -47,7 +47,7 @@ def drop_span_f1(predicted: str, gold: str) -> float:
 
 
 def best_alignment(scores: Sequence[Sequence[float]]) -> float:
-    """Largest sum of scores over one-to-one pairings of rows with columns (Kuhn, 1955)."""
+    """Return largest sum of scores over one-to-one pairings of rows with columns (Kuhn, 1955)."""
     if len(scores) == 1:
         return max(scores[0])
     if len(scores[0]) == 1:

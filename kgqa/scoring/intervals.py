@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import fsum
 
-from kgqa.artefacts.metrics import UNDEFINED, Estimate
+from kgqa.artifacts.metrics import UNDEFINED, Estimate
 
 _CELLS_PER_CHUNK = 2_000_000  # int64 counts held at once: 16 MB
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """Without the values that are None; None where no other is left."""
+    """Return without the values that are None; None where no other is left."""
     known = [value for value in values if value is not None]
     return fsum(known) / len(known) if known else None
 
 
 def percent(values: Sequence[float | None]) -> float | None:
-    """The mean of shares, times 100."""
+    """Return the mean of shares, times 100."""
     return mean([None if value is None else 100 * value for value in values])
 
 
@@ -30,10 +30,10 @@ def estimate(values: Sequence[float | None], seed: int) -> Estimate:
     return Estimate(mean=mean(known), low=low, high=high, n=len(known))
 
 
-def pooled_interval(
+def pool_interval(
     parts: Sequence[tuple[float, float]], *, seed: int = 0, resamples: int = 10_000
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval, of 95 %, of a pooled share: sum of the first numbers by sum of the second.
+    """Return percentile bootstrap interval, of 95 %, of a pooled share: sum of the first numbers by sum of the second.
 
     Raises:
         ValueError: no parts, or all of the second are 0.
@@ -55,7 +55,7 @@ def pooled_interval(
 def interval(
     values: Sequence[float], *, seed: int = 0, resamples: int = 10_000, level: float = 0.95
 ) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean (Efron, 1979); the same for any order of the same values.
+    """Return percentile bootstrap interval of the mean (Efron, 1979); the same for any order of the same values.
 
     One value, or equal values, give that value twice: nothing is known about the spread, which is not
     the same as no spread. Below about ten values the interval is too narrow, as every bootstrap's.

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.json_values import NotJson, decoded
 from kgqa.scoring.drop import drop_scores
 from kgqa.scoring.normalisation import normalise
+from kgqa.util.jsonio import JsonError, decode_json
 
 Score = dict[str, float]  # {"em": 0..1, "f1": 0..1}
 
@@ -22,7 +22,7 @@ _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 
 
 def score(prediction: str | None, golds: Sequence[str], profile: str) -> Score:
-    """EM and F1 in 0..1 under `profile`; `golds` is the gold answer followed by its aliases.
+    """Return EM and F1 in 0..1 under `profile`; `golds` is the gold answer followed by its aliases.
 
     A prediction of None (the question failed, or was never answered) scores 0. An empty answer is an answer.
     EM 1 with F1 0 is possible where the released scorer is so: see `hotpotqa_f1` and `trace_profile`.
@@ -41,7 +41,7 @@ def score(prediction: str | None, golds: Sequence[str], profile: str) -> Score:
 
 
 def profile_formula(profile: str) -> Callable[[str, Sequence[str]], Score]:
-    """The function behind a profile's name.
+    """Return the function behind a profile's name.
 
     Raises:
         ConfigError: no such profile.
@@ -52,12 +52,12 @@ def profile_formula(profile: str) -> Callable[[str, Sequence[str]], Score]:
 
 
 def exact_match(prediction: str, gold: str) -> float:
-    """1 if both are equal once normalised, two empty ones included (SQuAD; Rajpurkar et al., EMNLP 2016)."""
+    """Return 1 if both are equal once normalised, two empty ones included (SQuAD; Rajpurkar et al., EMNLP 2016)."""
     return float(normalise(prediction) == normalise(gold))
 
 
 def token_f1(prediction: str, gold: str) -> float:
-    """Harmonic mean of token precision and recall, repeated tokens counted as often as both sides have them.
+    """Return harmonic mean of token precision and recall, repeated tokens counted as often as both sides have them.
 
     0 without a shared token, so also for two empty answers (SQuAD; Rajpurkar et al., EMNLP 2016).
     """
@@ -70,7 +70,7 @@ def token_f1(prediction: str, gold: str) -> float:
 
 
 def hotpotqa_f1(prediction: str, gold: str) -> float:
-    """`token_f1`, but 0 where one side is yes, no or noanswer and the other differs (Yang et al., EMNLP 2018).
+    """Return `token_f1`, but 0 where one side is yes, no or noanswer and the other differs (Yang et al., EMNLP 2018).
 
     Two empty answers are an exact match with F1 0, as in the released scorer.
     """
@@ -81,27 +81,29 @@ def hotpotqa_f1(prediction: str, gold: str) -> float:
 
 
 def musique_f1(prediction: str, gold: str) -> float:
-    """`token_f1` without a yes/no rule; two empty answers agree: 1 (Trivedi et al., TACL 2022)."""
+    """Return `token_f1` without a yes/no rule; two empty answers agree: 1 (Trivedi et al., TACL 2022)."""
     return 1.0 if not normalise(prediction) and not normalise(gold) else token_f1(prediction, gold)
 
 
 def hotpotqa_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """HotpotQA's scorer (Yang et al., EMNLP 2018): the first gold answer only, it knows no aliases."""
+    """Return HotpotQA's scorer (Yang et al., EMNLP 2018): the first gold answer only, it knows no aliases."""
     return {"em": exact_match(prediction, golds[0]), "f1": hotpotqa_f1(prediction, golds[0])}
 
 
 def twowiki_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """2WikiMultiHopQA's scorer v1.1 (Ho et al., COLING 2020): HotpotQA's formulas, best over answer and aliases."""
+    """Return 2WikiMultiHopQA's scorer v1.1 (Ho et al., COLING 2020): HotpotQA's formulas, best over answer and
+    aliases.
+    """
     return {"em": _best(exact_match, prediction, golds), "f1": _best(hotpotqa_f1, prediction, golds)}
 
 
 def musique_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """MuSiQue's scorer (Trivedi et al., TACL 2022): best over answer and aliases."""
+    """Return MuSiQue's scorer (Trivedi et al., TACL 2022): best over answer and aliases."""
     return {"em": _best(exact_match, prediction, golds), "f1": _best(musique_f1, prediction, golds)}
 
 
 def drop_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """DROP's scorer (Dua et al., NAACL 2019) as IRCoT uses it, best over golds.
+    """Score as DROP does (Dua et al., NAACL 2019) as IRCoT uses it, best over golds.
 
     A gold is one span, or several written as a JSON list; a prediction in brackets is several, parted by commas.
     """
@@ -113,7 +115,8 @@ def drop_profile(prediction: str, golds: Sequence[str]) -> Score:
 
 
 def trace_profile(prediction: str, golds: Sequence[str]) -> Score:
-    """TRACE's released scorer (Fang et al., 2024): EM over all golds, HotpotQA's F1 on the first gold only.
+    """Score as the released program of TRACE does (Fang et al., 2024): EM over all golds, HotpotQA's F1 on the first
+    gold only.
 
     An answer that equals an alias can therefore have EM 1 and F1 0.
     """
@@ -122,8 +125,8 @@ def trace_profile(prediction: str, golds: Sequence[str]) -> Score:
 
 def _spans(gold: str) -> Sequence[str]:
     if gold.startswith('["'):
-        with suppress(NotJson):
-            return [str(span) for span in decoded(gold)]
+        with suppress(JsonError):
+            return [str(span) for span in decode_json(gold)]
     return [gold]
 
 

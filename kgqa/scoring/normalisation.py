@@ -1,4 +1,4 @@
-"""What the benchmarks' scorers ignore in an answer. The only place where answers are normalised.
+"""Define what the benchmarks' scorers ignore in an answer. The only place where answers are normalised.
 
 The steps are SQuAD's (Rajpurkar et al., EMNLP 2016), which HotpotQA, 2WikiMultiHopQA, MuSiQue and TRACE took over.
 Punctuation is ASCII punctuation: a typographic quote or an en dash stays in the answer, as in the official scorers.
@@ -23,7 +23,7 @@ def normalise(text: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def normalise_for_drop(text: str) -> str:
-    """Like `normalise`, but token by token with numbers in one notation: "1,000" and "1000.0" become "1000.0".
+    """Return like `normalise`, but token by token with numbers in one notation: "1,000" and "1000.0" become "1000.0".
 
     Hyphens separate tokens here and nowhere else, so "-5" loses its sign and "four-year" is two words.
     After DROP's scorer (Dua et al., NAACL 2019).
@@ -33,7 +33,7 @@ def normalise_for_drop(text: str) -> str:
 
 
 def is_number(token: str) -> bool:
-    """Whether Python reads the token as a float, DROP's definition: "inf", "nan" and "1e5" are numbers."""
+    """Return whether Python reads the token as a float, DROP's definition: "inf", "nan" and "1e5" are numbers."""
     try:
         float(token)
     except ValueError:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kgqa.artefacts.predictions import Prediction
+from kgqa.artifacts.predictions import Prediction
 from kgqa.errors import DataError
+from kgqa.scoring.answer_style import contains_gold
 from kgqa.scoring.metrics import score
 from kgqa.scoring.support import SupportScores, support
-from kgqa.scoring.wording import contains_gold
 from kgqa.types import Question
 
 
@@ -30,7 +30,7 @@ class ScoredQuestion:
 
     @property
     def answer(self) -> str | None:
-        """What may be scored: None for a failed question."""
+        """Return what may be scored: None for a failed question."""
         return self.prediction.scored_answer
 
     @property

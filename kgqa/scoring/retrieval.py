@@ -1,4 +1,4 @@
-"""How well gold passages were retrieved: recall within a budget of passages, all-gold rate, reciprocal rank.
+"""Define how well gold passages were retrieved: recall within a budget of passages, all-gold rate, reciprocal rank.
 
 A gold passage is found by its id. Where the corpus searched does not hold that id — another dump of Wikipedia, other
 blanks, a file that quotes its gold passages — the paragraph of the same title that says most of it is the gold one, as
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kgqa.artefacts.metrics import Estimate, Retrieval
+from kgqa.artifacts.metrics import Estimate, Retrieval
 from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.types import Passage, Question
 
@@ -26,7 +26,9 @@ ALARM_SHARE, ALARM_COUNT = 0.2, 5  # more questions than both with the same pass
 
 @dataclass(frozen=True, slots=True)
 class GoldPassage:
-    """What is to be found: one of these ids, its own and that in the corpus; without ids any passage of the title."""
+    """Hold what is to be found: one of these ids, its own and that in the corpus; without ids any passage of the
+    title.
+    """
 
     ids: tuple[str, ...]
     title: str
@@ -34,7 +36,7 @@ class GoldPassage:
 
 @dataclass(frozen=True, slots=True)
 class RetrievedPassages:
-    """What was retrieved for one question, best or first first, and where the gold passages are in it."""
+    """Hold what was retrieved for one question, best or first first, and where the gold passages are in it."""
 
     ids: tuple[str, ...]
     gold_places: tuple[int | None, ...]  # of each gold passage, from 1; None: not retrieved
@@ -44,7 +46,9 @@ class RetrievedPassages:
 
 
 def gold_passages(question: Question, page: Page) -> tuple[GoldPassage, ...]:
-    """The question's support; pinned passages are given, so they are none. Two that are one in the corpus are one."""
+    """Return the question's support; pinned passages are given, so they are none. Two that are one in the corpus are
+    one.
+    """
     pinned = {passage.id for passage in question.pinned}
     given = {plain(passage.title) for passage in question.pinned}
     support = [passage for passage in question.passages if passage.id in question.support - pinned]
@@ -59,7 +63,8 @@ def gold_passages(question: Question, page: Page) -> tuple[GoldPassage, ...]:
 
 
 def passage_held(passage: Passage, paragraphs: Sequence[Passage]) -> Passage:
-    """The passage, where it is one of its page's paragraphs; else the one that says most of its words, the first of
+    """Return the passage, where it is one of its page's paragraphs; else the one that says most of its words, the
+    first of
     equals; itself where the page has none."""
     if not paragraphs or any(paragraph.id == passage.id for paragraph in paragraphs):
         return passage
@@ -73,12 +78,12 @@ def passage_held(passage: Passage, paragraphs: Sequence[Passage]) -> Passage:
 
 
 def gold_pages(gold: Iterable[GoldPassage]) -> tuple[GoldPassage, ...]:
-    """Their pages, each once: any passage of it finds a page."""
+    """Return their pages, each once: any passage of it finds a page."""
     return tuple(GoldPassage((), title) for title in {plain(each.title): each.title for each in gold}.values())
 
 
 def gold_places(gold: Sequence[GoldPassage], ids: Sequence[str], titles: Sequence[str]) -> tuple[int | None, ...]:
-    """Where each gold passage is among those retrieved, from 1; `titles` are theirs. None: nowhere.
+    """Return where each gold passage is among those retrieved, from 1; `titles` are theirs. None: nowhere.
 
     Ids are matched first; then each gold passage without takes the first free passage of its title.
     """
@@ -93,22 +98,22 @@ def gold_places(gold: Sequence[GoldPassage], ids: Sequence[str], titles: Sequenc
 
 
 def recall(places: Sequence[int | None], budget: int) -> float | None:
-    """Share of the gold passages among the first `budget` passages (IRCoT §4.1); None without gold passages."""
+    """Return share of the gold passages among the first `budget` passages (IRCoT §4.1); None without gold passages."""
     return sum(_within(places, budget)) / len(places) if places else None
 
 
 def all_gold(places: Sequence[int | None], budget: int) -> float | None:
-    """1 where every gold passage is among the first `budget` passages, else 0; None without gold passages."""
+    """Return 1 where every gold passage is among the first `budget` passages, else 0; None without gold passages."""
     return float(all(_within(places, budget))) if places else None
 
 
 def reciprocal_rank(places: Sequence[int | None]) -> float | None:
-    """1 / place of the first gold passage, 0 where none was retrieved; None without gold passages."""
+    """Return 1 / place of the first gold passage, 0 where none was retrieved; None without gold passages."""
     return max((1 / place for place in places if place), default=0.0) if places else None
 
 
 def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed: int) -> Retrieval:
-    """Means in percent over the questions with known gold passages (`n`).
+    """Return means in percent over the questions with known gold passages (`n`).
 
     A question for which nothing was retrieved counts 0. `ranked`: whether the passages are in an order of relevance;
     what several searches collected has none, so that only its recall within the fixed budget has a clear meaning.
@@ -136,7 +141,9 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed
 
 
 def same_passages_alarm(rows: Sequence[RetrievedPassages]) -> str | None:
-    """A line for whoever reads the report, where suspiciously many questions got the same passages; else None."""
+    """Return a line for whoever reads the report, where suspiciously many questions got the same passages; else
+    None.
+    """
     alike = Counter(row.ids for row in rows if row.ids).most_common(1)
     count = alike[0][1] if alike else 0
     if count <= ALARM_COUNT or count <= ALARM_SHARE * len(rows):
@@ -145,7 +152,7 @@ def same_passages_alarm(rows: Sequence[RetrievedPassages]) -> str | None:
 
 
 def plain(title: str) -> str:
-    """Equal for titles that differ in case, underscores or blanks only."""
+    """Return equal for titles that differ in case, underscores or blanks only."""
     return " ".join(title.replace("_", " ").split()).casefold()
 
 

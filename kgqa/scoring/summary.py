@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, replace
 from math import fsum
 
-from kgqa.artefacts.metrics import UNDEFINED, EmF1, Estimate, FoundAndRight, Given, Group, Scores, ScoreSummary, Wording
+from kgqa.artifacts.metrics import UNDEFINED, EmF1, Estimate, FoundAndRight, Given, Group, Scores, ScoreSummary, Wording
+from kgqa.scoring.answer_style import abstains, word_count
 from kgqa.scoring.intervals import estimate, mean, percent
 from kgqa.scoring.metrics import PROFILES, Score, score
 from kgqa.scoring.questions import ScoredQuestion
-from kgqa.scoring.wording import abstains, word_count
 
 STRUCTURAL = "structural"  # the type of questions about a document's pages and tables (KGP §4)
 _UNKNOWN = "unknown"  # the group of questions whose hops or type the dataset does not say
 
 
 def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
-    """Means in percent with 95 % bootstrap intervals.
+    """Return means in percent with 95 % bootstrap intervals.
 
     A failed question counts 0 in EM, F1, containment, support recall and support F1, and is left out of support
     precision and error rate. Every score is over the questions that define it, `n` of them; with n = 0 its figures are
@@ -48,7 +47,7 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
             support_error_rate=percent([support.given_error_rate for support in supports]),
         ),
         wording=_wording([row.answer for row in rows if row.answer is not None]),
-        found_and_right=_found_and_right(rows),
+        found_and_right=_measure_found_and_right(rows),
         context_tokens=mean([row.prediction.context_tokens for row in rows]),
         flags=_sum_flags(rows),
         figures=_mean_figures(rows),
@@ -77,10 +76,9 @@ def _scores(rows: Sequence[ScoredQuestion], seed: int) -> Scores:
 
 
 def without_scores(summary: ScoreSummary) -> ScoreSummary:
-    """Of a run that answered nothing: there is nothing to score, so no score is 0."""
-    scores = Scores(**{score.name: UNDEFINED for score in fields(Scores) if score.default is MISSING})
-    bare = replace(summary, scores=scores, found_and_right=None)
-    return replace(bare, by_hops={}, by_type={}, profiles={})
+    """Return the without scores of a run that answered nothing: there is nothing to score, so no score is 0."""
+    scores = Scores(**{name: UNDEFINED for name, field in Scores.model_fields.items() if field.is_required()})
+    return summary.replace(scores=scores, found_and_right=None, by_hops={}, by_type={}, profiles={})
 
 
 def _wording(answers: Sequence[str]) -> Wording:
@@ -90,7 +88,7 @@ def _wording(answers: Sequence[str]) -> Wording:
     )
 
 
-def _found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | None:
+def _measure_found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | None:
     """Of the questions whose gold passages are known; None where there are none, or passages were not said."""
     counts = Counter((row.support_recall == 1, row.em == 1) for row in rows if row.support_recall is not None)
     if not counts:
@@ -113,7 +111,7 @@ def _mean_scores(scores: Sequence[Score]) -> EmF1:
 
 
 def _breakdown(rows: Sequence[ScoredQuestion], group_of: Callable[[ScoredQuestion], str]) -> Mapping[str, Group]:
-    """Mean scores per group, groups by name; {} where the dataset names no group at all."""
+    """Return mean scores per group, groups by name; {} where the dataset names no group at all."""
     groups: dict[str, list[ScoredQuestion]] = {}
     for row in rows:
         groups.setdefault(group_of(row), []).append(row)

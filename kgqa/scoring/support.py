@@ -1,4 +1,4 @@
-"""How well the passages a method used agree with the gold supporting passages."""
+"""Define how well the passages a method used agree with the gold supporting passages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SupportScores:
 
 
 def support(evidence: Sequence[str], gold: Collection[str], given: Collection[str]) -> SupportScores:
-    """Agreement of passage ids; order is ignored and a repeated id counts once.
+    """Return agreement of passage ids; order is ignored and a repeated id counts once.
 
     A gold id such as "missing:<title>", for a passage that is not among the given ones, stays in recall's
     denominator. Evidence from outside `given` (open retrieval) is judged like any other. `given` may be
@@ -41,20 +41,24 @@ def support(evidence: Sequence[str], gold: Collection[str], given: Collection[st
 
 
 def support_recall(used: set[str], gold: set[str]) -> float | None:
-    """Share of the gold passages that were used (the paragraph recall of IRCoT; Trivedi et al., ACL 2023)."""
+    """Return share of the gold passages that were used (the paragraph recall of IRCoT; Trivedi et al., ACL 2023)."""
     return len(used & gold) / len(gold) if gold else None
 
 
 def support_precision(used: set[str], gold: set[str]) -> float | None:
-    """Share of the used passages that are gold (the supporting-fact precision of HotpotQA, over whole passages)."""
+    """Return share of the used passages that are gold (the supporting-fact precision of HotpotQA, over whole
+    passages).
+    """
     return len(used & gold) / len(used) if used and gold else None
 
 
 def support_f1(used: set[str], gold: set[str]) -> float | None:
-    """Harmonic mean of recall and precision, 0 without a shared passage (MuSiQue; Trivedi et al., TACL 2022)."""
+    """Return harmonic mean of recall and precision, 0 without a shared passage (MuSiQue; Trivedi et al., TACL 2022)."""
     return 2 * len(used & gold) / (len(used) + len(gold)) if gold else None
 
 
 def error_rate(used: set[str], gold: set[str]) -> float | None:
-    """Share of the used passages that are irrelevant: "document error rate", TRACE Table 5 (Fang et al., 2024)."""
+    """Return share of the used passages that are irrelevant: "document error rate", TRACE Table 5 (Fang et al.,
+    2024).
+    """
     return len(used - gold) / len(used) if used and gold else None

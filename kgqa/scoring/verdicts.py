@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kgqa.artefacts.metrics import VerdictSummary
-from kgqa.artefacts.verdicts import RIGHT, WRONG, Judgement
+from kgqa.artifacts.metrics import VerdictSummary
+from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement
 from kgqa.scoring.agreement import agreement
 from kgqa.scoring.intervals import estimate
 
 
 def summarise_verdicts(rows: Sequence[Judgement], exact: Sequence[bool], *, seed: int = 0) -> VerdictSummary:
-    """Accuracy in percent over the scored and the failed, with its 95 % bootstrap interval; counts; agreement with EM.
+    """Return accuracy in percent over the scored and the failed, with its 95 % bootstrap interval; counts; agreement
+    with EM.
 
     exact: of each row, whether its EM is 1. Without a single verdict there is no accuracy. Agreement is over the
     verdicts of a judge, not over exact matches that were never sent.

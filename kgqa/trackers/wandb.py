@@ -10,7 +10,7 @@ from typing import Literal
 
 from kgqa.errors import ConfigError, TrackerError
 from kgqa.protocols import TrackedRun
-from kgqa.storage import made
+from kgqa.util.fs import ensure_dir
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class WandbTracker:
             x_disable_stats=True, x_disable_meta=True, x_disable_machine_info=True, x_save_requirements=False,
         )  # fmt: skip
         try:
-            made(Path(self.folder))
+            ensure_dir(Path(self.folder))
             logged = wandb.init(
                 project=self.project, name=run.name, config=dict(run.parameters), mode=self.mode,
                 dir=self.folder, settings=quiet,
@@ -53,7 +53,7 @@ class WandbTracker:
 
 
 def _by_step(series: Mapping[str, tuple[tuple[int, float], ...]]) -> dict[int, dict[str, float]]:
-    """In the order of steps, which is the only one that wandb takes."""
+    """Return the by step in the order of steps, which is the only one that wandb takes."""
     by_step: dict[int, dict[str, float]] = {}
     for name, line in series.items():
         for step, value in line:

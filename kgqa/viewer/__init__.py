@@ -1,6 +1,4 @@
-"""The viewer (`kgqa view`): run folders in a browser, as tables, side by side, and question by question.
+"""The local web app of `kgqa view`: runs in a table and side by side, question pages, plots, questions to documents.
 
-A small web application for one person on this machine (Starlette; extra `view`). It reads what runs left, shares the
-report's code for what it says of them, and writes nothing but tags. What it shows was written by data sets and models,
-so it enters the page as text alone, and the page may run no script but the ones that lie in `assets/`.
+Pages are rendered here with Jinja, so texts of datasets and models are escaped. Only scripts of `assets/` run.
 """

@@ -1,94 +1,94 @@
-"""What the viewer answers to which address. Nothing here is asked without `guard`."""
+"""The pages of the viewer. `guard` checks every request before it gets here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from html import escape
+import signal
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlencode
 
-from kgqa.artefacts.form import checked
-from kgqa.artefacts.run import FinishedRun
 from kgqa.errors import ConfigError, DataError, UsageError
-from kgqa.inert import inert, one_line
-from kgqa.json_values import NotJson, decoded
-from kgqa.redaction import without_secrets
-from kgqa.report.html import served_html
-from kgqa.report.page import EXPLORER, QUESTION_SCRIPTS
-from kgqa.types import Json
-from kgqa.unforeseen import told
-from kgqa.viewer import live, side_by_side
-from kgqa.viewer.ask_tab import AskTab
-from kgqa.viewer.choices import Choices
-from kgqa.viewer.folder import Folder, Listed
-from kgqa.viewer.questions import OpenedRuns, RunQuestions, row_json
-from kgqa.viewer.replies import json_reply, served
-from kgqa.viewer.tags import change_tags
+from kgqa.experiment.evaluate.comparison import ComparisonRequest, compare_answers
+from kgqa.report.question_page import question_page
+from kgqa.runtime.heartbeat import read_heartbeats
+from kgqa.util.crash_report import write_crash_report
+from kgqa.util.redaction import redact
+from kgqa.util.terminal_text import escape_control, one_line
+from kgqa.viewer import ask_tab, plots, table
+from kgqa.viewer.answers import FILTERS, read_answers, side_by_side
+from kgqa.viewer.folder import Folder, Row
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
 
-MOST = 1000  # rows of a page
-RUNS = 6  # side by side
-SHARED = ("report.css", *EXPLORER)  # the report's own
-MODULES = ("viewer", "server", "table", "columns", "compare", "plots", "live", "served", "ask", "told", "sight")
-OWN = ("viewer.css", *(f"{module}.js" for module in MODULES))
-KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """Of tags: on which runs, and which to put on and take off."""
-
-    runs: tuple[str, ...]
-    add: tuple[str, ...]
-    remove: tuple[str, ...]
+PAGE = 200  # rows of a table on one page
+MAX_RUNS = 6  # side by side
+DIFFERENCE = 2.0  # points, as in `kgqa compare`
+ASSETS = {
+    "report.css": ("kgqa.report", "text/css"),
+    "viewer.css": ("kgqa.viewer", "text/css"),
+    "viewer.js": ("kgqa.viewer", "text/javascript"),
+}
+# a page of a file runs its own script, but cannot reach this server
+SANDBOX = {"content-security-policy": "sandbox allow-scripts allow-downloads allow-popups"}
 
 
 class Viewer:
-    """The answers, of one folder, until it is closed."""
+    """The pages of one folder of runs."""
 
-    def __init__(self, folder: Folder, choices: Choices) -> None:
-        self._folder = folder
-        self._opened = OpenedRuns()
-        self._ask_tab = AskTab(choices)
-        self._closed = False
+    def __init__(self, folder: Folder, choices: ask_tab.Choices) -> None:
+        self._folder, self._choices, self._question = folder, choices, ask_tab.Question()
 
     def close(self) -> None:
-        """Streams end, and so does a question that is being answered."""
-        self._closed = True
-        self._ask_tab.close()
+        """End the question that is being answered."""
+        self._question.stop(signal.SIGKILL)
 
     def application(self) -> Starlette:
         from starlette.applications import Starlette
         from starlette.routing import Route
 
         routes = [
-            Route("/", self.index),
-            Route("/favicon.ico", self.nothing),
+            Route("/", self.runs),
+            Route("/favicon.ico", self.favicon),
             Route("/assets/{name}", self.asset),
-            Route("/run/{key:path}", self.run_page),
-            Route("/api/runs", self.runs),
-            Route("/api/live", self.live),
-            Route("/api/tags", self.tags, methods=["POST"]),
-            Route("/api/questions/{key:path}", self.questions),
-            Route("/api/question/{key:path}", self.question),
-            Route("/api/answers", self.answers),
-            Route("/api/figures", self.figures),
-            *self._ask_tab.routes(),
+            Route("/work", self.work),
+            Route("/run/{key:path}", self.run),
+            Route("/question/{key:path}", self.question),
+            Route("/compare", self.compare),
+            Route("/tests", self.tests),
+            Route("/plots", self.plots),
+            Route("/ask", self.ask),
+            Route("/ask", self.start, methods=["POST"]),
+            Route("/ask/cancel", self.cancel, methods=["POST"]),
+            Route("/ask/progress", self.progress),
+            Route("/asked/{name}", self.answer_page),
         ]
-        refusals = {UsageError: _mistaken, NotJson: _mistaken, Exception: _unforeseen}
-        return Starlette(routes=routes, exception_handlers=refusals)
+        handlers = {UsageError: self.refuse, Exception: self.crash}
+        return Starlette(routes=routes, exception_handlers=handlers)
 
-    def index(self, _: Request) -> Response:
-        from starlette.responses import HTMLResponse
+    def runs(self, request: Request) -> Response:
+        """Show a page of the table. Without a filter and an order only the rows of this page are read."""
+        query, listed = request.query_params, self._folder.list_runs()
+        text, order, first = query.get("filter", ""), query.get("sort", ""), _first(request)
+        if text or order:
+            every = [row for row in self._folder.rows(listed) if table.row_filter(text)(row)]
+            every = table.sort_rows(every, order) if order else every
+            rows, count = every[first : first + PAGE], len(every)
+        else:
+            rows, count = self._folder.rows(listed[first : first + PAGE]), len(listed)
+        chosen = query.getlist("column")
+        return self._page(
+            request, "runs.html.j2", rows=rows, first=first, count=count, of=len(listed), filter=text, sort=order,
+            columns=[*table.columns_of(rows), *chosen], chosen=chosen,
+            settings=sorted({*table.differing_settings(rows), *chosen}), beats=read_heartbeats(self._folder.root),
+        )  # fmt: skip
 
-        page = (files("kgqa.viewer") / "assets" / "index.html").read_text(encoding="utf-8")
-        return HTMLResponse(page.replace("FOLDER", escape(inert(str(self._folder.root)))))
-
-    def nothing(self, _: Request) -> Response:
+    def favicon(self, _: Request) -> Response:
         from starlette.responses import Response
 
         return Response(status_code=204)
@@ -97,89 +97,152 @@ class Viewer:
         from starlette.responses import Response
 
         name = request.path_params["name"]
-        if name not in (*SHARED, *OWN):
+        if name not in ASSETS:
             raise DataError(f"{name}: no such file")
-        package = "kgqa.report" if name in SHARED else "kgqa.viewer"
-        text = (files(package) / "assets" / name).read_text(encoding="utf-8")
-        return Response(text, media_type=KINDS[name.rpartition(".")[2]])
+        package, kind = ASSETS[name]
+        return Response((files(package) / "assets" / name).read_text(encoding="utf-8"), media_type=kind)
 
-    def run_page(self, request: Request) -> Response:
-        """The run's own report, whose questions come from here."""
-        from starlette.responses import HTMLResponse
+    def work(self, request: Request) -> Response:
+        return self._page(request, "work.html.j2", beats=read_heartbeats(self._folder.root))
 
-        listed = self._listed(request.path_params["key"])
-        scripts = (*QUESTION_SCRIPTS, "served.js", "report.js")
-        return HTMLResponse(served_html(FinishedRun.read(listed.kept.folder), served(listed.key, scripts)))
-
-    def runs(self, request: Request) -> Response:
-        """Rows of the table, the last one written first."""
-        first, count = _range(request)
-        listed = self._folder.listed()
-        return json_reply({"rows": self._folder.rows(listed[first : first + count]), "count": len(listed)})
-
-    def live(self, _: Request) -> Response:
-        from starlette.responses import StreamingResponse
-
-        return StreamingResponse(live.events(self._folder, lambda: self._closed), media_type="text/event-stream")
-
-    async def tags(self, request: Request) -> Response:
-        from starlette.concurrency import run_in_threadpool
-
-        asked: Json = decoded(await request.body())
-        change = checked(_Change, asked, "tags", "give lists of texts")
-        known = {listed.key for listed in await run_in_threadpool(self._folder.listed)}
-        if unknown := [key for key in change.runs if key not in known]:
-            raise DataError(f"{unknown[0]}: no run or sweep in {self._folder.root}")
-        tags = await run_in_threadpool(change_tags, self._folder.root, change.runs, change.add, change.remove)
-        return json_reply(tags)
-
-    def questions(self, request: Request) -> Response:
-        run = self._run(request.path_params["key"])
-        rows = run.page(*_range(request))
-        return json_reply({"rows": list(map(row_json, rows)), "count": len(run)})
+    def run(self, request: Request) -> Response:
+        """Show the report of a run, as the run wrote it."""
+        file = self._folder.run(request.path_params["key"]).folder / "report.html"
+        if not file.is_file():
+            raise DataError(f"{file}: no report; write it with kgqa report {file.parent}")
+        return _html(file.read_text(encoding="utf-8", errors="replace"), headers=SANDBOX)
 
     def question(self, request: Request) -> Response:
-        """`id` is JSON's text of it: an id may hold what no address does."""
-        return json_reply(
-            self._run(request.path_params["key"]).question(str(decoded(request.query_params.get("id", ""))))
+        """Show one question of a run with all its calls."""
+        row = self._folder.run(request.path_params["key"])
+        question = read_answers(row).question(request.query_params.get("id", ""))
+        figures = (("EM", question.row.em), ("F1", question.row.f1), ("judge", question.row.verdict))
+        facts = [("run", row.key), ("gold answer", " | ".join(question.row.gold))]
+        facts += [(name, str(value)) for name, value in figures if value is not None]
+        return _html("".join(question_page(question, facts)), headers=SANDBOX)
+
+    def compare(self, request: Request) -> Response:
+        query, runs, first = request.query_params, self._several(request), _first(request)
+        which, text = query.get("which", ""), query.get("search", "")
+        sides = side_by_side(runs, which, text)
+        letters = [chr(ord("A") + place) for place in range(len(runs))]
+        filters = [*FILTERS, *(f"only {letter} right" for letter in letters)]
+        return self._page(
+            request, "compare.html.j2", runs=runs, letters=letters, filters=filters, which=which, search=text,
+            sides=sides[first : first + PAGE], first=first, count=len(sides), columns=table.columns_of(runs),
+        )  # fmt: skip
+
+    def tests(self, request: Request) -> Response:
+        """Show the paired tests of `kgqa compare`."""
+        runs = self._several(request)
+        folders = tuple(row.folder for row in runs)
+        compared = compare_answers(ComparisonRequest(folders, None, 0, DIFFERENCE, in_all=True, flips=0))
+        return self._page(
+            request, "tests.html.j2", runs=runs, sections=[each for each in compared.sections if each.rows]
         )
 
-    def answers(self, request: Request) -> Response:
-        runs = [self._opened.open(listed.kept.folder) for listed in self._several(request)]
-        return json_reply({"rows": side_by_side.answers(runs, *_range(request)), "count": len(runs[0])})
+    def plots(self, request: Request) -> Response:
+        query = request.query_params
+        listed = {row.key: row for row in self._folder.rows(self._folder.list_runs())}
+        named = [listed[key] for key in query.getlist("run") if key in listed] or list(listed.values())
+        keys = [key for row in named for key in (row.runs if row.kind == "sweep" else (row.key,))]
+        rows = [listed[key] for key in dict.fromkeys(keys) if key in listed and listed[key].figures]
+        settings = [*(name for name in ("method", "model", "dataset")), *table.differing_settings(rows)]
+        figures = [name for name in table.columns_of(rows) if name not in table.FIELDS]
+        sweep = next((row for row in named if row.kind == "sweep"), None)
+        varied = [key for key in settings if len({row.value(key) for row in rows}) > 1]
+        x, y = query.get("x") or (varied or settings)[0], query.get("y") or next(iter(figures), "")
+        colour = query.get("colour") or (varied[1] if len(varied) > 1 else "method")
+        return self._page(
+            request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), options=[*settings, *figures],
+            figures=figures, x=x, y=y, colour=colour, sweep=sweep,
+            plot=plots.draw(rows, x, y, colour) if rows else "",
+        )  # fmt: skip
 
-    def figures(self, request: Request) -> Response:
-        return json_reply(side_by_side.figures([listed.kept.folder for listed in self._several(request)]))
+    def ask(self, request: Request) -> Response:
+        return self._page(
+            request, "ask.html.j2", choices=self._choices, folders=list(self._choices.folders()),
+            question=self._question, saved=ask_tab.list_answers(),
+        )  # fmt: skip
 
-    def _several(self, request: Request) -> list[Listed]:
+    async def start(self, request: Request) -> Response:
+        from starlette.concurrency import run_in_threadpool
+        from starlette.responses import RedirectResponse
+
+        fields = parse_qs((await request.body()).decode(errors="replace"))
+        form = {key: values[-1] for key, values in fields.items()}
+        command = await run_in_threadpool(self._choices.command, form)
+        await self._question.start(form["question"], command)
+        return RedirectResponse("/ask", status_code=303)
+
+    async def cancel(self, _: Request) -> Response:
+        from starlette.responses import RedirectResponse
+
+        self._question.stop()
+        return RedirectResponse("/ask", status_code=303)
+
+    def progress(self, request: Request) -> Response:
+        return self._page(request, "progress.html.j2", question=self._question)
+
+    def answer_page(self, request: Request) -> Response:
+        return _html(ask_tab.read_page(request.path_params["name"]), headers=SANDBOX)
+
+    def refuse(self, request: Request, error: Exception) -> Response:
+        return self._page(request, "error.html.j2", 400, error=one_line(redact(str(error))))
+
+    def crash(self, request: Request, error: Exception) -> Response:
+        return self._page(request, "error.html.j2", 500, error=write_crash_report(error, ("view", request.url.path)))
+
+    def _several(self, request: Request) -> list[Row]:
         keys = request.query_params.getlist("run")
-        if not 2 <= len(keys) <= RUNS:
-            raise ConfigError(f"{len(keys)} runs: two to {RUNS} stand beside each other")
-        return [self._listed(key) for key in keys]
+        if not 2 <= len(keys) <= MAX_RUNS:
+            raise ConfigError(f"{len(keys)} runs chosen; choose 2 to {MAX_RUNS} runs in the table")
+        return [self._folder.run(key) for key in keys]
 
-    def _run(self, key: str) -> RunQuestions:
-        return self._opened.open(self._listed(key).kept.folder)
+    def _page(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
+        def link(**changes: object) -> str:
+            """Return this page's query with some values changed."""
+            query = parse_qs(request.url.query)
+            return f"?{urlencode(query | {key: [str(value)] for key, value in changes.items()}, doseq=True)}"
 
-    def _listed(self, key: str) -> Listed:
-        listed = self._folder.find(key)
-        if listed.sweep:
-            raise DataError(f"{key}: a sweep, not a run")
-        return listed
-
-
-def _range(request: Request) -> tuple[int, int]:
-    try:
-        first, count = (int(request.query_params.get(key, default)) for key, default in (("from", 0), ("count", MOST)))
-    except ValueError as error:
-        raise ConfigError(f"from and count must be numbers ({error})") from None
-    if first < 0 or not 0 < count <= MOST:
-        raise ConfigError(f"from={first} count={count}: from 0 on, 1 to {MOST} rows")
-    return first, count
+        shared = {
+            "view": request.url.path,
+            "folder": escape_control(str(self._folder.root)),
+            "link": link,
+            "page": PAGE,
+        }
+        text = _environment().get_template(template).render(**shared, **values)
+        return _html(text, status)
 
 
-def _unforeseen(request: Request, error: Exception) -> Response:
-    return json_reply({"error": told(error, ("view", request.url.path))}, 500)
+def _html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    from starlette.responses import HTMLResponse
+
+    return HTMLResponse(text.encode("utf-8", "backslashreplace"), status_code=status, headers=headers)
 
 
-def _mistaken(_: Request, error: Exception) -> Response:
-    return json_reply({"error": one_line(without_secrets(str(error)))}, 400)
+def _first(request: Request) -> int:
+    """Return the number of the first row of the page."""
+    text = request.query_params.get("from", "0")
+    if not text.isdecimal():
+        raise ConfigError(f"from={text!r:.20}: must be a number from 0")
+    return int(text)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("kgqa.viewer", "assets"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )
+    environment.globals.update(cell_text=table.cell_text, run_query=_run_query)
+    return environment
+
+
+def _run_query(runs: Sequence[Row]) -> str:
+    return urlencode([("run", row.key) for row in runs])

@@ -1,121 +1,172 @@
-"""What the viewer answers about questions put to documents. Nothing here is asked without `guard`."""
+"""The ask tab: one question at a time, answered by a `kgqa ask --json` process so that it can be cancelled."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kgqa.artefacts.asked import KIND, Asked, asked_folder
-from kgqa.artefacts.form import checked
-from kgqa.errors import DataError
-from kgqa.json_values import decoded
-from kgqa.report.asked import asked_page
-from kgqa.report.page import EXPLORER
-from kgqa.types import Json
-from kgqa.viewer.asking import Asking, Settings
-from kgqa.viewer.choices import Choices
-from kgqa.viewer.replies import json_reply, served
+from kgqa.artifacts.saved_answer import FOLDER, SUFFIX, SavedAnswer, answers_folder
+from kgqa.config.files import groups
+from kgqa.config.overrides import override_key, override_values
+from kgqa.config.yaml_docs import describe_choice
+from kgqa.datasets.documents import KINDS
+from kgqa.errors import ConfigError, DataError
+from kgqa.system.local_model import list_local_models
+from kgqa.util.jsonio import decode_json
+from kgqa.util.terminal_text import escape_control, one_line
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import BaseRoute
-
-MOST = 50  # questions that are listed
+MAX_LENGTH = 2000  # characters of a question
+MAX_SAVED = 50  # earlier questions on the page
+MAX_LINES = 40  # of progress
+FIRST_METHODS = ("trace", "kgp", "knowtrace")
+NEEDS_GOLD = ("golden",)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """What a page asks for: each but the question is one of the choices."""
+@dataclass(frozen=True)
+class Choices:
+    """The folders of documents, methods and models of the page. A request can use only these.
 
-    question: str
-    documents: str
-    method: str
-    model: str = ""  # the one that kgqa ask chooses
+    Args:
+        root: the folder of runs that is shown.
+        documents: folders of the command line.
+        overrides: `key=value` of the command line, used for every question.
+    """
 
+    root: Path
+    documents: tuple[Path, ...]
+    overrides: tuple[str, ...]
 
-class AskTab:
-    def __init__(self, choices: Choices) -> None:
-        self._choices = choices
-        self._asking = Asking()
-        self._folder = asked_folder()
-        self._rows: dict[Path, tuple[int, dict[str, Json]]] = {}  # with when each was written
+    def __post_init__(self) -> None:
+        """Check the folders. Raises DataError: one does not exist."""
+        for folder in self.documents:
+            if not folder.is_dir():
+                raise DataError(f"--documents {folder}: no such folder; name a folder with documents")
 
-    def close(self) -> None:
-        self._asking.close()
+    def folders(self) -> dict[str, Path]:
+        """Return the folders of the command line, then those with documents in the folder of runs."""
+        below = [each for each in sorted(self.root.iterdir()) if each.name != FOLDER and _has_documents(each)]
+        return {escape_control(str(folder)): folder for folder in (*self.documents, *below)}
 
-    def routes(self) -> list[BaseRoute]:
-        from starlette.routing import Route
+    @cached_property
+    def methods(self) -> dict[str, str]:
+        """Return the methods that call a model and need no gold answer, with a line about each."""
+        texts = {name: describe_choice("method", name).partition(" Needs ") for name in groups()["method"]}
+        usable = {name: text for name, (text, _, needs) in texts.items() if "model" in needs.partition(".")[0]}
+        order = [*FIRST_METHODS, *(name for name in usable if name not in (*FIRST_METHODS, *NEEDS_GOLD))]
+        return {name: usable[name] for name in order if name in usable}
 
-        return [
-            Route("/asked/{name}", self.page),
-            Route("/api/ask", self.choices),
-            Route("/api/ask", self.put, methods=["POST"]),
-            Route("/api/ask/cancel", self.cancel, methods=["POST"]),
-            Route("/api/ask/events", self.events),
-        ]
+    @property
+    def method(self) -> str:
+        return str(override_values(self.overrides).get("method", FIRST_METHODS[0]))
 
-    def choices(self, _: Request) -> Response:
-        return json_reply({**self._choices.json(), "asked": self._kept()})
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """Return the models with weights on this machine, best first; none if the command line sets the model."""
+        named = override_values(self.overrides)
+        fixed = "model" in named or any(key.startswith("model.") for key in named)
+        if fixed or named.get("engine") in ("openai", "scripted"):
+            return ()
+        return tuple(preset.name for preset in list_local_models(named.get("engine", "")))
 
-    async def put(self, request: Request) -> Response:
-        from starlette.concurrency import run_in_threadpool
+    def command(self, form: Mapping[str, str]) -> list[str]:
+        """Return the command that answers the question of a form.
 
-        asked: Json = decoded(await request.body())
-        wish = checked(_Wish, asked, "question", "give texts")
-        settings = await run_in_threadpool(self._settings, wish)
-        shown: dict[str, Json] = {"documents": wish.documents, "method": wish.method, "model": wish.model}
-        await self._asking.put(wish.question, settings, shown)
-        return json_reply({})
-
-    async def cancel(self, _: Request) -> Response:
-        self._asking.cancel()
-        return json_reply({})
-
-    async def events(self, request: Request) -> Response:
-        from starlette.responses import StreamingResponse
-
-        seen = request.headers.get("last-event-id", "")
-        return StreamingResponse(self._asking.events(seen), media_type="text/event-stream")
-
-    def page(self, request: Request) -> Response:
-        """A question's own page, made anew of what is kept beside it: no file's script runs here."""
-        from starlette.responses import HTMLResponse
-
-        name = request.path_params["name"]
-        kept = {file.stem: file for file in self._folder.glob(f"*{KIND}")}
-        if name not in kept:
-            raise DataError(f"{name}: no question that is kept in {self._folder}")
-        return HTMLResponse("".join(asked_page(Asked.read(kept[name]), served(name, EXPLORER))))
-
-    def _settings(self, wish: _Wish) -> Settings:
-        return Settings(self._choices.folder(wish.documents), self._choices.words(wish.method, wish.model))
-
-    def _kept(self) -> list[Json]:
-        """The last ones, the last one first; a damaged one says so."""
-        stamped = [(_written(file), file) for file in self._folder.glob(f"*{KIND}")]
-        return [self._row(file, stamp) for stamp, file in sorted(stamped, reverse=True)[:MOST]]
-
-    def _row(self, file: Path, stamp: int) -> Json:
-        known = self._rows.get(file)
-        if known is None or known[0] != stamp:
-            known = self._rows[file] = (stamp, {"name": file.stem, "written": stamp / 1e9, **_said(file)})
-        return known[1]
+        Raises:
+            UsageError: the question is empty or too long, or a value is not one of the choices.
+        """
+        question, folders = one_line(form.get("question", "")), self.folders()
+        documents, method, model = (form.get(key, "") for key in ("documents", "method", "model"))
+        if not question or len(question) > MAX_LENGTH:
+            raise ConfigError(f"question {question!r:.40}: must have 1 to {MAX_LENGTH:,} characters")
+        if documents not in folders:
+            raise DataError(f"{documents!r:.80}: not one of the folders; start with kgqa view --documents FOLDER")
+        for name, value, choices in (("method", method, self.methods), ("model", model, ("", *self.models))):
+            if value not in choices:
+                raise ConfigError(f"{name} {value!r:.40}: not one of the choices")
+        words = [word for word in self.overrides if override_key(word) != "method"]
+        words += [f"method={method}", *([f"model={model}"] if model else [])]
+        # the space and "./" keep a question or a folder from being parsed as an option
+        place = os.path.join(os.curdir, folders[documents])
+        return [sys.executable, "-m", "kgqa", "ask", "--json", f" {question}", place, *words]
 
 
-def _said(file: Path) -> dict[str, Json]:
+class Question:
+    """The question that is being answered, or was answered last."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.lines: deque[str] = deque(maxlen=MAX_LINES)
+        self.answer: SavedAnswer | None = None
+        self.error = ""
+        self._process: Process | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def start(self, text: str, command: list[str]) -> None:
+        """Start the process. Raises ConfigError: another question is being answered."""
+        if self.running:
+            raise ConfigError("another question is being answered; wait for its answer, or cancel it")
+        self.text, self.answer, self.error = text, None, ""
+        self.lines.clear()
+        self._process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
+        )
+        self._task = asyncio.create_task(self._read(self._process))
+
+    def stop(self, number: signal.Signals = signal.SIGINT) -> None:
+        """End the process as Ctrl-C does; replies and triples that it received are in the cache."""
+        if self.running and self._process:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    async def _read(self, process: Process) -> None:
+        assert process.stdout
+        assert process.stderr
+        output = asyncio.create_task(process.stdout.read())
+        async for line in process.stderr:
+            self.lines.append(line.decode(errors="replace").rstrip())
+        try:
+            text = (await output).decode(errors="replace").splitlines()[-1]
+            self.answer = SavedAnswer.read(Path(decode_json(text)["page"]).with_suffix(SUFFIX))
+        except (IndexError, ValueError, DataError):
+            last = next((line for line in reversed(self.lines) if line.startswith("kgqa: ")), "")
+            self.error = last.removeprefix("kgqa: ") or f"stopped (exit code {await process.wait()})"
+
+
+def list_answers() -> list[tuple[str, SavedAnswer | str]]:
+    """Return the latest saved answers by the name of their page, newest first; a damaged one is its error."""
+    files = sorted(answers_folder().glob(f"*{SUFFIX}"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+    return [(file.stem, _read_saved(file)) for file in files[:MAX_SAVED]]
+
+
+def read_page(name: str) -> str:
+    """Return the page of a saved answer. Raises DataError: there is none of this name."""
+    pages = {file.stem: file for file in answers_folder().glob("*.html")}
+    if name not in pages:
+        raise DataError(f"{name}: no such answer in {answers_folder()}")
+    return pages[name].read_text(encoding="utf-8", errors="replace")
+
+
+def _read_saved(file: Path) -> SavedAnswer | str:
     try:
-        asked = Asked.read(file)
+        return SavedAnswer.read(file)
     except DataError as error:
-        return {"trouble": str(error)}
-    prediction = asked.traced.prediction
-    said = {"question": asked.traced.question.text, "answer": prediction.answer, "error": prediction.error}
-    return {**said, "says_so": asked.says_so, "method": dict(asked.about).get("method", "")}
+        return str(error)
 
 
-def _written(file: Path) -> int:
-    try:
-        return file.stat().st_mtime_ns
-    except OSError:  # gone in between
-        return 0
+def _has_documents(folder: Path) -> bool:
+    if folder.name.startswith(".") or folder.is_symlink() or not folder.is_dir():
+        return False
+    return any(file.suffix.lower() in KINDS and file.is_file() for file in folder.iterdir())

@@ -1,143 +1,147 @@
-"""The runs and sweeps of a folder as rows of one table, read again only where their files have changed."""
+"""The runs and sweeps of a folder as rows of one table. A row is read again when its files change."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kgqa.artefacts.form import read
-from kgqa.artefacts.metrics import METRICS, Metrics
-from kgqa.artefacts.run import SETTINGS, Chosen
-from kgqa.artefacts.runs import Kept, kept_runs, kept_sweeps
-from kgqa.artefacts.sweep import SWEEP, CellState, SweepPlan
+from kgqa.artifacts.metrics import METRICS, Metrics
+from kgqa.artifacts.run import SETTINGS, Chosen
+from kgqa.artifacts.runs import Kept, list_runs, list_sweeps
+from kgqa.artifacts.schema import read
+from kgqa.artifacts.sweep import SWEEP, CellState, SweepPlan
 from kgqa.errors import DataError
-from kgqa.inert import inert
 from kgqa.report.columns import COLUMNS, Measured
-from kgqa.runtime.at_work import Claimed, found_claims
-from kgqa.storage import outputs
-from kgqa.types import Json
-from kgqa.viewer.tags import read_tags
-
-Stamp = tuple[int | None, ...]  # when each of some files was last written, in nanoseconds
+from kgqa.runtime.heartbeat import read_heartbeats
+from kgqa.util.fs import outputs
+from kgqa.util.terminal_text import escape_control
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A run or sweep by its key: its path below the folder."""
+@dataclass(frozen=True)
+class Row:
+    """A run or a sweep. `key`: its path below the folder. `runs`: keys of the finished cells of a sweep."""
 
     key: str
-    kept: Kept
-    sweep: bool
+    folder: Path
+    kind: str  # "run" or "sweep"
+    name: str
+    status: str  # "running", "done" or "not finished"
+    written: float
+    dataset: str = ""
+    method: str = ""
+    model: str = ""
+    questions: int | None = None
+    figures: Mapping[str, Measured] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    cells: str = ""
+    runs: tuple[str, ...] = ()
+    trouble: str = ""
+
+    def value(self, column: str) -> float | str | None:
+        """Return the value of a column: a field, a figure or a setting; None if the row has none."""
+        if column in self.figures:
+            return self.figures[column].value
+        if column in ("name", "dataset", "method", "model", "status", "kind", "written", "questions"):
+            value: float | str | None = getattr(self, column)
+            return value
+        text = self.settings.get(column)
+        try:
+            return None if text is None else float(text)
+        except ValueError:
+            return text
 
     @property
-    def stamp(self) -> Stamp:
-        """Another one where the row may say something else. A sweep's cells are replaced in their folder."""
-        names = (SWEEP, "cells", "report.html") if self.sweep else (METRICS, SETTINGS)
-        return tuple(_written(self.kept.folder / name) for name in names)
+    def words(self) -> str:
+        return " ".join((self.kind, self.key, self.status)).lower()
 
 
 class Folder:
-    """`outputs/` or another folder in its place. Safe to ask from several threads."""
+    """`outputs/` or another folder of runs. Several threads can use it."""
 
     def __init__(self, root: Path) -> None:
-        """Raises DataError: there is no such folder."""
+        """Open a folder. Raises DataError: it does not exist."""
         if not root.is_dir():
             raise DataError(f"{root}: no such folder; give the outputs/ of some runs, e.g. kgqa view outputs")
         self.root = root
         self._lock = threading.Lock()
-        self._rows: dict[str, tuple[Stamp, dict[str, Json]]] = {}
+        self._cache: dict[str, tuple[tuple[int, ...], Row]] = {}
 
-    def listed(self) -> list[Listed]:
-        """The last one written first."""
-        found = [(kept, False) for kept in kept_runs(self.root)] + [(kept, True) for kept in kept_sweeps(self.root)]
-        found.sort(key=lambda pair: -pair[0].written)
-        return [Listed(self.key(kept.folder), kept, sweep) for kept, sweep in found]
+    def list_runs(self) -> list[Kept]:
+        """Return runs and sweeps, newest first."""
+        return sorted([*list_runs(self.root), *list_sweeps(self.root)], key=lambda kept: -kept.written)
 
-    def key(self, folder: Path) -> str:
-        """As it stands in addresses: what of a name is no text is spelt out."""
-        return inert(folder.relative_to(self.root).as_posix())
+    def rows(self, listed: Sequence[Kept]) -> list[Row]:
+        """Return one row per run or sweep. A damaged one has its error in `trouble`."""
+        working = {self._path(beat.folder) for beat in read_heartbeats(self.root) if beat.is_running}
+        return [self._row(kept, bool(working) and kept.folder.resolve() in working) for kept in listed]
 
-    def find(self, key: str) -> Listed:
-        """Raises DataError: none here is called so."""
-        for listed in self.listed():
-            if listed.key == key:
-                return listed
-        raise DataError(f"{key}: no run or sweep in {self.root}; it may have been removed, see kgqa runs")
+    def run(self, key: str) -> Row:
+        """Return a finished run. Raises DataError: there is no such run, or it is a sweep or not finished."""
+        for kept in self.list_runs():
+            if self._key(kept.folder) == key:
+                (row,) = self.rows([kept])
+                if row.kind == "sweep" or not kept.ended:
+                    raise DataError(f"{key}: a sweep or a run that is not finished; choose a finished run")
+                return row
+        raise DataError(f"{key}: no run in {self.root}; it may have been removed, see kgqa runs")
 
-    def claims(self) -> list[Claimed]:
-        return found_claims(self.root)
+    def _key(self, folder: Path) -> str:
+        """Return the name of a run in addresses, with escapes for bytes that are no text."""
+        return escape_control(folder.relative_to(self.root).as_posix())
 
-    def rows(self, listed: Sequence[Listed]) -> list[dict[str, Json]]:
-        """One for each, with tags and how it stands now. Raises DataError: the file of tags is damaged."""
-        tags = read_tags(self.root)
-        working = {self._place(each.claim.folder) for each in self.claims() if each.state == "working"}
-        return [self._row(each, tags, each.kept.folder.resolve() in working) for each in listed]
-
-    def _row(self, listed: Listed, tags: Mapping[str, Sequence[str]], working: bool) -> dict[str, Json]:
-        stamp = listed.stamp
+    def _row(self, kept: Kept, working: bool) -> Row:
+        key, sweep = self._key(kept.folder), kept.parts[0] == "sweeps" and len(kept.parts) == 2
+        status = "running" if working else "done" if kept.ended else "not finished"
+        names = (SWEEP, "cells", "report.html") if sweep else (METRICS, SETTINGS)
+        stamp = (working, kept.ended, *(modification_time(kept.folder / name) for name in names))
         with self._lock:
-            known = self._rows.get(listed.key)
+            known = self._cache.get(key)
         if known is None or known[0] != stamp:
-            known = (stamp, self._read_sweep(listed) if listed.sweep else _read_run(listed))
+            known = (stamp, self._read_sweep(kept, key, status) if sweep else _read_run(kept, key, status))
             with self._lock:
-                self._rows[listed.key] = known
-        status = "running" if working else "done" if listed.kept.ended else "not ended"
-        changing = {"status": status, "written": listed.kept.written, "tags": list(tags.get(listed.key, ()))}
-        return {"key": listed.key, **known[1], **changing}
+                self._cache[key] = known
+        return known[1]
 
-    def _read_sweep(self, listed: Listed) -> dict[str, Json]:
-        """`runs`: the keys of its cells' runs, as far as they have ended."""
-        row: dict[str, Json] = {"kind": "sweep", "name": inert(listed.kept.parts[-1])}
+    def _read_sweep(self, kept: Kept, key: str, status: str) -> Row:
+        row = Row(key, kept.folder, "sweep", escape_control(kept.parts[-1]), status, kept.written)
         try:
-            plan = SweepPlan.read(listed.kept.folder)
-            states = [CellState.read(listed.kept.folder, cell.number) for cell in plan.cells]
+            plan = SweepPlan.read(kept.folder)
+            states = [CellState.read(kept.folder, cell.number) for cell in plan.cells]
         except DataError as error:
-            return {**row, "trouble": str(error)}
-        done = [state.run for state in states if state and state.status == "done" and state.run]
-        failed = sum(state is not None and state.status == "failed" for state in states)
-        cells = {"cells": len(states), "done": len(done), "failed cells": failed}
-        return {**row, **cells, "axes": list(plan.axes), "runs": [key for run in done if (key := self._key_of(run))]}
+            return replace(row, trouble=str(error))
+        done = [self._path(state.run) for state in states if state and state.status == "done" and state.run]
+        root = self.root.resolve()
+        runs = tuple(escape_control(run.relative_to(root).as_posix()) for run in done if run.is_relative_to(root))
+        return replace(row, cells=f"{len(done)} of {len(states)} cells", runs=runs)
 
-    def _key_of(self, run: str) -> str | None:
-        """Of a cell's run; None: it lies elsewhere."""
-        folder = self._place(run)
-        if not folder.is_relative_to(self.root.resolve()) or not (folder / METRICS).is_file():
-            return None
-        return inert(folder.relative_to(self.root.resolve()).as_posix())
-
-    def _place(self, said: str) -> Path:
-        """What a path in an artefact means, which begins where its command was given: there outputs/ is this folder."""
-        path = Path(said)
+    def _path(self, saved: str) -> Path:
+        """Return the folder that a saved path names; paths below outputs/ are below this folder."""
+        path = Path(saved)
         return (self.root.joinpath(*path.parts[1:]) if path.parts[:1] == (outputs().name,) else path).resolve()
 
 
-def _read_run(listed: Listed) -> dict[str, Json]:
-    """What its files say; a run that has not ended has no figures, and one that is damaged says so."""
-    dataset, method, model, name = map(inert, listed.kept.parts)
-    row: dict[str, Json] = {"kind": "run", "dataset": dataset, "method": method, "model": model, "name": name}
-    if not listed.kept.ended:
+def _read_run(kept: Kept, key: str, status: str) -> Row:
+    dataset, method, model, name = map(escape_control, kept.parts)
+    row = Row(key, kept.folder, "run", name, status, kept.written, dataset, method, model)
+    if not kept.ended:
         return row
-    folder = listed.kept.folder
     try:
-        metrics, chosen = Metrics.read(folder), read(Chosen, folder / SETTINGS)
+        metrics, chosen = Metrics.read(kept.folder), read(Chosen, kept.folder / SETTINGS)
     except DataError as error:
-        return {**row, "trouble": str(error)}
-    figures = {column.label: _figure(column.of(metrics)) for column in COLUMNS}
-    settings = {**chosen.choices, **{key: value for key, value, _ in chosen.settings}}
-    known = {label: figure for label, figure in figures.items() if figure}
-    return {**row, "questions": metrics.questions, "figures": known, "settings": settings}
+        return replace(row, trouble=str(error))
+    return replace(
+        row,
+        questions=metrics.questions,
+        figures={column.label: figure for column in COLUMNS if (figure := column.of(metrics))},
+        settings={**chosen.choices, **{setting: value for setting, value, _ in chosen.settings}},
+    )
 
 
-def _figure(measured: Measured | None) -> list[Json] | None:
-    if measured is None:
-        return None
-    return [measured.value] if measured.low is None else [measured.value, measured.low, measured.high]
-
-
-def _written(file: Path) -> int | None:
+def modification_time(file: Path) -> int:
+    """Return when a file was last written, in nanoseconds; 0 if it does not exist."""
     try:
         return file.stat().st_mtime_ns
     except OSError:
-        return None
+        return 0

@@ -1,4 +1,4 @@
-"""Who may ask the viewer: one browser that was given the token, at this address and from its own pages."""
+"""Access to the viewer: only a browser with the token, at this address, and from the viewer's own pages."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = (
-    ("content-security-policy", POLICY),
-    ("x-content-type-options", "nosniff"),
-    ("x-frame-options", "DENY"),
-    ("referrer-policy", "no-referrer"),
-    ("cross-origin-opener-policy", "same-origin"),
-    ("cross-origin-resource-policy", "same-origin"),
-    ("cache-control", "no-store"),
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
 )
-REFUSED = "kgqa view: open the address that the command printed; it holds the token that this page asks for\n"
+REFUSED = "kgqa view: open the address that the command printed; it contains the token for these pages\n"
 
 
 @dataclass(frozen=True)
 class Guard:
-    """Around an application: what is refused never gets there. The token is in the first address, then in a cookie.
+    """Wraps an application and rejects requests without the token, which is in the first address, then in a cookie.
 
-    A page of another site can send a browser here, but not with the cookie (SameSite), nor under a name of its own
-    that it points at 127.0.0.1 (DNS rebinding): such a request names another host.
+    Other sites cannot send the cookie (SameSite), and a host name that resolves to 127.0.0.1 (DNS rebinding) is not
+    one of the accepted hosts.
     """
 
     application: Application
@@ -42,31 +42,32 @@ class Guard:
     port: int
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert scope["type"] == "http"  # nothing else is started: no lifespan, no web sockets
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
-        first = secrets.compare_digest(given.encode(), self.token.encode())
-        if not self._is_meant(scope) or not (first or self._has_cookie(scope)):
-            await _refuse(send)
+        assert scope["type"] == "http"  # the server has no lifespan and no web sockets
+        token = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[-1]
+        first = secrets.compare_digest(token.encode(), self.token.encode())
+        if not self._is_own_request(scope) or not (first or self._has_cookie(scope)):
+            await _reject(send)
             return
 
-        async def guarded(message: Any) -> None:
+        async def send_guarded(message: Any) -> None:
             if message["type"] == "http.response.start":
-                own = [(name.encode(), value.encode()) for name, value in HEADERS]
+                set_already = {name for name, _ in message.get("headers", ())}
+                own = [(name, value) for name, value in HEADERS if name not in set_already]
                 if first:
                     cookie = f"{self._cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
                     own.append((b"set-cookie", cookie.encode()))
                 message = {**message, "headers": [*message.get("headers", ()), *own]}
             await send(message)
 
-        await self.application(scope, receive, guarded)
+        await self.application(scope, receive, send_guarded)
 
     @property
     def _cookie(self) -> str:
-        """Cookies are of a host, whatever the port: two viewers have two."""
+        """Return a name with the port, because cookies of two viewers share the host."""
         return f"kgqa_view_{self.port}"
 
-    def _is_meant(self, scope: Scope) -> bool:
-        """Asked at this address, and from nowhere else; what changes something says where it comes from."""
+    def _is_own_request(self, scope: Scope) -> bool:
+        """Return whether host and origin are this address; a request that changes something must have an origin."""
         hosts = {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
         host, origin = _header(scope, b"host"), _header(scope, b"origin")
         if host not in hosts:
@@ -75,10 +76,10 @@ class Guard:
 
     def _has_cookie(self, scope: Scope) -> bool:
         try:
-            kept = SimpleCookie(_header(scope, b"cookie")).get(self._cookie)
+            cookie = SimpleCookie(_header(scope, b"cookie")).get(self._cookie)
         except CookieError:
             return False
-        return kept is not None and secrets.compare_digest(kept.value.encode(), self.token.encode())
+        return cookie is not None and secrets.compare_digest(cookie.value.encode(), self.token.encode())
 
 
 def _header(scope: Scope, name: bytes) -> str:
@@ -86,9 +87,9 @@ def _header(scope: Scope, name: bytes) -> str:
     return values[0] if len(values) == 1 else ""
 
 
-async def _refuse(send: Send) -> None:
+async def _reject(send: Send) -> None:
     body = REFUSED.encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-    headers += [(name.encode(), value.encode()) for name, value in HEADERS]
+    headers += HEADERS
     await send({"type": "http.response.start", "status": 403, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.cli import main
+from kgqa.cli.main import main
 
 QUICK = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical")  # no weights
 

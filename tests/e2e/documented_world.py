@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from kgqa.places import shipped_conf
+from kgqa.util.plugins import package_conf
 from tests.adapters_for_tests import write_artefact, write_lora
 from tests.e2e.invented_island import write_island
 
@@ -34,10 +34,10 @@ Record = dict[str, Any]
 def write_world(folder: Path) -> None:
     """Into an empty folder; KGQA_DATA is its `data`."""
     for stand_in, (group, names) in STAND_INS.items():
-        text = (shipped_conf() / group / f"{stand_in}.yaml").read_text(encoding="utf-8")
+        text = (package_conf() / group / f"{stand_in}.yaml").read_text(encoding="utf-8")
         for name in names:
             _write(folder / "conf" / group / f"{name}.yaml", text)
-    own = (shipped_conf() / "model" / "qwen3_4b.yaml").read_text(encoding="utf-8")
+    own = (package_conf() / "model" / "qwen3_4b.yaml").read_text(encoding="utf-8")
     _write(folder / "conf/model/my_model.yaml", own.replace("name: qwen3_4b", "name: my_model"))
     for number, name in enumerate(ADAPTERS):
         write_artefact(folder / "outputs/trained" / name / "ab12", "qwen3_8b", "0", seed=number)

@@ -28,7 +28,7 @@ ROWS_OF_ONE_COMMAND = (
 
 KILLED_AT_FILE = """
 import os, signal, sys
-from kgqa.cli import main
+from kgqa.cli.main import main
 left, replace = int(sys.argv[1]), os.replace
 def replace_or_die(*files, **folders):
     global left
@@ -50,7 +50,7 @@ def started(arguments: Sequence[str], folder: Path, file_limit: int | None = Non
 
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.Popen(
-        [sys.executable, "-m", "kgqa.cli", *arguments], cwd=folder, env=environment,
+        [sys.executable, "-m", "kgqa", *arguments], cwd=folder, env=environment,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=limited,
     )  # fmt: skip
 

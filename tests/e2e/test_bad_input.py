@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.extras import LIBRARIES
+from kgqa.util.optional_deps import LIBRARIES
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import replies_kept, started
 
@@ -30,29 +30,31 @@ from tests.e2e.processes import replies_kept, started
         ("method.bean=3", "did you mean method.beam"),
         ("limit=-1", "limit=-1: must be at least 1"),
         ("limit=abc", "limit=abc"),
-        ("width=0", "width=0: must be at least 1"),
+        ("max_parallel_questions=0", "max_parallel_questions=0: must be at least 1"),
         ("method.beam=zero", "method.beam=zero"),
         ("method.beam=0", "method.beam=0: must be at least 1"),
         ("method.context=tripels", "method.context=tripels"),
         ("ids=[nothing]", "ids=nothing: no such question"),
-        ("+dataset.verified=[null]", "dataset.verified=[null]: expected a folder of kgqa verify, or null"),
-        ("dataset.verified=1.5", "dataset.verified=1.5: expected a folder of kgqa verify, or null"),
+        ("+dataset.verified=[null]", "dataset.verified=[null]: expected a folder of kgqa data verify, or null"),
+        ("dataset.verified=1.5", "dataset.verified=1.5: expected a folder of kgqa data verify, or null"),
         ("name=a/b", "name=a/b: must be a plain folder name"),
         ("roles.reader=gpt", "roles.reader=gpt"),
         ("profile=squad", "squad"),
         ("limit", "expected key=value"),
-        ("seed=1,2", "seed=1,2: several values: a list is seed=[1,2]"),
-        ("dataset.path=a#b", "dataset.path=a#b: cannot be read; put the value into quotes"),
+        ("seed=1,2", "seed=1,2: several values: write a list as seed=[1,2]"),
+        ("dataset.path=a#b", "dataset.path=a#b: cannot be read; put quotes around the value"),
         ("dataset.path=nowhere.jsonl", "nowhere.jsonl"),
         ("method._target_=os.system", "only these and kgqa"),
-        ("+hydra=[null]", "kgqa: +hydra=[null]: only kgqa run -m and kgqa reproduce, which make several runs, read it"),
-        ("~hydra", "kgqa: ~hydra: cannot be taken out"),
+        ("+hydra=[null]", "kgqa: +hydra=[null]: only for several runs, that is with kgqa run -m and kgqa reproduce"),
+        ("~hydra", "kgqa: ~hydra: cannot be removed"),
         ("engine._target_=7", "kgqa: engine._target_=7: names no module"),
         ("engine._target_=Mine", "kgqa: engine._target_=Mine: names no module"),
         ("engine._target_=[a]", "kgqa: engine._target_=['a']: names no module"),
-        pytest.param("limit=" + "9" * 5_000, "kgqa: limit: a number of 5,000 digits; at most 4,300", id="many digits"),
+        pytest.param(
+            "limit=" + "9" * 5_000, "kgqa: limit: a number of 5,000 digits; the maximum is 4,300", id="many digits"
+        ),
         pytest.param("engine.dtype=[" + "1_" * 4_999 + "1]", "engine.dtype: a number of", id="many digits in a list"),
-        pytest.param("method.demonstrations_from.path=" + "x" * 5_000, "xxx: File name too long", id="a long path"),
+        pytest.param("method.few_shot.path=" + "x" * 5_000, "xxx: File name too long", id="a long path"),
     ],
 )
 def test_a_wrong_override_is_one_line_and_exit_code_2(kgqa: Kgqa, override: str, said: str) -> None:
@@ -69,9 +71,9 @@ def test_a_wrong_override_is_one_line_and_exit_code_2(kgqa: Kgqa, override: str,
         (("ruN",), "did you mean run"),
         (("show",), "RUN is missing; e.g. kgqa show last"),
         (("show", "nowhere"), "not the folder of a run"),
-        (("kg", "destroy"), "kg destroy: no such command; choose from: build, export, import, show, stats"),
-        (("data", "prepare", "dataset=musiqe"), "did you mean musique"),
-        (("data", "fetch"), "data fetch: no such command; choose from: check, list, prepare"),
+        (("kg", "destroy"), "kg destroy: no such command; choose from: build, export, import, link,"),
+        (("data", "download", "dataset=musiqe"), "did you mean musique"),
+        (("data", "fetch"), "data fetch: no such command; choose from: check, check-index, download,"),
     ],
 )
 def test_a_wrong_command_is_one_line_and_exit_code_2(kgqa: Kgqa, arguments: tuple[str, ...], said: str) -> None:
@@ -85,7 +87,7 @@ def test_a_dataset_that_is_not_here_names_the_command_that_helps(kgqa: Kgqa, mon
     monkeypatch.delenv("KGQA_DATA", raising=False)
     ran = kgqa("run", "dataset=musique", *QUICK)
     assert ran.code == 2
-    assert "kgqa data prepare" in ran.err
+    assert "kgqa data download" in ran.err
 
 
 RECORD = {

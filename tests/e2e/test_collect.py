@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.collected import Collected
-from kgqa.artefacts.question_hashes import id_hash
-from kgqa.artefacts.stage import StageManifest
-from kgqa.examples import Example, Positive, read_examples
+from kgqa.artifacts.collected import Collected
+from kgqa.artifacts.examples import Example, Positive, read_examples
+from kgqa.artifacts.question_hashes import id_hash
+from kgqa.artifacts.stage import StageManifest
 from tests.e2e.conftest import Kgqa
 
 KGP = ("collect", "kgp", "dataset=demo", "limit=8")
@@ -23,7 +23,7 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 
 def outcome(folder: Path, recipe: str) -> Collected:
-    return StageManifest.read(folder, f"collect {recipe}").came_to(Collected, folder)
+    return StageManifest.read(folder, f"collect {recipe}").read_outcome(Collected, folder)
 
 
 def test_an_agents_examples_lead_from_fact_to_fact(kgqa: Kgqa) -> None:
@@ -119,11 +119,11 @@ def test_several_data_sets_are_one_folder(kgqa: Kgqa, monkeypatch: pytest.Monkey
     [
         ("collect nosuch", "no such collect; choose from"),
         ("collect kgp dataset=demo --from last", "no run in outputs/ has ended"),
-        ("collect kgp dataset=demo method=trace", "leave method= out"),
-        ("collect kgp dataset=demo collection=kgp", "leave collection= out"),
+        ("collect kgp dataset=demo method=trace", "remove method="),
+        ("collect kgp dataset=demo collection=kgp", "remove collection="),
         ("collect kgp dataset=demo collect.agent=oracle", "collect.agent=oracle"),
         ("collect kgp dataset=demo,nosuch", "dataset=nosuch: no such dataset"),
-        ("collect kgp dataset=demo,pdf dataset.path=x", "of which data set?"),
+        ("collect kgp dataset=demo,pdf dataset.path=x", "applies to one dataset; choose"),
         ("collect mdr dataset=pdf limit=2", "not one example: fewer than two passages in an order"),
         ("collect mdr dataset=demo collect.held_out=2", "must be between 0 and 1"),
     ],

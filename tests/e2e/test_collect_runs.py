@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.collected import Collected
-from kgqa.artefacts.stage import StageManifest
-from kgqa.artefacts.trace import read_trace
-from kgqa.examples import Example, read_dropped, read_examples
-from kgqa.runtime.codec import _prompt_json
+from kgqa.artifacts.call_schema import prompt_json
+from kgqa.artifacts.collected import Collected
+from kgqa.artifacts.examples import Example, read_dropped, read_examples
+from kgqa.artifacts.stage import StageManifest
+from kgqa.artifacts.trace import read_trace
 from tests.e2e.conftest import QUICK, Kgqa, Ran
 
 BRIDGE = "Question: In which town was the architect of the Candle Bridge born\\?\nKnowledge:\n"
@@ -65,7 +65,7 @@ def test_what_backtracing_keeps_of_right_answers_is_learnt(kgqa: Kgqa, ran: Ran)
 def test_prompts_are_those_of_the_run(kgqa: Kgqa, ran: Ran) -> None:
     examples, _ = collected(kgqa, "--from", "last")
     asked = [c.request["prompt"] for t in read_trace(ran.folder) for c in t.calls if c.kind == "generate"]
-    assert all(_prompt_json(example.prompt) in asked for example in examples)
+    assert all(prompt_json(example.prompt) in asked for example in examples)
 
 
 def knowledge(example: Example) -> str:
@@ -114,7 +114,7 @@ def test_a_method_that_knows_no_support_is_named(kgqa: Kgqa) -> None:
     kgqa("run", "method=no_context", "dataset=demo", "limit=1", "engine.rules=rules.jsonl", *QUICK)
     refused = kgqa("collect", "knowtrace", "--from", "last", "collect.memory=support")
     assert refused.code == 2
-    assert "its method has no `supported`, as knowtrace has; give collect.memory=told" in refused.err
+    assert "its method has no `support_prompts`, as knowtrace has; give collect.memory=full" in refused.err
 
 
 def test_without_backtracing_all_replies_of_right_answers_are_learnt(kgqa: Kgqa, ran: Ran) -> None:
@@ -125,7 +125,7 @@ def test_without_backtracing_all_replies_of_right_answers_are_learnt(kgqa: Kgqa,
 
 def test_the_share_that_is_filtered_is_of_right_answers_alone(kgqa: Kgqa, ran: Ran) -> None:
     _, folder = collected(kgqa, "--from", "last")
-    came = StageManifest.read(folder, "collect knowtrace").came_to(Collected, folder)
+    came = StageManifest.read(folder, "collect knowtrace").read_outcome(Collected, folder)
     (first,) = [t.prediction.figures for t in read_trace(ran.folder) if t.prediction.answer == "Pellery"]
     share = 100 * first["filtered_tokens"] / first["written_tokens"]
     assert came.figures["right answers"] == 1
@@ -147,7 +147,7 @@ def test_a_run_of_another_method_has_no_lessons(kgqa: Kgqa) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("collect knowtrace", "takes finished runs; give --from RUN"),
+        ("collect knowtrace", "needs finished runs; give --from RUN"),
         ("collect knowtrace --from nowhere", "nowhere: not the folder of a run"),
         ("collect knowtrace collect.filter=some", "collect.filter=some: input should be"),
     ],
@@ -160,4 +160,4 @@ def test_a_mistake_is_one_line(kgqa: Kgqa, command: str, message: str) -> None:
 
 def test_runs_are_no_material_for_what_takes_questions(kgqa: Kgqa, ran: Ran) -> None:
     refused = kgqa("collect", "kgp", "--from", str(ran.folder))
-    assert "collect kgp takes questions, not runs" in refused.err
+    assert "collect kgp needs questions, not runs" in refused.err

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.collected import Collected
-from kgqa.artefacts.stage import StageManifest
-from kgqa.examples import Example, read_dropped, read_examples
-from kgqa.experiment.collect.collecting import Collecting
-from kgqa.experiment.collect.safe import JudgedSteps
+from kgqa.artifacts.collected import Collected
+from kgqa.artifacts.examples import Example, read_dropped, read_examples
+from kgqa.artifacts.stage import StageManifest
 from kgqa.experiment.session.experiment import Experiment
+from kgqa.training.collect.collecting import Collecting
+from kgqa.training.collect.safe import JudgedSteps
 from tests.e2e.conftest import QUICK, Kgqa, Ran
 from tests.e2e.verifying import verified
 from tests.golden.test_program_prompts import AGREED, TEACHER
@@ -43,7 +43,7 @@ def words(tmp_path: Path) -> str:
 
 
 def outcome(folder: Path) -> Collected:
-    return StageManifest.read(folder, "collect safe").came_to(Collected, folder)
+    return StageManifest.read(folder, "collect safe").read_outcome(Collected, folder)
 
 
 def examples(ran: Ran) -> list[Example]:
@@ -105,9 +105,9 @@ def test_noise_is_of_questions_that_verification_flagged(kgqa: Kgqa, tmp_path: P
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ("dataset=demo --from last", "only a teacher finds hard cases; give collect.teacher=model"),
-        ("dataset=demo collect.teacher=model collect.hard_cases=0 --from last", "collect.hard_cases=0 wants none"),
-        ("dataset=demo roles.teacher=gpt_oss_120b", "rules ask no teacher; give collect.teacher=model"),
+        ("dataset=demo --from last", "only a teacher finds hard cases; set collect.teacher=model"),
+        ("dataset=demo collect.teacher=model collect.hard_cases=0 --from last", "collect.hard_cases=0 uses no runs"),
+        ("dataset=demo roles.teacher=gpt_oss_120b", "rules use no teacher; set collect.teacher=model"),
         ("dataset=demo collect.noise=5", "collect.noise: which questions of demo are flagged? give dataset.verified="),
     ],
 )

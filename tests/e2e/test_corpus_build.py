@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,26 +23,34 @@ PASSAGES = 137  # of the demo's 36 questions
 CALLS = 2  # for each: to rank the examples, to write triples; tokens are counted without one
 
 
-def artefact(folder: Path) -> dict[str, bytes]:
-    """A store's files, which hold no path, no time and no order of arrival."""
-    return {name: (folder / name).read_bytes() for name in ("extractions.jsonl", "manifest.json")}
+def stored(file: Path) -> list[bytes]:
+    with closing(sqlite3.connect(file)) as connection:
+        return [line for (line,) in connection.execute("SELECT line FROM extractions ORDER BY passage_id")]
 
 
-def built(kgqa: Kgqa, *arguments: str) -> dict[str, bytes]:
+def artefact(folder: Path) -> dict[str, object]:
+    """Return the rows of a store and its settings: no path, no time, no order of arrival."""
+    return {
+        "extractions.sqlite": stored(folder / "extractions.sqlite"),
+        "manifest.json": (folder / "manifest.json").read_bytes(),
+    }
+
+
+def built(kgqa: Kgqa, *arguments: str) -> dict[str, Any]:
     ran = kgqa("kg", "build", *arguments, *QUICK)
     assert ran.code == 0, ran.err
     files = artefact(ran.folder)
     written = {file.name for file in ran.folder.iterdir()}
-    assert written == {*files, "statistics.json", "log.jsonl", ".lock"}  # nothing else
+    assert written == {*files, "statistics.json", "log.jsonl"}  # nothing else
     shutil.rmtree("outputs")  # with the call cache: the next build is on its own
     return files
 
 
 def test_a_corpus_is_built_to_the_bytes_of_a_build_for_its_questions(kgqa: Kgqa) -> None:
     reference = built(kgqa)
-    assert len(reference["extractions.jsonl"].splitlines()) == PASSAGES
-    assert built(kgqa, "width=1") == reference
-    assert built(kgqa, "--corpus", "width=3") == reference
+    assert len(reference["extractions.sqlite"]) == PASSAGES
+    assert built(kgqa, "max_parallel_questions=1") == reference
+    assert built(kgqa, "--corpus", "max_parallel_questions=3") == reference
 
 
 def test_what_was_extracted_before_changes_no_byte(kgqa: Kgqa) -> None:
@@ -100,13 +111,13 @@ def test_passages_beside_the_questions_are_extracted(kgqa: Kgqa, tmp_path: Path)
     corpus.write_text("".join(json.dumps({"title": f"T{n}", "text": f"Text number {n}."}) + "\n" for n in range(40)))
     ran = kgqa("kg", "build", "--corpus", f"dataset.corpus={corpus}", *QUICK)
     assert ran.json("statistics.json")["passages"] == 40
-    titles = {json.loads(line)["title"] for line in (ran.folder / "extractions.jsonl").read_text().splitlines()}
+    titles = {json.loads(line)["title"] for line in stored(ran.folder / "extractions.sqlite")}
     assert titles == {f"T{n}" for n in range(40)}
 
 
 def test_a_run_finds_the_triples_of_a_corpus_build(kgqa: Kgqa) -> None:
     assert kgqa("kg", "build", "--corpus", *QUICK).code == 0
-    assert kgqa("run", "method=trace", "limit=2", "kg.offline=true", *QUICK).code == 0
+    assert kgqa("run", "method=trace", "limit=2", "kg.require_existing=true", *QUICK).code == 0
 
 
 def test_more_than_five_percent_failed_stops_and_keeps_the_others(kgqa: Kgqa) -> None:
@@ -114,9 +125,9 @@ def test_more_than_five_percent_failed_stops_and_keeps_the_others(kgqa: Kgqa) ->
     refused = kgqa("kg", "build", "--corpus", short, *QUICK)
     assert refused.code == 3
     assert "of 137 passages, first " in refused.err
-    assert "what worked is kept" in refused.err
-    [file] = Path("outputs").glob("kg/demo/*/extractions.jsonl")
-    kept = len(file.read_text().splitlines())
+    assert "it extracts only the failed passages" in refused.err
+    [file] = Path("outputs").glob("kg/demo/*/extractions.sqlite")
+    kept = len(stored(file))
     assert 0 < kept < 131
     assert f"of {PASSAGES - kept} passages" in kgqa("kg", "build", "--corpus", short, *QUICK).err
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from kgqa.config.files import groups
 from kgqa.datasets import fetching
 from kgqa.datasets.sources import Source
 from kgqa.experiment import data
-from kgqa.experiment.config.files import groups
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.file_server import Behaviour, serving
 
@@ -106,7 +106,7 @@ def test_list_shows_what_is_known_and_what_is_here(kgqa: Kgqa, monkeypatch: pyte
 
 def test_prepare_fetches_unpacks_and_makes_a_runnable_dataset(kgqa: Kgqa, offer: Offer) -> None:
     offer("musique", zipped(musique_ans_v1__0_dev__jsonl=LINE, readme="x"), members=["musique_ans_v1.0_dev.jsonl"])
-    ran = kgqa("data", "prepare", "dataset=musique")
+    ran = kgqa("data", "download", "dataset=musique")
     assert (ran.code, ran.err) == (0, "")
     assert "licence CC BY 4.0" in ran.out
     assert hashlib.sha256(LINE.encode()).hexdigest() in ran.out
@@ -118,26 +118,26 @@ def test_prepare_does_nothing_where_all_is_there(kgqa: Kgqa, offer: Offer) -> No
     server = offer("hotpotqa", b"[]")
     Path("data/hotpotqa").mkdir(parents=True)
     Path("data/hotpotqa/hotpot_dev_distractor_v1.json").write_text("mine")
-    assert kgqa("data", "prepare", "hotpotqa").code == 0
+    assert kgqa("data", "download", "hotpotqa").code == 0
     assert server.asked == []
 
 
 def test_prepare_goes_on_where_it_was_cut(kgqa: Kgqa, offer: Offer) -> None:
     server = offer("hotpotqa", b"[" + b" " * 100_000 + b"]")
     server.cut_after = [40_000, *[0] * fetching.ATTEMPTS]
-    ran = kgqa("data", "prepare", "dataset=hotpotqa")
+    ran = kgqa("data", "download", "dataset=hotpotqa")
     assert ran.code == 2
     assert "run the same command again" in ran.err
     assert ran.err.count("\n") == 1
     server.asked.clear()
-    assert kgqa("data", "prepare", "dataset=hotpotqa").code == 0
+    assert kgqa("data", "download", "dataset=hotpotqa").code == 0
     assert server.asked == [40_000]
     assert Path("data/hotpotqa/hotpot_dev_distractor_v1.json").stat().st_size == 100_002
 
 
 def test_prepare_refuses_a_file_with_another_checksum(kgqa: Kgqa, offer: Offer) -> None:
     offer("hotpotqa", b"[]", sha256="0" * 64)
-    ran = kgqa("data", "prepare", "dataset=hotpotqa")
+    ran = kgqa("data", "download", "dataset=hotpotqa")
     assert ran.code == 2
     assert f"sha256 is {hashlib.sha256(b'[]').hexdigest()} of 2 bytes, expected sha256 {'0' * 64}" in ran.err
     assert ran.err.count("\n") == 1
@@ -146,7 +146,7 @@ def test_prepare_refuses_a_file_with_another_checksum(kgqa: Kgqa, offer: Offer) 
 
 def test_prepare_offline_says_what_to_fetch_and_where_to_put_it(kgqa: Kgqa, offer: Offer) -> None:
     offer("iirc", b"", urls=["http://nowhere.invalid/iirc_train_dev.tgz"])
-    ran = kgqa("data", "prepare", "dataset=iirc")
+    ran = kgqa("data", "download", "dataset=iirc")
     assert ran.code == 2
     assert "get iirc_train_dev.tgz from https://allenai.org/data/iirc" in ran.err
     assert "put it at data/iirc/iirc_train_dev.tgz and run the same command again" in ran.err
@@ -158,7 +158,7 @@ def test_prepare_takes_an_archive_that_was_put_there_by_hand(kgqa: Kgqa, offer: 
     server = offer("2wiki", content)
     Path("data/2wiki").mkdir(parents=True)
     Path("data/2wiki/data_ids_april7.zip").write_bytes(content)
-    assert kgqa("data", "prepare", "dataset=2wiki").code == 0
+    assert kgqa("data", "download", "dataset=2wiki").code == 0
     assert server.asked == []
     assert Path("data/2wiki/data_ids_april7.zip").is_file()  # not ours to remove
     assert Path("data/2wiki/id_aliases.json").is_file()
@@ -168,7 +168,7 @@ def test_prepare_refuses_an_archive_by_hand_that_is_another(kgqa: Kgqa, offer: O
     offer("2wiki", b"the official one")
     Path("data/2wiki").mkdir(parents=True)
     Path("data/2wiki/data_ids_april7.zip").write_bytes(b"another one")
-    ran = kgqa("data", "prepare", "dataset=2wiki")
+    ran = kgqa("data", "download", "dataset=2wiki")
     assert ran.code == 2
     assert "delete the file and run the same command again" in ran.err
     assert Path("data/2wiki/data_ids_april7.zip").read_bytes() == b"another one"
@@ -182,7 +182,7 @@ def test_prepare_turns_the_archive_of_abstracts_into_a_corpus(kgqa: Kgqa, offer:
         member.size = len(bz2.compress(page))
         archive.addfile(member, io.BytesIO(bz2.compress(page)))
     offer("hotpotqa_corpus", buffer.getvalue())
-    assert kgqa("data", "prepare", "dataset=hotpotqa_corpus").code == 0
+    assert kgqa("data", "download", "dataset=hotpotqa_corpus").code == 0
     assert os.listdir("data/hotpotqa") == ["hotpotqa_abstracts.jsonl.gz"]
     Path("questions.jsonl").write_text(LINE)
     corpus = "dataset.corpus=hotpotqa/hotpotqa_abstracts.jsonl.gz"
@@ -192,10 +192,10 @@ def test_prepare_turns_the_archive_of_abstracts_into_a_corpus(kgqa: Kgqa, offer:
 
 def test_prepare_writes_where_it_is_told_to(kgqa: Kgqa, offer: Offer, monkeypatch: pytest.MonkeyPatch) -> None:
     offer("hotpotqa", b"[]")
-    assert kgqa("data", "prepare", "dataset=hotpotqa", "to=elsewhere").code == 0
+    assert kgqa("data", "download", "dataset=hotpotqa", "to=elsewhere").code == 0
     assert os.listdir("elsewhere") == ["hotpot_dev_distractor_v1.json"]
     monkeypatch.setenv("KGQA_DATA", "collection")
-    assert kgqa("data", "prepare", "dataset=hotpotqa").code == 0
+    assert kgqa("data", "download", "dataset=hotpotqa").code == 0
     assert os.listdir("collection/hotpotqa") == ["hotpot_dev_distractor_v1.json"]
 
 
@@ -204,7 +204,7 @@ def test_prepare_converts_a_data_set_in_hugging_faces_form(kgqa: Kgqa, offer: Of
     datasets.disable_progress_bars()
     offer("musique", b"")
     datasets.DatasetDict({"validation": datasets.Dataset.from_list([MUSIQUE])}).save_to_disk(tmp_path / "hub")
-    ran = kgqa("data", "prepare", "dataset=musique", f"from={tmp_path / 'hub'}")
+    ran = kgqa("data", "download", "dataset=musique", f"from={tmp_path / 'hub'}")
     assert (ran.code, ran.err) == (0, "")
     assert json.loads(Path("data/musique/musique_ans_v1.0_dev.jsonl").read_text()) == MUSIQUE
     assert figures(kgqa("data", "check", "dataset=musique").out)["questions"] == 1
@@ -212,7 +212,7 @@ def test_prepare_converts_a_data_set_in_hugging_faces_form(kgqa: Kgqa, offer: Of
 
 def test_without_the_package_datasets_its_command_is_named(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    ran = kgqa("data", "prepare", "dataset=musique", "from=hub")
+    ran = kgqa("data", "download", "dataset=musique", "from=hub")
     assert ran.code == 2
     assert "pip install 'kgqa[datasets]'" in ran.err
     assert ran.err.count("\n") == 1
@@ -221,7 +221,7 @@ def test_without_the_package_datasets_its_command_is_named(kgqa: Kgqa, monkeypat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("to=elsewhere",), "dataset= is missing; e.g. kgqa data prepare dataset=musique"),
+        (("to=elsewhere",), "dataset= is missing; e.g. kgqa data download dataset=musique"),
         (("dataset=musiqe",), "did you mean musique?"),
         (("dataset=musique", "form=hub"), "did you mean from?"),
         (("dataset=musique", "to="), "expected a value"),
@@ -230,7 +230,7 @@ def test_without_the_package_datasets_its_command_is_named(kgqa: Kgqa, monkeypat
     ],
 )
 def test_a_wrong_setting_of_prepare_is_one_line(kgqa: Kgqa, arguments: tuple[str, ...], said: str) -> None:
-    ran = kgqa("data", "prepare", *arguments)
+    ran = kgqa("data", "download", *arguments)
     assert ran.code == 2
     assert said in ran.err
     assert ran.err.count("\n") == 1
@@ -238,7 +238,7 @@ def test_a_wrong_setting_of_prepare_is_one_line(kgqa: Kgqa, arguments: tuple[str
 
 
 def test_the_demo_has_nothing_to_fetch(kgqa: Kgqa) -> None:
-    ran = kgqa("data", "prepare", "dataset=demo")
+    ran = kgqa("data", "download", "dataset=demo")
     assert ran.code == 0
     assert "it ships with kgqa" in ran.out
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.metrics import Metrics
-from kgqa.artefacts.trace import read_trace
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.trace import read_trace
 from kgqa.engines.scripted import Scripted
-from kgqa.experiment.run.showing import leading_chain
+from kgqa.experiment.run.demo import leading_chain
 from tests.e2e.conftest import Kgqa
 
 SMALL = ("demo", "engine=scripted", "ranker=lexical")  # no weights
@@ -73,7 +73,7 @@ def test_keys_reach_all_three_and_those_of_trace_only_trace(kgqa: Kgqa) -> None:
 def test_what_the_demo_chooses_itself_is_refused(kgqa: Kgqa, word: str) -> None:
     ran = kgqa("demo", word)
     assert ran.code == 2
-    assert ran.err == f"kgqa: {word}: kgqa demo has its own {word.split('=')[0]}; with another: kgqa run {word} …\n"
+    assert ran.err == f"kgqa: {word}: kgqa demo sets {word.split('=')[0]} itself; use kgqa run {word} …\n"
     assert not Path("outputs").exists()
 
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from kgqa import extras
+from kgqa.config.files import groups
 from kgqa.engines import weights
-from kgqa.experiment.config.files import groups
-from kgqa.experiment.machine import doctor, hardware, local_model
-from kgqa.experiment.machine.presets import Preset, fitness, presets
 from kgqa.retrieval import faiss_search
+from kgqa.system import doctor, hardware, local_model
+from kgqa.system.presets import Preset, describe_fitness, list_presets
+from kgqa.util import optional_deps as extras
 from tests.e2e.conftest import Kgqa
 
 KEY = "sk-not-to-be-shown"
@@ -79,12 +79,12 @@ def test_what_is_optional_and_not_there_is_one_line_and_says_more_by_name(kgqa: 
     (line,) = [line for line in kgqa("doctor").out.splitlines() if "musique" in line]
     assert line.split()[:2] == ["·", "not"]
     assert "hotpotqa" in line
-    assert "kgqa data prepare dataset=musique" in kgqa("doctor", "musique").out
+    assert "kgqa data download dataset=musique" in kgqa("doctor", "musique").out
 
 
 def test_where_nothing_is_installed_it_says_what_to_begin_with(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     """Imagined: no environment of the tests is as bare as that."""
-    monkeypatch.setattr(doctor, "present", lambda package: False)
+    monkeypatch.setattr(doctor, "is_available", lambda package: False)
     monkeypatch.setattr(doctor, "missing_libraries", lambda engine: ["xllamacpp"])
     monkeypatch.setattr(local_model, "missing_libraries", lambda engine: ["xllamacpp"])
     ran = kgqa("doctor")
@@ -177,33 +177,33 @@ def test_models_lists_every_preset(kgqa: Kgqa) -> None:
     ran = kgqa("models")
     assert ran.code == 0
     assert ran.err == ""
-    for preset in presets():
+    for preset in list_presets():
         assert preset.name in ran.out
     assert kgqa("models", "all").code == 2
 
 
 def test_every_preset_states_licence_and_size() -> None:
-    for preset in presets():
-        if not preset.hosted:
+    for preset in list_presets():
+        if not preset.is_hosted:
             assert preset.about.licence, f"conf/model/{preset.name}.yaml: no licence"
             assert preset.parameters or preset.model.packages, f"conf/model/{preset.name}.yaml: no size"
 
 
 def chosen(name: str) -> Preset:
-    return next(preset for preset in presets() if preset.name == name)
+    return next(preset for preset in list_presets() if preset.name == name)
 
 
 def test_the_fitness_of_a_model_goes_by_memory_and_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kgqa.experiment.machine.presets.missing_libraries", lambda engine: [])
-    monkeypatch.setattr("kgqa.experiment.machine.presets.memory", lambda: int(30e9))
-    assert fitness(chosen("qwen3_8b")) == "once fetched: vllm, transformers, slow without a GPU"
-    assert fitness(chosen("flan_t5_base")) == "once fetched: transformers"
-    assert fitness(chosen("gpt_4o_mini")) == "through a server: engine=openai"
-    assert fitness(chosen("gpt_oss_120b")) == "needs about 77 GB of memory"
-    monkeypatch.setattr("kgqa.experiment.machine.presets.memory", lambda: int(10e9))
-    assert fitness(chosen("qwen3_8b")) == "needs about 20 GB of memory; engine.quantization=int4: 6 GB"
-    monkeypatch.setattr("kgqa.experiment.machine.presets.missing_libraries", lambda engine: ["torch"])
-    assert fitness(chosen("flan_t5_base")) == "pip install 'kgqa[transformers]'"
+    monkeypatch.setattr("kgqa.system.presets.missing_libraries", lambda engine: [])
+    monkeypatch.setattr("kgqa.system.presets.memory", lambda: int(30e9))
+    assert describe_fitness(chosen("qwen3_8b")) == "once fetched: vllm, transformers, slow without a GPU"
+    assert describe_fitness(chosen("flan_t5_base")) == "once fetched: transformers"
+    assert describe_fitness(chosen("gpt_4o_mini")) == "through a server: engine=openai"
+    assert describe_fitness(chosen("gpt_oss_120b")) == "needs about 77 GB of memory"
+    monkeypatch.setattr("kgqa.system.presets.memory", lambda: int(10e9))
+    assert describe_fitness(chosen("qwen3_8b")) == "needs about 20 GB of memory; engine.quantization=int4: 6 GB"
+    monkeypatch.setattr("kgqa.system.presets.missing_libraries", lambda engine: ["torch"])
+    assert describe_fitness(chosen("flan_t5_base")) == "pip install 'kgqa[transformers]'"
 
 
 def test_packages_that_are_missing_are_named(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_packages_that_are_missing_are_named(kgqa: Kgqa, monkeypatch: pytest.Mon
 def test_neither_loads_an_engine(command: str, tmp_path: Path) -> None:
     script = (
         "import sys\n"
-        "from kgqa.cli import main\n"
+        "from kgqa.cli.main import main\n"
         f"assert main(['{command}']) == 0\n"
         "assert not {'torch', 'transformers', 'xllamacpp', 'hydra', 'scipy'} & set(sys.modules)\n"
     )

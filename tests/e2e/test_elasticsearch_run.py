@@ -8,11 +8,19 @@ from typing import Any
 
 import pytest
 
-from kgqa.cli import main
+from kgqa.cli.main import main
 from kgqa.retrieval import elasticsearch, elasticsearch_server
 from tests.retrieval.elasticsearch_servers import StandIn
 
-RUN = ["run", "method=iter_retgen", "dataset=demo", "engine=scripted", "retriever=elasticsearch", "limit=6", "width=1"]
+RUN = [
+    "run",
+    "method=iter_retgen",
+    "dataset=demo",
+    "engine=scripted",
+    "retriever=elasticsearch",
+    "limit=6",
+    "max_parallel_questions=1",
+]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.retrieval.elasticsearch_proxy import READING, Proxy, proxied
 from tests.retrieval.elasticsearch_servers import StandIn
 
 CHOSEN = ("dataset=demo", "retriever=elasticsearch")
-BUILD = ("index", "build", *CHOSEN)
+BUILD = ("data", "index", *CHOSEN)
 RUN = ("run", "method=retrieve_read", "engine=scripted", "limit=3", *CHOSEN)
 WARNING = '299 Elasticsearch-8.15.0-abc "Elasticsearch built-in security features are not enabled."'
 
@@ -99,7 +99,7 @@ def test_a_large_corpus_is_loaded_by_the_build_alone(
     monkeypatch.setattr(elasticsearch, "LOADED_BY_RUNS", 1)
     refused = kgqa(*RUN)
     assert refused.code == 2
-    assert "is missing; run kgqa index build again" in refused.err
+    assert "is missing; run kgqa data index again" in refused.err
     assert (kgqa(*BUILD).code, kgqa(*RUN).code) == (0, 0)
 
 

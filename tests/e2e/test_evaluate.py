@@ -131,9 +131,9 @@ def test_predictions_of_others_are_judged(kgqa: Kgqa) -> None:
         (("compare", "a", "b", "limit=3"), "limit=3: not a key of kgqa compare"),
         (("compare", "a", "b", "difference=0"), "difference above 0"),
         (("compare", "a", "b", "seed=x"), "must be numbers"),
-        (("judge", "calibrat"), "judge calibrat: no such command; did you mean calibrate?"),
-        (("judge", "calibrate"), "RUN is missing; e.g. kgqa judge calibrate last"),
-        (("judge", "calibrate", "nowhere"), "not the folder of a run"),
+        (("evaluate", "last", "human=x.csv"), "human=x.csv: only with --calibrate"),
+        (("evaluate", "--calibrate"), "RUN|FILE is missing; e.g. kgqa evaluate last"),
+        (("evaluate", "--calibrate", "nowhere"), "not the folder of a run"),
     ],
 )
 def test_a_wrong_command_is_one_line_and_exit_code_2(kgqa: Kgqa, arguments: tuple[str, ...], said: str) -> None:

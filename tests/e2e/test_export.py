@@ -1,4 +1,4 @@
-"""`kgqa export`: a run's rows, read again, and what is refused. Other forms: test_export_formats.py."""
+"""`kgqa report`: a run's rows, read again, and what is refused. Other forms: test_export_formats.py."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.trace import read_trace
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.trace import read_trace
 from kgqa.report.exports.rows import write_jsonl
 from kgqa.report.tables import call_rows, prediction_rows
 from tests.e2e.conftest import QUICK, Kgqa, Ran
@@ -30,7 +30,7 @@ def finished(kgqa: Kgqa) -> Ran:
 
 def test_the_rows_are_those_of_the_tables(kgqa: Kgqa, tmp_path: Path) -> None:
     finished(kgqa)
-    exported = kgqa("export", "one", "--out", "out")
+    exported = kgqa("report", "one", "--format", "jsonl", "--out", "out")
     assert exported.code == 0, exported.err
     assert all((tmp_path / line).exists() for line in exported.out.splitlines())
     run = FinishedRun.read(tmp_path / "one")
@@ -40,7 +40,7 @@ def test_the_rows_are_those_of_the_tables(kgqa: Kgqa, tmp_path: Path) -> None:
 
 def test_predictions_are_the_runs_and_calls_are_the_traces(kgqa: Kgqa, tmp_path: Path) -> None:
     ran = finished(kgqa)
-    assert kgqa("export", "one", "--out", "out").code == 0
+    assert kgqa("report", "one", "--format", "jsonl", "--out", "out").code == 0
     predictions, calls = from_lines(tmp_path / "out", "predictions"), from_lines(tmp_path / "out", "traces")
     written = [json.loads(line) for line in (tmp_path / "one/predictions.jsonl").read_text("utf-8").splitlines()]
     for row, prediction in zip(predictions, written, strict=True):
@@ -65,7 +65,7 @@ def test_a_folder_that_holds_something_is_left_alone(kgqa: Kgqa, tmp_path: Path)
     finished(kgqa)
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine.txt").write_text("mine")
-    ran = kgqa("export", "one", "--out", "out")
+    ran = kgqa("report", "one", "--format", "jsonl", "--out", "out")
     assert ran.code == 2
     assert ran.err == "kgqa: --out out: is there already and not an empty folder; give another one\n"
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["mine.txt"]
@@ -74,13 +74,13 @@ def test_a_folder_that_holds_something_is_left_alone(kgqa: Kgqa, tmp_path: Path)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("one",), "the following arguments are required: --out"),
+        (("one", "--format", "jsonl"), "--out DIR is missing"),
         (("one", "--out", "out", "--format", "parquet"), "--format parquet: no such value; choose from"),
-        (("nowhere", "--out", "out"), "not the folder of a run that ended"),
+        (("nowhere", "--format", "jsonl", "--out", "out"), "not the folder of a run that ended"),
     ],
 )
 def test_bad_command_lines_are_one_line(kgqa: Kgqa, tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    ran = kgqa("export", *arguments)
+    ran = kgqa("report", *arguments)
     assert ran.code == 2
     assert said in ran.err
     assert len(ran.err.splitlines()) == 1
@@ -91,7 +91,7 @@ def test_the_working_directory_itself_is_refused(kgqa: Kgqa, tmp_path: Path, mon
     finished(kgqa)
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    ran = kgqa("export", "../one", "--out", ".")
+    ran = kgqa("report", "../one", "--format", "jsonl", "--out", ".")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "--out .: name a folder" in ran.err
 
@@ -100,7 +100,7 @@ def test_a_damaged_trace_leaves_no_half_export(kgqa: Kgqa, tmp_path: Path) -> No
     finished(kgqa)
     trace = tmp_path / "one/trace.jsonl.zst"
     trace.write_bytes(b"\0" * 100 + trace.read_bytes()[100:])
-    ran = kgqa("export", "one", "--out", "exported")
+    ran = kgqa("report", "one", "--format", "jsonl", "--out", "exported")
     assert ran.code == 2
     assert "damaged trace" in ran.err
     assert not list(tmp_path.glob("exported*"))

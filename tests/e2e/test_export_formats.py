@@ -1,4 +1,4 @@
-"""`kgqa export --format`: each form through the reader of those who would read it, and against the run's own figures.
+"""`kgqa report --format`: each form through the reader of those who would read it, and against the run's own figures.
 
 Readers that are not installed are skipped by name. The schemas of Every Eval Ever are in its package, which wants
 Python 3.12; only its files are used, so that the folder it was unpacked to on PYTHONPATH will do.
@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.trace import read_trace
-from kgqa.commands.export import HOLDS
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.trace import read_trace
+from kgqa.cli.report import EXPORTS
 from kgqa.report.exporting import FORMATS
 from kgqa.report.exports.trec import column
 from tests.e2e.conftest import QUICK, Kgqa
@@ -27,7 +27,7 @@ KINDS = {"LLM", "RETRIEVER", "RERANKER", "CHAIN", "AGENT", "EVALUATOR"}  # of Op
 def exported(kgqa: Kgqa, form: str, *run: str) -> Path:
     """What a small run gives in this form: its folder."""
     assert kgqa("run", *run, "limit=4", *QUICK, "out=one").code == 0
-    ran = kgqa("export", "one", "--format", form, "--out", form)
+    ran = kgqa("report", "one", "--format", form, "--out", form)
     assert ran.code == 0, ran.err
     return Path(form)
 
@@ -46,7 +46,7 @@ def attributes(span: Any) -> dict[str, Any]:
 
 
 def test_the_command_knows_the_forms_there_are() -> None:
-    assert list(HOLDS) == list(FORMATS)
+    assert list(EXPORTS) == list(FORMATS)
 
 
 def test_trec_files_give_the_runs_own_recall(kgqa: Kgqa) -> None:
@@ -127,7 +127,7 @@ def test_what_a_model_was_asked_is_whole_in_one_value(kgqa: Kgqa) -> None:
 
 def test_a_second_export_is_the_same_traces(kgqa: Kgqa) -> None:
     folder = exported(kgqa, "otlp", "method=retrieve_read")
-    assert kgqa("export", "one", "--format", "otlp", "--out", "again").code == 0
+    assert kgqa("report", "one", "--format", "otlp", "--out", "again").code == 0
     assert (folder / "spans.jsonl").read_bytes() == Path("again/spans.jsonl").read_bytes()
 
 
@@ -167,7 +167,7 @@ def test_every_eval_ever_has_the_runs_scores_and_a_line_a_question(kgqa: Kgqa) -
 
 def test_one_call_is_a_single_turn_and_a_judge_is_a_result(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "a", "judge=three_way")
-    assert kgqa("export", str(folder), "--format", "eee", "--out", "eee").code == 0
+    assert kgqa("report", str(folder), "--format", "eee", "--out", "eee").code == 0
     record, samples, _ = records(Path("eee"))
     assert {line["interaction_type"] for line in samples} == {"single_turn"}
     assert all(line["output"]["raw"] and line["messages"] is None for line in samples)
@@ -191,7 +191,7 @@ def test_every_eval_ever_is_as_its_schemas_say(kgqa: Kgqa, run: tuple[str, ...])
 
 def test_what_only_retrieves_is_no_evaluation_of_a_model(kgqa: Kgqa, tmp_path: Path) -> None:
     assert kgqa("run", "method=retrieve_only", "limit=2", *QUICK, "out=one").code == 0
-    ran = kgqa("export", "one", "--format", "eee", "--out", "eee")
+    ran = kgqa("report", "one", "--format", "eee", "--out", "eee")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     assert "--format eee: one has no answers of a model" in ran.err
     assert not list(tmp_path.glob("eee*"))
@@ -208,6 +208,6 @@ def test_the_hubs_own_parser_reads_the_card(kgqa: Kgqa) -> None:
 
 
 def test_the_help_says_what_an_export_holds(kgqa: Kgqa) -> None:
-    said = kgqa("export", "--help").out
+    said = kgqa("report", "--help").out
     assert all(f"  {form} " in said for form in FORMATS)
-    assert "where documents are private, so is" in said
+    assert "as private as your documents" in said

@@ -33,7 +33,7 @@ def test_a_run_that_lost_every_question_has_no_score_and_fails(kgqa: Kgqa, fail:
     fail(4)
     ran = kgqa(*RUN)
     assert ran.code == 2
-    assert "4 of 4 questions failed, above fail_above=0.05" in ran.out + ran.err
+    assert "4 of 4 questions failed, above max_failure_rate=0.05" in ran.out + ran.err
     assert "EngineError: no reply" in ran.out + ran.err
     assert not [line for line in (ran.out + ran.err).splitlines() if line.startswith(("EM ", "F1 "))]
     metrics = ran.json("metrics.json")
@@ -47,11 +47,11 @@ def test_a_run_that_lost_every_question_has_no_score_and_fails(kgqa: Kgqa, fail:
 
 
 @pytest.mark.parametrize(("limit", "code"), [("0.05", 2), ("0.24", 2), ("0.25", 0), ("1", 0), ("0", 2)])
-def test_fail_above_is_the_share_that_may_fail(kgqa: Kgqa, fail: Fail, limit: str, code: int) -> None:
+def test_max_failure_rate_is_the_share_that_may_fail(kgqa: Kgqa, fail: Fail, limit: str, code: int) -> None:
     fail(1)
-    ran = kgqa(*RUN, f"fail_above={limit}")
+    ran = kgqa(*RUN, f"max_failure_rate={limit}")
     assert ran.code == code
-    assert ("above fail_above" in ran.out + ran.err) == (code == 2)
+    assert ("above max_failure_rate" in ran.out + ran.err) == (code == 2)
     assert "4 (1 failed and count as wrong, 0 empty answers)" in ran.out + ran.err
     assert ran.json("metrics.json")["scores"]["em"]["n"] == 4
 
@@ -59,18 +59,18 @@ def test_fail_above_is_the_share_that_may_fail(kgqa: Kgqa, fail: Fail, limit: st
 def test_the_same_limit_holds_for_the_cells_of_a_sweep(kgqa: Kgqa, fail: Fail) -> None:
     fail(1)
     sweep = ("run", "-m", "method=no_context", "limit=4", "seed=0,1", *QUICK)
-    refused = kgqa(*sweep, "fail_above=0.2")
+    refused = kgqa(*sweep, "max_failure_rate=0.2")
     assert refused.code == 2
-    assert "1 of 4 questions failed, above fail_above=0.2" in refused.out + refused.err
-    assert kgqa(*sweep, "fail_above=0.3").code == 0
+    assert "1 of 4 questions failed, above max_failure_rate=0.2" in refused.out + refused.err
+    assert kgqa(*sweep, "max_failure_rate=0.3").code == 0
 
 
 @pytest.mark.parametrize("limit", ["-0.1", "1.5", "many"])
 def test_a_limit_that_is_no_share_is_refused(kgqa: Kgqa, limit: str) -> None:
-    ran = kgqa(*RUN, f"fail_above={limit}")
+    ran = kgqa(*RUN, f"max_failure_rate={limit}")
     assert ran.code == 2
-    assert f"fail_above={limit}" in ran.err
+    assert f"max_failure_rate={limit}" in ran.err
 
 
 def test_the_limit_changes_no_runs_name(kgqa: Kgqa) -> None:
-    assert kgqa(*RUN).folder == kgqa(*RUN, "fail_above=0.5").folder
+    assert kgqa(*RUN).folder == kgqa(*RUN, "max_failure_rate=0.5").folder

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from scripts.attack.faults import FAULTS, SPELLINGS
-from scripts.attack.faulty_server import MODEL, FaultyServer
 from tests.e2e.conftest import Kgqa
 from tests.e2e.test_server_runs import everything_written
+from tests.faults import FAULTS
+from tests.faulty_server import MODEL, FaultyServer
 
 pytest.importorskip("httpx2", reason="engine openai needs httpx2")
 SECRET = "sk-or/Tr0ub4dor/and-three+more"
 RUN = ("run", "dataset=demo", "limit=2", "engine=openai", "ranker=lexical", f"engine.served_model={MODEL}")
 QUICK = (
     *("engine.backoff=0.02", "engine.patience=4.0", "engine.retries=2", "engine.concurrency=4", "engine.timeout=5"),
-    "fail_above=1.0",  # a question that failed is the next run's
+    "max_failure_rate=1.0",  # a question that failed is the next run's
 )
 PASSING = ("choice-empty", "finish-error", "length-too-short", "huge-text")
-KEYS = ("key-200-partly-escaped", "key-200-base64", "key-403-percent", "key-401")
+KEYS = ("key-200", "key-403", "key-401")
 STOPPING = ("redirect",)
 
 
@@ -34,10 +34,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
         yield server
 
 
-def shown(text: bytes) -> list[str]:
-    """How the key stands in it."""
-    spelled = {name: spell(SECRET).encode() for name, spell in SPELLINGS.items()}
-    return [name for name, key in spelled.items() if key in text or key.replace(b"\\", b"\\\\") in text]
+def shown(text: bytes) -> bool:
+    return SECRET.encode() in text
 
 
 def attack(kgqa: Kgqa, server: FaultyServer, method: str, name: str, monkeypatch: pytest.MonkeyPatch) -> bytes:

@@ -22,7 +22,7 @@ def test_a_finished_run_is_shown_and_stays_as_it_is(kgqa: Kgqa, monkeypatch: pyt
     first = kgqa(*COMMAND)
     before = kept(first.folder)
     Path("outputs/.cache/calls.sqlite").unlink()
-    monkeypatch.setattr(Experiment, "_sampled", lambda *_: pytest.fail("read the questions"))
+    monkeypatch.setattr(Experiment, "_sample", lambda *_: pytest.fail("read the questions"))
     again = kgqa(*COMMAND)
     assert (again.code, again.folder) == (0, first.folder)
     assert "finished with this code, data and settings" in again.out

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.cli import main
+from kgqa.cli.main import main
 from tests.e2e.browser import CHROMIUM, LOADED, Browser
 from tests.e2e.conftest import QUICK
 

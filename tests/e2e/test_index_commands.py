@@ -1,4 +1,4 @@
-"""`kgqa index build | check`, and the index of a run."""
+"""`kgqa data index | check`, and the index of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kgqa.experiment.prepare import indexes
-from kgqa.storage import locked
+from kgqa.util.fs import lock_file
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import started
 
@@ -33,12 +33,12 @@ def manifests() -> list[Path]:
 
 
 def test_an_index_is_built_once_and_checked(kgqa: Kgqa) -> None:
-    built = kgqa("index", "build", "dataset=demo")
+    built = kgqa("data", "index", "dataset=demo")
     assert built.code == 0
     assert "137 passages" in built.out
     assert built.folder.parts[:4] == ("outputs", "index", "demo", "bm25")
-    assert "was there already" in kgqa("index", "build", "dataset=demo").out
-    checked = kgqa("index", "check", "dataset=demo")
+    assert "was there already" in kgqa("data", "index", "dataset=demo").out
+    checked = kgqa("data", "check-index", "dataset=demo")
     assert checked.code == 0
     assert "every file is as it was written" in checked.out
     assert "100.0 % among 10" in checked.out
@@ -46,7 +46,7 @@ def test_an_index_is_built_once_and_checked(kgqa: Kgqa) -> None:
 
 def test_retrievers_and_settings_have_indexes_of_their_own(kgqa: Kgqa) -> None:
     folders = {
-        kgqa("index", "build", "dataset=demo", *overrides).folder
+        kgqa("data", "index", "dataset=demo", *overrides).folder
         for overrides in (
             (),
             ("retriever.fields.title=2",),
@@ -58,12 +58,12 @@ def test_retrievers_and_settings_have_indexes_of_their_own(kgqa: Kgqa) -> None:
 
 
 def test_a_changed_file_is_found_by_the_check(kgqa: Kgqa) -> None:
-    folder = kgqa("index", "build", "dataset=demo").folder
+    folder = kgqa("data", "index", "dataset=demo").folder
     file = folder / "passages.jsonl"
     file.write_bytes(file.read_bytes().replace(b"the", b"teh", 1))
-    ran = kgqa("index", "check", "dataset=demo")
+    ran = kgqa("data", "check-index", "dataset=demo")
     assert ran.code == 2
-    assert "passages.jsonl changed since it was written; delete the folder and run: kgqa index build" in ran.err
+    assert "passages.jsonl changed since it was written; delete the folder and run: kgqa data index" in ran.err
 
 
 def test_a_run_refuses_a_damaged_index_and_the_command_it_names_mends_it(kgqa: Kgqa) -> None:
@@ -87,13 +87,12 @@ def test_a_run_refuses_a_damaged_index_and_the_command_it_names_mends_it(kgqa: K
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("index", "biuld"), "index biuld: no such command; did you mean build?"),
-        (("index", "check", "dataset=demo"), "no finished index here; run: kgqa index build dataset=demo"),
-        (("index", "build", "retriever=bm52"), "did you mean bm25"),
-        (("index", "build", "retriever=null"), "retriever=null"),
-        (("index", "build", "retriever.fields.title=-1"), "above 0"),
-        (("index", "build", "retriever.k1=0.9"), "retriever.k1"),
-        (("index", "build", "dataset.corpus=nowhere.jsonl"), "nowhere.jsonl"),
+        (("data", "check-index", "dataset=demo"), "no finished index here; run: kgqa data index dataset=demo"),
+        (("data", "index", "retriever=bm52"), "did you mean bm25"),
+        (("data", "index", "retriever=null"), "retriever=null"),
+        (("data", "index", "retriever.fields.title=-1"), "above 0"),
+        (("data", "index", "retriever.k1=0.9"), "retriever.k1"),
+        (("data", "index", "dataset.corpus=nowhere.jsonl"), "nowhere.jsonl"),
     ],
 )
 def test_a_wrong_command_is_one_line_and_exit_code_2(kgqa: Kgqa, arguments: tuple[str, ...], said: str) -> None:
@@ -109,7 +108,7 @@ def test_a_wrong_command_is_one_line_and_exit_code_2(kgqa: Kgqa, arguments: tupl
 )
 def test_a_corpus_without_text_is_one_line(kgqa: Kgqa, tmp_path: Path, content: str) -> None:
     (tmp_path / "corpus.json").write_text(content)
-    ran = kgqa("index", "build", "dataset.corpus=corpus.json")
+    ran = kgqa("data", "index", "dataset.corpus=corpus.json")
     assert ran.code == 2
     assert "corpus.json" in ran.err
     assert ran.err.count("\n") == 1
@@ -155,9 +154,9 @@ def test_a_large_corpus_is_refused_with_the_command_that_helps(kgqa: Kgqa, monke
     monkeypatch.setattr(indexes, "SMALL", 100)
     ran = kgqa(*SEARCHING, "retriever.fields.title=2")
     assert ran.code == 2
-    assert "index it first: kgqa index build dataset=demo retriever=bm25 retriever.fields.title=2" in ran.err
+    assert "index it first: kgqa data index dataset=demo retriever=bm25 retriever.fields.title=2" in ran.err
     assert not Path("outputs/demo").exists()
-    assert kgqa("index", "build", "dataset=demo", "retriever=bm25", "retriever.fields.title=2").code == 0
+    assert kgqa("data", "index", "dataset=demo", "retriever=bm25", "retriever.fields.title=2").code == 0
     assert kgqa(*SEARCHING, "retriever.fields.title=2").code == 0
 
 
@@ -172,7 +171,7 @@ def test_a_corpus_that_would_be_embedded_is_refused_sooner(
     ran = kgqa(*SEARCHING, f"retriever={retriever}")
     assert ran.code == 2
     assert "more than 100 passages, too many to embed inside a run" in ran.err
-    assert f"index it first: kgqa index build dataset=demo retriever={retriever}" in ran.err
+    assert f"index it first: kgqa data index dataset=demo retriever={retriever}" in ran.err
     assert not manifests()
 
 
@@ -181,7 +180,7 @@ def test_a_dry_run_builds_no_index_and_uses_one_that_is_there(kgqa: Kgqa) -> Non
     without = kgqa(*plan)
     assert without.code == 0
     assert not manifests()
-    kgqa("index", "build", "dataset=demo")
+    kgqa("data", "index", "dataset=demo")
     with_index = kgqa(*plan)
     assert with_index.code == 0
     assert with_index.out.splitlines()[-1] == without.out.splitlines()[-1]  # as many calls
@@ -200,7 +199,7 @@ def test_a_build_killed_on_the_way_is_never_used_and_the_same_command_ends_it(
     kgqa: Kgqa, corpus: Path, tmp_path: Path, during: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexes, "SMALL", 10_000)
-    command = ["index", "build", f"dataset.corpus={corpus}"]
+    command = ["data", "index", f"dataset.corpus={corpus}"]
     mark = {"reading": "passages.jsonl", "indexing": "corpus.json"}[during]
     running = started(command, tmp_path)
     wait_until(lambda: any(f.stat().st_size > 0 for f in (tmp_path / "outputs").rglob(mark)), running)
@@ -210,19 +209,19 @@ def test_a_build_killed_on_the_way_is_never_used_and_the_same_command_ends_it(
     assert not manifests()
     refused = kgqa("run", "method=retrieve_only", "limit=1", f"dataset.corpus={corpus}", *QUICK)
     assert refused.code == 2
-    assert f"index it first: kgqa index build dataset=demo retriever=bm25 dataset.corpus={corpus}" in refused.err
+    assert f"index it first: kgqa data index dataset=demo retriever=bm25 dataset.corpus={corpus}" in refused.err
     again = kgqa(*command)
     assert again.code == 0
     assert ("reading" in again.out) == (during == "reading")  # what was read is not read again
-    checked = kgqa("index", "check", f"dataset.corpus={corpus}")
+    checked = kgqa("data", "check-index", f"dataset.corpus={corpus}")
     assert "20,000 passages" in checked.out
     assert "100.0 % among 10" in checked.out
 
 
 def test_a_run_waits_for_another_process_that_builds_its_index(kgqa: Kgqa, tmp_path: Path) -> None:
-    folder = kgqa("index", "build", "dataset=demo").folder
+    folder = kgqa("data", "index", "dataset=demo").folder
     manifest = (folder / "manifest.json").rename(tmp_path / "manifest.json")
-    with locked(folder / ".lock"):  # as the other process holds it until it has written the manifest
+    with lock_file(folder / ".lock"):  # as the other process holds it until it has written the manifest
         waiting = started(["run", "method=retrieve_only", "limit=1", *QUICK], tmp_path)
         assert waiting.stdout is not None
         while "waiting for another kgqa process to index these passages" not in (line := waiting.stdout.readline()):

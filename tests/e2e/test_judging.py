@@ -102,7 +102,13 @@ def test_calibration_compares_with_exact_match_a_second_judge_and_people(kgqa: K
     human = Path("human.csv")
     human.write_text(f"question_id,correct,note\n{IDS[0]},0,\n{IDS[2]},yes,sure\n{IDS[1]},,\n", encoding="utf-8")
     ran = kgqa(
-        "judge", "calibrate", str(folder), f"human={human}", "other=kgp", "engine=scripted", "engine.rules=rules.jsonl"
+        "evaluate",
+        "--calibrate",
+        str(folder),
+        f"human={human}",
+        "other=kgp",
+        "engine=scripted",
+        "engine.rules=rules.jsonl",
     )
     assert ran.code == 0, ran.err
     measured = read(folder / "calibration.json")
@@ -119,7 +125,7 @@ def test_calibration_compares_with_exact_match_a_second_judge_and_people(kgqa: K
 def test_calibration_takes_a_second_judge_from_another_folder(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "c", "judge=three_way")
     assert kgqa("evaluate", str(folder), "judge=kgp", "out=second").code == 0
-    assert kgqa("judge", "calibrate", str(folder), "other=second").code == 0
+    assert kgqa("evaluate", "--calibrate", str(folder), "other=second").code == 0
     assert read(folder / "calibration.json")["second judge"]["n"] == 2
 
 
@@ -136,7 +142,7 @@ def test_calibration_takes_a_second_judge_from_another_folder(kgqa: Kgqa) -> Non
 def test_a_wrong_human_file_is_named_with_its_line(kgqa: Kgqa, content: str, said: str) -> None:
     folder = answered(kgqa, "c", "judge=three_way")
     Path("human.csv").write_text(content, encoding="utf-8")
-    refused(kgqa("judge", "calibrate", str(folder), "human=human.csv"), said)
+    refused(kgqa("evaluate", "--calibrate", str(folder), "human=human.csv"), said)
     assert not (folder / "calibration.json").exists()
 
 
@@ -161,4 +167,4 @@ def test_verdicts_on_other_answers_are_refused(kgqa: Kgqa) -> None:
     folder = answered(kgqa, "a", "judge=three_way")
     file = folder / "verdicts.jsonl"
     file.write_text(file.read_text(encoding="utf-8").replace("Candle Bridge", "Lantern Bridge"), encoding="utf-8")
-    refused(kgqa("judge", "calibrate", str(folder)), f"another answer was judged for question {IDS[1]}")
+    refused(kgqa("evaluate", "--calibrate", str(folder)), f"another answer was judged for question {IDS[1]}")

@@ -1,4 +1,4 @@
-"""`kgqa kg import | export | show`, and runs on triples that others made."""
+"""`kgqa kg import | export | show`, and runs on imported triples."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kgqa.commands.kg_files import READ, WRITTEN
-from kgqa.kg import importing, writing
+from kgqa.cli.kg import EXPORT_FORMATS, IMPORT_FORMATS
+from kgqa.kg import export, importers
 from kgqa.report.neighbourhood import GraphPart, part_page
 from kgqa.types import Triple
 from tests.e2e.browser import CHROMIUM, Browser
@@ -19,14 +19,14 @@ DEMO = ("dataset=demo", *QUICK)
 MINE = ("kg=imported", "kg.path=mine.jsonl")
 
 
-def given_out(kgqa: Kgqa) -> None:
+def export_triples(kgqa: Kgqa) -> None:
     """mine.jsonl: the triples of three questions, as a model wrote them."""
     assert kgqa("kg", "build", "limit=3", *DEMO).code == 0
     ran = kgqa("kg", "export", "limit=3", *DEMO, "--out", "mine.jsonl")
     assert (ran.code, ran.out) == (0, "mine.jsonl\n"), ran.err
 
 
-def refused(ran: Ran, said: str) -> None:
+def check_refused(ran: Ran, said: str) -> None:
     assert (ran.code, ran.err.count("\n")) == (2, 1), ran.err
     assert said in ran.err
 
@@ -35,20 +35,20 @@ def identity(folder: str) -> Any:
     return json.loads((Path(folder) / "identity.json").read_text("utf-8"))
 
 
-def test_the_commands_know_the_forms_there_are(kgqa: Kgqa) -> None:
-    assert (list(READ), list(WRITTEN)) == (list(importing.FORMATS), list(writing.FORMATS))
-    assert "where documents are private, so is the file" in kgqa("kg", "export", "--help").out
+def test_commands_list_all_formats() -> None:
+    assert list(IMPORT_FORMATS) == list(importers.FORMATS)
+    assert list(EXPORT_FORMATS) == list(export.FORMATS)
 
 
-def test_a_run_on_its_own_triples_given_out_answers_the_same(kgqa: Kgqa) -> None:
-    given_out(kgqa)
+def test_exported_triples_give_the_same_predictions(kgqa: Kgqa) -> None:
+    export_triples(kgqa)
     assert kgqa("run", "method=trace", "limit=3", *DEMO, "out=extracted").code == 0
     assert kgqa("run", "method=trace", "limit=3", *DEMO, *MINE, "out=given").code == 0
     assert Path("given/predictions.jsonl").read_bytes() == Path("extracted/predictions.jsonl").read_bytes()
 
 
-def test_the_files_hash_is_in_the_identity_and_its_path_is_not(kgqa: Kgqa) -> None:
-    given_out(kgqa)
+def test_identity_has_the_hash_of_the_file_not_its_path(kgqa: Kgqa) -> None:
+    export_triples(kgqa)
     assert kgqa("run", "method=trace", "limit=3", *DEMO, *MINE, "out=here").code == 0
     Path("mine.jsonl").rename("moved.jsonl")
     assert kgqa("run", "method=trace", "limit=3", *DEMO, MINE[0], "kg.path=moved.jsonl", "out=there").code == 0
@@ -60,8 +60,8 @@ def test_the_files_hash_is_in_the_identity_and_its_path_is_not(kgqa: Kgqa) -> No
     assert identity("changed")["kg"] != identity("here")["kg"]
 
 
-def test_passages_the_file_has_not_are_told_and_counted(kgqa: Kgqa) -> None:
-    given_out(kgqa)
+def test_missing_passages_are_reported(kgqa: Kgqa) -> None:
+    export_triples(kgqa)
     ran = kgqa("run", "method=trace", "limit=4", *DEMO, *MINE, "out=one")
     assert ran.code == 0, ran.err
     assert "10 of 22 passages are not in mine.jsonl" in ran.out + ran.err
@@ -69,16 +69,16 @@ def test_passages_the_file_has_not_are_told_and_counted(kgqa: Kgqa) -> None:
     assert "unmatched" in (Path("one") / "report.md").read_text("utf-8")
 
 
-def test_offline_refuses_a_file_that_lacks_passages(kgqa: Kgqa) -> None:
-    given_out(kgqa)
-    ran = kgqa("run", "method=trace", "limit=4", *DEMO, *MINE, "kg.offline=true", "out=one")
-    refused(ran, "kg.offline=true: 10 of 22 passages are not in mine.jsonl")
+def test_require_existing_rejects_a_file_without_all_passages(kgqa: Kgqa) -> None:
+    export_triples(kgqa)
+    ran = kgqa("run", "method=trace", "limit=4", *DEMO, *MINE, "kg.require_existing=true", "out=one")
+    check_refused(ran, "kg.require_existing=true: 10 of 22 passages are not in mine.jsonl")
 
 
-def test_a_file_of_something_else_is_refused(kgqa: Kgqa) -> None:
+def test_file_of_another_dataset_is_rejected(kgqa: Kgqa) -> None:
     Path("mine.jsonl").write_text('{"title": "Elm", "text": "A tree.", "triples": [["Elm", "is", "tree"]]}\n')
     ran = kgqa("run", "method=trace", "limit=3", *DEMO, *MINE, "out=one")
-    refused(ran, "is it of dataset=demo?")
+    check_refused(ran, "is it of dataset=demo?")
     assert not Path("one/metrics.json").exists()
 
 
@@ -89,44 +89,46 @@ def test_a_file_of_something_else_is_refused(kgqa: Kgqa) -> None:
         (("kg=imported", "kg.path=gone"), "kg.path=gone: no such file"),
     ],
 )
-def test_no_file_is_told_before_anything_is_asked(kgqa: Kgqa, keys: tuple[str, ...], said: str) -> None:
-    refused(kgqa("run", "method=trace", "limit=3", *DEMO, *keys, "out=one"), said)
+def test_missing_file_is_rejected(kgqa: Kgqa, keys: tuple[str, ...], said: str) -> None:
+    check_refused(kgqa("run", "method=trace", "limit=3", *DEMO, *keys, "out=one"), said)
 
 
-def test_nothing_is_built_where_triples_are_given(kgqa: Kgqa) -> None:
-    given_out(kgqa)
-    refused(kgqa("kg", "build", "limit=3", *DEMO, *MINE), "kg=imported: nothing is extracted")
+def test_imported_triples_cannot_be_built(kgqa: Kgqa) -> None:
+    export_triples(kgqa)
+    check_refused(kgqa("kg", "build", "limit=3", *DEMO, *MINE), "kg=imported: nothing is extracted")
     assert kgqa("kg", "stats", "limit=3", *DEMO, *MINE).code == 0
     assert kgqa("run", "method=trace", "limit=3", *DEMO, *MINE, "dry_run=true").code == 0
 
 
-def test_a_run_on_given_triples_goes_into_a_file_of_replies(kgqa: Kgqa) -> None:
-    given_out(kgqa)
+def test_replies_of_a_run_on_imported_triples_can_be_exported(kgqa: Kgqa) -> None:
+    export_triples(kgqa)
     assert kgqa("run", "method=trace", "limit=3", *DEMO, *MINE, "out=one").code == 0
     ran = kgqa("cache", "export", "replies.jsonl", "--run", "one")
     assert ran.code == 0, ran.err
 
 
-def test_import_says_what_it_read_and_left_out(kgqa: Kgqa) -> None:
+def test_import_reports_counts(kgqa: Kgqa) -> None:
     document = {"passage": "Elm\nA tree.", "extracted_triples": [["Elm", "is", "tree"], ["Elm", "is"]]}
     Path("theirs.json").write_text(json.dumps({"docs": [document]}))
     ran = kgqa("kg", "import", "theirs.json", "--format", "hipporag", "dataset=demo", "limit=2")
     assert ran.code == 0, ran.err
-    assert "1 passages (0 without triples), 1 triples\n1 left out" in ran.out
+    assert "1 passages (0 without triples), 1 triples\n1 skipped" in ran.out
     assert "0 of 10 passages of the questions are in it" in ran.out
     assert Path("outputs/kg/imported/theirs.jsonl").is_file()
-    refused(kgqa("kg", "import", "theirs.json", "--format", "hipporag"), "is there already")
-    refused(kgqa("kg", "import", "theirs.json", "--format", "jsonl", "--out", "x"), "theirs.json:1: title and text")
-    refused(kgqa("kg", "import", "gone.json", "--format", "tsv", "--out", "x"), "gone.json: cannot be read")
+    check_refused(kgqa("kg", "import", "theirs.json", "--format", "hipporag"), "exists already")
+    check_refused(
+        kgqa("kg", "import", "theirs.json", "--format", "jsonl", "--out", "x"), "theirs.json:1: title and text"
+    )
+    check_refused(kgqa("kg", "import", "gone.json", "--format", "tsv", "--out", "x"), "gone.json: cannot be read")
 
 
-def test_export_of_what_is_not_extracted_names_the_command(kgqa: Kgqa) -> None:
-    refused(kgqa("kg", "export", "limit=3", *DEMO, "--out", "mine.jsonl"), "run: kgqa kg build dataset=demo")
+def test_export_without_triples_names_the_command(kgqa: Kgqa) -> None:
+    check_refused(kgqa("kg", "export", "limit=3", *DEMO, "--out", "mine.jsonl"), "run: kgqa kg build dataset=demo")
     assert not Path("mine.jsonl").exists()
 
 
-def test_a_question_and_an_entity_are_shown(kgqa: Kgqa) -> None:
-    given_out(kgqa)
+def test_show_question_and_entity(kgqa: Kgqa) -> None:
+    export_triples(kgqa)
     shown = kgqa("kg", "show", "2hop__demo_01", "limit=3", *DEMO, *MINE, "--out", "part.html")
     assert shown.code == 0, shown.err
     lines = [json.loads(line) for line in Path("mine.jsonl").read_text("utf-8").splitlines()]
@@ -135,12 +137,14 @@ def test_a_question_and_an_entity_are_shown(kgqa: Kgqa) -> None:
     assert "part.html" in shown.out
     entity = kgqa("kg", "show", head.upper(), "limit=3", *DEMO, *MINE)
     assert entity.out.startswith(f"{head}\n"), entity.err
-    refused(kgqa("kg", "show", "nobody", "limit=3", *DEMO, *MINE), "nobody: neither a question's id nor an entity")
-    refused(kgqa("kg", "show", head, "limit=3", *DEMO, *MINE, "--hops", "0"), "--hops=0: must be at least 1")
+    check_refused(
+        kgqa("kg", "show", "nobody", "limit=3", *DEMO, *MINE), "nobody: neither a question's id nor an entity"
+    )
+    check_refused(kgqa("kg", "show", head, "limit=3", *DEMO, *MINE, "--hops", "0"), "--hops=0: must be at least 1")
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
-def test_the_page_draws_the_graph_and_runs_nothing_of_the_texts(tmp_path: Path) -> None:
+def test_page_draws_the_graph_and_escapes_texts(tmp_path: Path) -> None:
     hostile = "</pre><script>document.title = 'owned'</script>"
     triples = [Triple("Elm", "is", hostile, "p1"), Triple("Elm", "has", "mill", "p1")]
     page = tmp_path / "part.html"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.question_hashes import QuestionHashes, id_hash, text_hash, trained_on
+from kgqa.artifacts.question_hashes import QuestionHashes, id_hash, text_hash, training_questions
 from kgqa.errors import DataError
-from kgqa.experiment.run.leaks import among
+from kgqa.experiment.run.contamination import among
 from kgqa.prompting import template_hash
 from kgqa.types import Question
 from tests.adapters_for_tests import write_lora
@@ -108,9 +108,9 @@ def test_questions_are_known_by_data_set_and_id_or_by_their_words() -> None:
 
 def test_a_manifest_of_another_program_is_none_and_a_damaged_one_is_told(tmp_path: Path) -> None:
     (tmp_path / "encoder").mkdir()
-    assert trained_on(tmp_path / "encoder") is None
+    assert training_questions(tmp_path / "encoder") is None
     (tmp_path / "manifest.json").write_text('{"name": "theirs"}')
-    assert trained_on(tmp_path / "encoder") is None
+    assert training_questions(tmp_path / "encoder") is None
     (tmp_path / "manifest.json").write_text('{"examples": {"question_hashes": 3}}')
     with pytest.raises(DataError, match="question_hashes"):
-        trained_on(tmp_path / "encoder")
+        training_questions(tmp_path / "encoder")

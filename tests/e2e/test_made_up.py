@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import kgqa as kgqa_api
-from kgqa.artefacts.run import MADE_UP
+from kgqa.artifacts.run import MADE_UP
 from tests.e2e.conftest import QUICK, Kgqa
 
 RUN = ("run", "method=golden", "limit=2", *QUICK)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.trace import read_trace
+from kgqa.artifacts.trace import read_trace
 from kgqa.engines.scripted import Scripted
 from tests.e2e.conftest import QUICK, Kgqa
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.storage import begun, locked, made, replace_file
+from kgqa.util.fs import create_private, ensure_dir, lock_file, replace_file
 from tests.e2e.conftest import QUICK, Kgqa
 
 
@@ -40,7 +40,7 @@ def work(kgqa: Kgqa) -> list[Path]:
         kgqa("kg", "build", "--corpus", "dataset=demo", "limit=3", *QUICK),
     ]
     assert [each.code for each in ran] == [0] * len(ran), [each.err for each in ran]
-    exported = kgqa("export", str(ran[0].folder), "--out", "outputs/exported")
+    exported = kgqa("report", str(ran[0].folder), "--format", "jsonl", "--out", "outputs/exported")
     evaluated = kgqa("evaluate", str(ran[0].folder), "out=elsewhere")
     assert (exported.code, evaluated.code) == (0, 0), exported.err + evaluated.err
     return [Path("outputs"), Path("elsewhere")]
@@ -52,7 +52,7 @@ def test_all_that_kgqa_writes_is_its_owners_alone(kgqa: Kgqa) -> None:
     names = {path.name for path in Path("outputs").rglob("*")}
     assert {
         "calls.sqlite",
-        "extractions.jsonl",
+        "extractions.sqlite",
         "predictions.jsonl",
         "passages.jsonl",
         "log.jsonl",
@@ -81,18 +81,18 @@ def test_the_cache_is_private_wherever_it_is_put(kgqa: Kgqa, tmp_path: Path, mon
 
 def test_a_file_is_as_open_as_its_folder_and_never_everybodys_to_write(tmp_path: Path) -> None:
     for folder_mode, file_mode in ((0o700, 0o600), (0o750, 0o640), (0o755, 0o644), (0o777, 0o664), (0o1777, 0o600)):
-        folder = made(tmp_path / oct(folder_mode))
+        folder = ensure_dir(tmp_path / oct(folder_mode))
         assert mode(folder) == 0o700
         folder.chmod(folder_mode)
         replace_file(folder / "replaced", "x")
-        with locked(folder / "lock"):
-            assert mode(begun(folder / "begun")) == file_mode
+        with lock_file(folder / "lock"):
+            assert mode(create_private(folder / "begun")) == file_mode
             assert mode(folder / "lock") == file_mode
         assert mode(folder / "replaced") == file_mode
-        assert mode(made(folder / "own" / "further")) == 0o700  # it is none of kgqa's places
+        assert mode(ensure_dir(folder / "own" / "further")) == 0o700  # it is none of kgqa's places
 
 
 def test_a_mode_that_its_owner_gave_a_file_stays(tmp_path: Path) -> None:
-    file = begun(made(tmp_path / "folder") / "file")
+    file = create_private(ensure_dir(tmp_path / "folder") / "file")
     file.chmod(0o640)
-    assert mode(begun(file)) == 0o640
+    assert mode(create_private(file)) == 0o640

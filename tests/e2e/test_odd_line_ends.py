@@ -23,8 +23,7 @@ def test_a_run_ends_and_is_read_again_whatever_its_texts_hold(kgqa: Kgqa, end: s
     words = ("dataset=musique", "dataset.path=own.jsonl", "engine=scripted", "engine.rules=rules.jsonl")
     ran = kgqa("run", "method=all_documents", *words, "name=odd")
     assert ran.code == 0, ran.err
-    for command in ("show", "report", "evaluate", "export"):
-        more = ("--out", "exported") if command == "export" else ()
-        again = kgqa(command, str(ran.folder), *more)
+    for command in (("show",), ("report",), ("evaluate",), ("report", "--format", "jsonl", "--out", "exported")):
+        again = kgqa(*command, str(ran.folder))
         assert again.code == 0, (command, again.err)
     assert json.loads((ran.folder / "metrics.json").read_text(encoding="utf-8"))["scores"]["em"]["mean"] == 100

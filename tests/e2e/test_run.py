@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.experiment.config.files import load_yaml
+from kgqa.config.files import load_yaml
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import killed_at_file, lasting, replies_kept, started, wait_for_replies
 
@@ -65,8 +65,8 @@ def test_chosen_ids_are_answered_in_file_order(kgqa: Kgqa) -> None:
 
 
 def test_width_changes_neither_answers_nor_folder(kgqa: Kgqa) -> None:
-    wide = kgqa("run", "method=trace", "limit=6", "name=a", "width=64", *QUICK)
-    narrow = kgqa("run", "method=trace", "limit=6", "name=b", "width=1", *QUICK)
+    wide = kgqa("run", "method=trace", "limit=6", "name=a", "max_parallel_questions=64", *QUICK)
+    narrow = kgqa("run", "method=trace", "limit=6", "name=b", "max_parallel_questions=1", *QUICK)
     assert (wide.folder / "predictions.jsonl").read_bytes() == (narrow.folder / "predictions.jsonl").read_bytes()
 
 
@@ -98,12 +98,12 @@ def test_show_prints_a_run_and_one_question(kgqa: Kgqa) -> None:
 
 def test_triples_are_built_ahead_and_read_offline(kgqa: Kgqa) -> None:
     assert kgqa("kg", "build", "limit=2", *QUICK).code == 0
-    ran = kgqa("run", "method=trace", "limit=2", "kg.offline=true", *QUICK)
+    ran = kgqa("run", "method=trace", "limit=2", "kg.require_existing=true", *QUICK)
     assert ran.code == 0
     assert ran.json("metrics.json")["cost"]["extraction_paid"]["calls"] == 0
     stats = kgqa("kg", "stats", "limit=2", *QUICK)
     assert "triples per question" in stats.out
-    refused = kgqa("run", "method=trace", "limit=9", "kg.offline=true", *QUICK)
+    refused = kgqa("run", "method=trace", "limit=9", "kg.require_existing=true", *QUICK)
     assert refused.code == 2
     assert "kgqa kg build dataset=demo" in refused.err
 
@@ -115,7 +115,7 @@ def test_many_failed_extractions_stop_the_run_and_are_tried_again(kgqa: Kgqa) ->
         assert ran.code == 3
         assert "extraction failed for" in ran.err
         assert "kg.max_prompt_tokens=60" in ran.err
-    assert not list(Path("outputs/kg").rglob("extractions.jsonl"))
+    assert not list(Path("outputs/kg").rglob("extractions.sqlite"))
 
 
 def test_a_role_may_have_an_engine_of_its_own(kgqa: Kgqa) -> None:

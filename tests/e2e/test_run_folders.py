@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.predictions import question_ids
+from kgqa.artifacts.predictions import question_ids
 from kgqa.errors import ConfigError
 from kgqa.runtime.folder import RunFolder
 from tests.e2e.conftest import Kgqa

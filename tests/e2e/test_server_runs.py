@@ -114,7 +114,7 @@ def test_faults_are_errors_and_never_answers(server: Misbehaving, kgqa: Kgqa, tm
             server.reply(conversation, body)
 
     server.always = fail
-    ran = kgqa(*RUN, *QUICK, "fail_above=0.5")
+    ran = kgqa(*RUN, *QUICK, "max_failure_rate=0.5")
     server.stop()
     assert ran.code == 0
     assert ran.json("metrics.json")["failed"] == 3

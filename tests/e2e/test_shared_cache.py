@@ -39,9 +39,7 @@ def predictions(running: subprocess.Popen[str], folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("method", ["no_context", "trace"])
-def test_two_processes_pay_each_call_once_and_replay_to_the_same(
-    server: Misbehaving, tmp_path: Path, method: str
-) -> None:
+def test_two_processes_pay_each_call_once(server: Misbehaving, tmp_path: Path, method: str) -> None:
     commands = [[*RUN, f"method={method}", f"name={name}"] for name in ("one", "two")]
     first = [predictions(running, tmp_path) for running in [started(command, tmp_path) for command in commands]]
     asked = sum(server.answered.values())
@@ -53,7 +51,7 @@ def test_two_processes_pay_each_call_once_and_replay_to_the_same(
     assert first[0] == first[1]
 
 
-def test_a_run_waits_for_a_program_that_holds_the_cache_and_goes_on(server: Misbehaving, tmp_path: Path) -> None:
+def test_run_waits_for_a_locked_cache(server: Misbehaving, tmp_path: Path) -> None:
     command = [*RUN, "method=no_context"]
     predictions(started(command, tmp_path), tmp_path)
     with closing(sqlite3.connect(tmp_path / "outputs/.cache/calls.sqlite", isolation_level=None)) as holder:

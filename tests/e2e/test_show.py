@@ -32,7 +32,7 @@ def run(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> str:
 
     monkeypatch.setattr(Scripted, "answer", answer)
     monkeypatch.delenv("COLUMNS", raising=False)
-    return str(kgqa("run", "method=golden", "limit=3", "fail_above=1", *QUICK).folder)
+    return str(kgqa("run", "method=golden", "limit=3", "max_failure_rate=1", *QUICK).folder)
 
 
 def test_questions_stand_in_the_files_order_with_right_and_wrong(kgqa: Kgqa, run: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.cli import main
+from kgqa.cli.main import main
 from kgqa.report.writing import write_report
 from tests.e2e.browser import CHROMIUM, Browser
 from tests.e2e.conftest import QUICK

@@ -1,4 +1,4 @@
-"""What a long run tells whoever looks after it: its log, `kgqa status`, and its last lines when it is cut short."""
+"""The log of a long run, `kgqa runs --running`, and the last lines of an interrupted run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.claim import Claim
-from kgqa.runtime import watch
-from kgqa.runtime.at_work import keep_claim
+from kgqa.runtime import monitor as watch
+from kgqa.runtime.heartbeat import Heartbeat, read_heartbeats
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import started, wait_for_replies
 from tests.engines.misbehaving import Misbehaving, late, refuse
@@ -39,12 +38,12 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def status(folder: Path, *options: str) -> str:
-    command = [sys.executable, "-m", "kgqa.cli", "status", *options]
+    command = [sys.executable, "-m", "kgqa", "runs", "--running", *options]
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return ran.stdout
 
 
-def test_the_log_of_a_run_has_its_beginning_its_stages_and_its_end(kgqa: Kgqa) -> None:
+def test_log_of_a_run(kgqa: Kgqa) -> None:
     first = kgqa("run", "method=golden", "limit=3", "dataset=demo", *QUICK)
     lines = log_of(first.folder)
     assert [line["event"] for line in lines] == ["start", "stage", "stage done", "end"]
@@ -58,13 +57,13 @@ def test_the_log_of_a_run_has_its_beginning_its_stages_and_its_end(kgqa: Kgqa) -
     assert not list(Path("outputs/.running").iterdir())
 
 
-def test_status_where_nothing_runs(kgqa: Kgqa) -> None:
-    told, asked = kgqa("status"), kgqa("status", "--json")
+def test_nothing_runs(kgqa: Kgqa) -> None:
+    told, asked = kgqa("runs", "--running"), kgqa("runs", "--running", "--json")
     assert (told.code, asked.code, json.loads(asked.out)) == (0, 0, [])
     assert "nothing runs in outputs/" in told.out
 
 
-def test_status_of_a_run_that_waits_for_its_server_and_then_dies_with_it(server: Misbehaving, tmp_path: Path) -> None:
+def test_run_that_loses_its_server(server: Misbehaving, tmp_path: Path) -> None:
     running = started([*RUN, *HASTY, "engine.patience=8.0"], tmp_path)
     wait_for_replies(tmp_path, 3)
     server.stop()
@@ -74,7 +73,7 @@ def test_status_of_a_run_that_waits_for_its_server_and_then_dies_with_it(server:
         claims = json.loads(status(tmp_path, "--json"))
     (claim,) = claims
     assert claim["waits_for"] == f"no server at {server.url}"
-    assert claim | {"what": "run", "stage": "questions", "count": 10, "state": "working", "pid": running.pid} == claim
+    assert claim | {"what": "run", "stage": "questions", "count": 10, "state": "running", "pid": running.pid} == claim
     assert 3 <= claim["ended"] < 10
     assert claim["tokens"] > 0
     assert claim["usd"] > 0
@@ -84,7 +83,7 @@ def test_status_of_a_run_that_waits_for_its_server_and_then_dies_with_it(server:
     assert running.returncode == 3
     assert f"kgqa: no server at {server.url} for 8 s" in err
     assert f"of 10 questions in {claim['folder']}, and every reply in the call cache" in err
-    assert f"kgqa: go on with: {command}\n" in err
+    assert f"kgqa: continue with: {command}\n" in err
     end = log_of(tmp_path)[-1]
     assert (end["event"], end["outcome"], end["level"]) == ("end", "failed", "error")
     assert end["message"].startswith(f"EngineDied: no server at {server.url}")
@@ -93,16 +92,21 @@ def test_status_of_a_run_that_waits_for_its_server_and_then_dies_with_it(server:
     assert json.loads(status(tmp_path, "--json")) == []
 
 
-def test_a_killed_run_is_said_to_be_dead_until_its_command_goes_on(server: Misbehaving, tmp_path: Path) -> None:
+def test_killed_run_is_stopped_until_its_command_continues(
+    server: Misbehaving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     running = started([*RUN, *HASTY], tmp_path)
     wait_for_replies(tmp_path, 3)
     running.kill()
     running.communicate(timeout=60)
-    (claim,) = json.loads(status(tmp_path, "--json"))
-    assert claim["state"] == "dead"
+    monkeypatch.chdir(tmp_path)
+    (beat,) = read_heartbeats()
+    beat.replace(updated=beat.updated - 600).write()
+    (shown,) = json.loads(status(tmp_path, "--json"))
+    assert shown["state"] == "stopped"
     told = status(tmp_path)
-    assert f"process {running.pid} on {socket.gethostname()} ended without a word" in told
-    assert f"go on with: kgqa {' '.join([*RUN, *HASTY])}" in told
+    assert f"stopped: no heartbeat from {socket.gethostname()} for 6" in told
+    assert f"continue with: kgqa {' '.join([*RUN, *HASTY])}" in told
     again = started([*RUN, *HASTY], tmp_path)
     again.communicate(timeout=60)
     server.stop()
@@ -110,20 +114,13 @@ def test_a_killed_run_is_said_to_be_dead_until_its_command_goes_on(server: Misbe
     assert json.loads(status(tmp_path, "--json")) == []
 
 
-def test_what_died_can_be_forgotten_and_another_machine_is_told_to_be_silent(kgqa: Kgqa) -> None:
-    here = Claim(what="run", folder="a", command="kgqa run", host=socket.gethostname(), pid=1, started=1, updated=1)
-    there = Claim(what="sweep", folder="b", command="", host="elsewhere", pid=1, started=1, updated=time.time() - 600)
-    keep_claim(Path("outputs/.running/here.json"), here)
-    keep_claim(Path("outputs/.running/there.json"), there)
+def test_damaged_and_old_heartbeats_are_not_shown(kgqa: Kgqa) -> None:
+    Heartbeat(what="run", folder="a", command="", host="here", pid=1, started=1, updated=1).write()
     Path("outputs/.running/damaged.json").write_text("{", encoding="utf-8")
-    told = kgqa("status").out
-    assert "process 1 on" in told
-    assert "on elsewhere, silent for 60" in told
-    left = json.loads(kgqa("status", "--json", "--forget").out)
-    assert [claim["host"] for claim in left] == ["elsewhere"]
+    assert json.loads(kgqa("runs", "--running", "--json").out) == []
 
 
-def test_retries_are_logged_with_their_cause_and_never_with_the_key(server: Misbehaving, tmp_path: Path) -> None:
+def test_retries_are_logged_without_the_key(server: Misbehaving, tmp_path: Path) -> None:
     server.faults.extend([refuse(429, f"slow down, {SECRET}", "0.3"), refuse(500, "oops")])
     running = started([*RUN, *HASTY], tmp_path)
     _, err = running.communicate(timeout=60)
@@ -135,25 +132,25 @@ def test_retries_are_logged_with_their_cause_and_never_with_the_key(server: Misb
     assert SECRET not in json.dumps(lines)
 
 
-def test_a_spent_budget_says_what_is_kept_and_how_to_go_on(server: Misbehaving, tmp_path: Path) -> None:
+def test_spent_budget(server: Misbehaving, tmp_path: Path) -> None:
     running = started([*RUN, *HASTY, "engine.budget_tokens=60"], tmp_path)
     _, err = running.communicate(timeout=60)
     server.stop()
     assert running.returncode == 2
     assert "engine.budget_tokens=60 is spent" in err
     assert "of 10 questions in outputs/" in err
-    assert "kgqa: go on with: kgqa run" in err
+    assert "kgqa: continue with: kgqa run" in err
     steps = [line for line in log_of(tmp_path) if line["event"] == "budget"]
     assert steps[0]["tokens"] < steps[-1]["tokens"]
     assert steps[-1]["tokens"] >= 60
 
 
-def test_a_sweep_and_an_index_build_have_logs_too(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_of_sweep_and_index_build(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "BEAT", 0.01)
     swept = kgqa("run", "-m", "method=golden,no_context", "dataset=demo", "limit=2", *QUICK)
     lines = [json.loads(line) for line in (swept.folder / "log.jsonl").read_text().splitlines()]
     assert (lines[0]["event"], lines[-1]["outcome"]) == ("start", "done")
     assert lines[-1] | {"stage": "cells", "ended": 2, "count": 2} == lines[-1]
-    built = kgqa("index", "build", "dataset=demo", "retriever=bm25")
+    built = kgqa("data", "index", "dataset=demo", "retriever=bm25")
     events = [line["event"] for line in log_of(built.folder)]
     assert (events[0], events[-1]) == ("start", "end")

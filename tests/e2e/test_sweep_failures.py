@@ -32,7 +32,7 @@ def test_a_cell_that_nobody_runs_any_more_is_interrupted(kgqa: Kgqa) -> None:
 
 
 def test_ctrl_c_ends_a_sweep_with_130_and_keeps_what_was_done(kgqa: Kgqa, tmp_path: Path) -> None:
-    slow = ["run", "-m", "method=golden,no_context,all_documents", "limit=4", "engine.delay=1", *QUICK]
+    slow = ["run", "-m", "method=golden,no_context,all_documents", "limit=4", "engine.delay=3", *QUICK]
     running = started(slow, tmp_path)
     deadline = time.monotonic() + 240
     while not list(tmp_path.glob("outputs/sweeps/*/cells/001.json")) and time.monotonic() < deadline:
@@ -42,8 +42,8 @@ def test_ctrl_c_ends_a_sweep_with_130_and_keeps_what_was_done(kgqa: Kgqa, tmp_pa
     assert running.returncode == 130, err
     said = [line for line in err.splitlines() if line]
     assert said[0] == "kgqa: interrupted; the same command goes on from here"
-    assert any(line.startswith("kgqa: kept: 1 of 3 cells in outputs/sweeps/") for line in said)
-    assert said[-1] == f"kgqa: go on with: kgqa {' '.join(slow)}"
+    assert any(line.startswith("kgqa: saved: 1 of 3 cells in outputs/sweeps/") for line in said)
+    assert said[-1] == f"kgqa: continue with: kgqa {' '.join(slow)}"
     (folder,) = (tmp_path / "outputs/sweeps").iterdir()
     assert kgqa("report", str(folder), "--format", "csv").code == 0
     rows = list(csv.DictReader(io.StringIO((folder / "report.csv").read_text())))
@@ -67,7 +67,7 @@ def test_a_defect_in_one_cell_stops_no_other_and_is_in_its_log(kgqa: Kgqa, monke
             raise KeyError("a defect")
         return execute(session, display)
 
-    monkeypatch.setattr("kgqa.experiment.sweep.running.execute", stumbles)
+    monkeypatch.setattr("kgqa.sweeps.running.execute", stumbles)
     ran = kgqa(*TWO)
     assert ran.code == 2
     assert [result(ran.folder, number)["status"] for number in range(2)] == ["failed", "done"]
@@ -106,7 +106,7 @@ def test_what_a_cell_had_paid_before_its_engine_died_counts(kgqa: Kgqa, monkeypa
         return answer(self, calls)
 
     monkeypatch.setattr(Scripted, "answer", dies_later)
-    one_by_one = ("engine.batch_size=1", "width=1", "limit=2")
+    one_by_one = ("engine.batch_size=1", "max_parallel_questions=1", "limit=2")
     ran = kgqa("run", "-m", "method=golden,no_context", *one_by_one, *QUICK, "budget=1tokens")
     assert [result(ran.folder, number)["status"] for number in range(2)] == ["failed", "not run"]
     assert "the budget is spent: budget=1tokens" in ran.out

@@ -18,9 +18,7 @@ from tests.e2e.sweeping import TWO, result
 def test_a_launcher_is_not_started_for_finished_cells(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     kgqa("run", "method=golden", "limit=2", *QUICK)
     launched: list[int] = []
-    monkeypatch.setattr(
-        "kgqa.experiment.sweep.launching.launch", lambda sweep, numbers, hydra: launched.extend(numbers)
-    )
+    monkeypatch.setattr("kgqa.sweeps.launching.launch", lambda sweep, numbers, hydra: launched.extend(numbers))
     ran = kgqa(*TWO, "hydra/launcher=joblib")
     assert launched == [1]
     assert "cells: 1 skipped, 1 not run" in ran.out
@@ -40,7 +38,7 @@ def test_a_single_run_has_no_launcher(kgqa: Kgqa) -> None:
     ran = kgqa("run", "hydra/launcher=joblib", "limit=1", *QUICK)
     assert (ran.code, ran.err) == (
         2,
-        "kgqa: hydra/launcher=joblib: only kgqa run -m and kgqa reproduce, which make several runs, read it\n",
+        "kgqa: hydra/launcher=joblib: only for several runs, that is with kgqa run -m and kgqa reproduce\n",
     )
 
 

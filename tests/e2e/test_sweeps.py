@@ -105,10 +105,10 @@ def test_models_are_loaded_once_for_cells_that_share_them(kgqa: Kgqa, monkeypatc
 
 
 def test_cells_run_what_was_frozen_though_the_configuration_changed(kgqa: Kgqa) -> None:
-    from kgqa.artefacts.sweep import SweepPlan
+    from kgqa.artifacts.sweep import SweepPlan
     from kgqa.experiment.session.engines import Pool
-    from kgqa.experiment.sweep.cells import read_cell
-    from kgqa.experiment.sweep.running import run_cell
+    from kgqa.sweeps.cells import read_cell
+    from kgqa.sweeps.running import run_cell
 
     ran = kgqa(*TWO)
     frozen = ran.folder / "cells/001.yaml"

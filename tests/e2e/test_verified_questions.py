@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.storage import text_digest
+from kgqa.util.fs import text_digest
 from tests.e2e.conftest import QUICK, Kgqa, Ran
 from tests.e2e.verifying import lines, of_questions, outcome, verified
 
@@ -22,7 +22,7 @@ def _texts(kgqa: Kgqa, tmp_path: Path, ids: list[str]) -> list[str]:
 def _listed(kgqa: Kgqa, tmp_path: Path, texts: list[str]) -> Ran:
     file = tmp_path / "wrong.txt"
     file.write_text("\n".join([*texts, ""]), encoding="utf-8")
-    return kgqa("verify", f"verify.list={file}")
+    return kgqa("data", "verify", f"verify.list={file}")
 
 
 def _answered(ran: Ran) -> list[str]:
@@ -95,7 +95,7 @@ def test_dev_and_test_of_a_tuning_are_drawn_of_verified_questions(kgqa: Kgqa, tm
     [
         (lambda folder: folder.joinpath("verdicts.jsonl").write_text("{}\n"), "verdicts.jsonl: changed since it was"),
         (lambda folder: folder.joinpath("verdicts.jsonl").unlink(), "verdicts.jsonl: no such file; run the command"),
-        (lambda folder: folder.joinpath("manifest.json").unlink(), "so no kgqa verify has ended here"),
+        (lambda folder: folder.joinpath("manifest.json").unlink(), "so no kgqa data verify has finished here"),
         (lambda folder: folder.joinpath("manifest.json").write_text("{"), "manifest.json: not readable"),
     ],
 )
@@ -115,5 +115,5 @@ def test_a_folder_of_other_questions_or_none_that_is_valid_is_refused(kgqa: Kgqa
     other = kgqa("run", "method=no_context", "dataset=pdf", f"dataset.verified={folder}", *QUICK)
     assert "it verified another file of dataset=demo; verify this one" in other.err
     plain = kgqa(*RUN, "limit=1")
-    assert "no kgqa verify has ended here" not in kgqa(*RUN, f"dataset.verified={plain.folder}").out
+    assert "no kgqa data verify has finished here" not in kgqa(*RUN, f"dataset.verified={plain.folder}").out
     assert kgqa(*RUN, f"dataset.verified={plain.folder}").code == 2

@@ -1,4 +1,4 @@
-"""`kgqa verify`: verdicts in a folder, nothing asked twice, and what is wrong said in one line."""
+"""`kgqa data verify`: verdicts in a folder, nothing asked twice, and what is wrong said in one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
-from kgqa.storage import package
+from kgqa.util.fs import package_folder
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 from tests.e2e.verifying import TRIPLES, lines, of_questions, outcome, rules, verified
@@ -43,7 +43,7 @@ def test_the_same_command_again_asks_nothing(kgqa: Kgqa, tmp_path: Path) -> None
     kept, manifest = replies_kept(tmp_path), (first.folder / "manifest.json").read_bytes()
     again = verified(kgqa, tmp_path, "limit=3")
     assert again.folder == first.folder
-    assert "nothing is asked" in again.out
+    assert "no model calls" in again.out
     assert (replies_kept(tmp_path), (first.folder / "manifest.json").read_bytes()) == (kept, manifest)
 
 
@@ -59,7 +59,7 @@ def test_a_file_that_is_gone_is_made_again_from_the_call_cache(kgqa: Kgqa, tmp_p
 
 def test_a_verification_killed_on_the_way_asks_no_reply_again(kgqa: Kgqa, tmp_path: Path) -> None:
     command = ("limit=6", "engine.delay=0.3", "engine.batch_size=2")
-    process = started(("verify", "engine=scripted", rules(tmp_path), *command), tmp_path)
+    process = started(("data", "verify", "engine=scripted", rules(tmp_path), *command), tmp_path)
     wait_for_replies(tmp_path, 8)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -69,7 +69,7 @@ def test_a_verification_killed_on_the_way_asks_no_reply_again(kgqa: Kgqa, tmp_pa
     asked = outcome(resumed.folder)["cost"]["paid"]["calls"]
     whole = tmp_path / "whole"
     whole.mkdir()
-    process = started(("verify", "engine=scripted", rules(tmp_path), *command), whole)
+    process = started(("data", "verify", "engine=scripted", rules(tmp_path), *command), whole)
     process.communicate()
     assert kept + asked == replies_kept(whole) == replies_kept(tmp_path)
     assert asked < replies_kept(whole)
@@ -98,7 +98,7 @@ def test_what_failed_is_asked_again_and_is_no_noise(
     monkeypatch.setattr(Scripted, "answer", refused)
     lost = verified(kgqa, tmp_path, "limit=3")
     assert lost.code == 2
-    assert "1 of 3 questions failed, above fail_above=0.05: 2hop__demo_01: EngineError: no reply" in lost.out
+    assert "1 of 3 questions failed, above max_failure_rate=0.05: 2hop__demo_01: EngineError: no reply" in lost.out
     assert lines(lost.folder)[0]["error"] == "EngineError: no reply"
     assert of_questions(lost.folder)["2hop__demo_01"] == "unverified"
     monkeypatch.undo()
@@ -136,10 +136,10 @@ def test_a_role_has_a_model_of_its_own(kgqa: Kgqa, tmp_path: Path) -> None:
 
 
 def test_a_budget_stops_between_questions_and_the_same_command_goes_on(kgqa: Kgqa, tmp_path: Path) -> None:
-    few = ("limit=3", "width=1")
+    few = ("limit=3", "max_parallel_questions=1")
     stopped = verified(kgqa, tmp_path, *few, "budget=600tokens")
     assert (stopped.code, "budget=600tokens, 1," in stopped.err) == (2, True)
-    assert "the same command goes on with a raised budget" in stopped.err
+    assert "the same command continues with a higher budget" in stopped.err
     kept = replies_kept(tmp_path)
     assert kept > 0
     ended = verified(kgqa, tmp_path, *few, "budget=600000tokens")
@@ -150,13 +150,13 @@ def test_a_budget_stops_between_questions_and_the_same_command_goes_on(kgqa: Kgq
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("method=trace",), "method=trace: not a key of kgqa verify"),
+        (("method=trace",), "method=trace: not a key of kgqa data verify"),
         (("verify.rounds=3",), "verify.rounds=3: unknown key"),
         (("verify.gleaning_rounds=-1",), "verify.gleaning_rounds=-1: must be at least 0"),
         (("verify.unparsable=valid",), "verify.unparsable=valid: input should be 'unverified' or 'noise'"),
         (("budget=some",), "budget=some: expected dollars or tokens"),
         (("ids=[2hop__demo_01]", "verify.swap_answers=true"), "no question has another answer"),
-        (("verify.list=nowhere.txt", "verify.swap_answers=true"), "leave out verify.list="),
+        (("verify.list=nowhere.txt", "verify.swap_answers=true"), "verify.list= uses no paths to answers"),
         (("verify=null",), "verify=null: choose how to verify; choose from: safe"),
         (("verify.list=nowhere.txt",), "verify.list=nowhere.txt: No such file or directory; give a file"),
     ],
@@ -194,7 +194,7 @@ def test_table_2_is_verified_and_what_is_verified_is_left_alone(kgqa: Kgqa, tmp_
     assert ours == {"Total": 3, "Noise": 2, "Ratio": pytest.approx(200 / 3)}
     assert [line["published"]["number"] for line in table["lines"]] == [2412, 342, 14.18]
     (cell,) = table["cells"]
-    assert cell["command"].startswith("kgqa verify verify=safe model=smollm2_135m dataset=demo limit=3")
+    assert cell["command"].startswith("kgqa data verify verify=safe model=smollm2_135m dataset=demo limit=3")
     manifest = Path(cell["run"]) / "manifest.json"
     written = manifest.stat().st_mtime_ns
     assert kgqa(*command).code == 0
@@ -210,7 +210,7 @@ def test_cells_in_processes_of_their_own_give_the_same_table(kgqa: Kgqa, tmp_pat
 
 
 def test_the_papers_counts_stand_beside_ours(kgqa: Kgqa, tmp_path: Path) -> None:
-    records = [json.loads(line) for line in (package() / "datasets" / "demo.jsonl").read_text().splitlines()]
+    records = [json.loads(line) for line in (package_folder() / "datasets" / "demo.jsonl").read_text().splitlines()]
     file = tmp_path / "musique.jsonl"
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
     ran = verified(kgqa, tmp_path, "dataset=musique", f"dataset.path={file}", "limit=2")
@@ -222,4 +222,4 @@ def test_runs_and_sweeps_verify_nothing(kgqa: Kgqa) -> None:
     for command in (("run",), ("run", "-m")):
         ran = kgqa(*command, "verify=safe", "limit=1", "method=no_context", *QUICK)
         assert ran.code == 2
-        assert "verify=safe: a run answers questions; kgqa verify verifies them" in ran.err
+        assert "verify=safe: a run answers questions; use kgqa data verify" in ran.err

@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there")
 
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from tests.e2e.conftest import QUICK
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 from tests.e2e.test_real_models import TRACE, finish

@@ -28,7 +28,7 @@ def rules(folder: Path) -> str:
 
 
 def verified(kgqa: Kgqa, folder: Path, *more: str) -> Ran:
-    return kgqa("verify", "engine=scripted", rules(folder), *more)
+    return kgqa("data", "verify", "engine=scripted", rules(folder), *more)
 
 
 def outcome(folder: Path) -> Json:

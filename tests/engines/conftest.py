@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from kgqa.config.building import build as configured
+from kgqa.config.composing import compose
 from kgqa.engines.llamacpp import LlamaCpp
 from kgqa.engines.llamacpp.server import LlamaServer
 from kgqa.engines.openai import OpenAI
@@ -21,8 +23,6 @@ from kgqa.engines.transformers import Transformers
 from kgqa.engines.vllm import Vllm
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.building import build as configured
-from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Engine
 from tests.engines.asking import CONTEXT
 from tests.engines.misbehaving import SECRET, Fault, Misbehaving, Serving

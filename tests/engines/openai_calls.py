@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.engines.openai import OpenAI
 from kgqa.engines.weights import Model, Prices
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from tests.engines.asking import ask, write
 from tests.engines.misbehaving import Misbehaving
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.adapter import Adapter
+from kgqa.artifacts.adapter import Adapter
+from kgqa.config.building import build as configured
+from kgqa.config.composing import compose
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.building import build as configured
-from kgqa.experiment.config.composing import compose
 from tests.engines.asking import CONTEXT, FACTS, TOWNS, ask, choose, largest_difference, texts, write
 from tests.engines.conftest import LOCAL, VLLM, build, vllm_engine
 from tests.engines.small import Small, merged
@@ -38,7 +38,7 @@ def engine_on(name: str, model: Model) -> Any:
 def engines(request: pytest.FixtureRequest, small: Small) -> Iterator[dict[str, Any]]:
     """The base and its two adapted views, by name."""
     base = engine_on(request.param, small.of(request.param))
-    yield {"": base, "one": base.adapted(small.one), "two": base.adapted(small.two)}
+    yield {"": base, "one": base.with_adapter(small.one), "two": base.with_adapter(small.two)}
     base.close()
 
 
@@ -67,7 +67,7 @@ def test_asked_in_turns_each_answers_as_when_it_is_alone(engines: dict[str, Any]
     alone = {}
     for which, adapter in {"": None, "one": small.one, "two": small.two}.items():
         engine = engine_on(name, small.of(name))
-        alone[which] = ask(engine.adapted(adapter) if adapter else engine, CALLS)
+        alone[which] = ask(engine.with_adapter(adapter) if adapter else engine, CALLS)
         engine.close()
     assert len({text for replies in alone.values() for text in texts(replies[1::2])}) == 6
     others = [write(f"Tell me about {town}.", 3) for town in TOWNS[:3]]
@@ -110,9 +110,9 @@ def llama_server(small: Small) -> Iterator[str]:
 
 def test_a_llama_server_is_told_which_adapter_answers(llama_server: str, small: Small) -> None:
     client = server_at(llama_server, small.gguf, "llamacpp")
-    here = {"": client, "one": client.adapted(small.one), "two": client.adapted(small.two)}
+    here = {"": client, "one": client.with_adapter(small.one), "two": client.with_adapter(small.two)}
     own = engine_on("llamacpp", small.gguf)
-    there = {"": own, "one": own.adapted(small.one), "two": own.adapted(small.two)}
+    there = {"": own, "one": own.with_adapter(small.one), "two": own.with_adapter(small.two)}
     for which in ("", "one", "two", "one", "", "two"):
         for call in CALLS:
             [reply], [expected] = ask(here[which], [call]), ask(there[which], [call])
@@ -125,7 +125,7 @@ def test_an_adapter_that_a_server_does_not_have_is_that_calls_error(llama_server
     client = server_at(llama_server, small.gguf, "llamacpp")
     absent = Adapter("absent", None, sha256="0" * 64)
     known_by_file = replace(small.one, served_name=str(small.one.gguf))
-    [error], [reply] = (ask(client.adapted(adapter), CALLS[:1]) for adapter in (absent, known_by_file))
+    [error], [reply] = (ask(client.with_adapter(adapter), CALLS[:1]) for adapter in (absent, known_by_file))
     client.close()
     assert isinstance(error, ConfigError)
     assert "the server has no adapter absent, only" in str(error)
@@ -135,4 +135,4 @@ def test_an_adapter_that_a_server_does_not_have_is_that_calls_error(llama_server
 @pytest.mark.parametrize("server", ["hosted", "sglang"])
 def test_a_server_without_adapters_is_refused(server: str, small: Small) -> None:
     with pytest.raises(ConfigError, match=f"engine.server={server} takes no adapters; serve the model with one of vl"):
-        server_at("http://127.0.0.1:9/v1", small.folder, server).adapted(small.one)
+        server_at("http://127.0.0.1:9/v1", small.folder, server).with_adapter(small.one)

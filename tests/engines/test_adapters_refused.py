@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.adapter import Adapter
+from kgqa.artifacts.adapter import Adapter
 from kgqa.engines.weights import Model, digest
 from kgqa.errors import ConfigError, DataError
-from kgqa.training.gguf_adapter import Attention, write_gguf
+from kgqa.training.trainers.gguf_adapter import Attention, write_gguf
 from tests.adapters_for_tests import write_artefact, write_lora
 from tests.engines.asking import ask
 from tests.engines.conftest import LOCAL, build, vllm_engine
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.weights
 def refusal(engine: Any, adapter: Adapter) -> str:
     """What the engine says to a call through it."""
     try:
-        [error] = ask(engine.adapted(adapter), CALLS[:1])
+        [error] = ask(engine.with_adapter(adapter), CALLS[:1])
     except (ConfigError, DataError) as raised:  # a batch engine fails the whole batch
         error = raised
     engine.close()
@@ -40,7 +40,7 @@ def test_an_adapter_of_another_base_is_refused_with_both_named(name: str, small:
     engine: Any = build(name, model)
     said = f"trained on qwen3_8b with sha256 {'c' * 64}, and tiny here has {model.digest()}; choose model=qwen3_8b"
     with pytest.raises(ConfigError, match=said):
-        engine.adapted(trained)
+        engine.with_adapter(trained)
     engine.close()
 
 
@@ -50,7 +50,7 @@ def test_another_file_of_the_same_preset_is_taken_and_disclosed(small: Small, tm
     trained = Adapter("safe", str(write_artefact(tmp_path / "ab", "tiny", digest(Path(str(small.folder.path))))))
     write_gguf(trained, Attention("llama", 2, 1), trained.gguf)
     engine = build("llamacpp", small.gguf)
-    [there], [plain] = ask(engine.adapted(trained), CALLS[:1]), ask(engine, CALLS[:1])  # type: ignore[attr-defined]
+    [there], [plain] = ask(engine.with_adapter(trained), CALLS[:1]), ask(engine, CALLS[:1])  # type: ignore[attr-defined]
     engine.close()
     assert there.flags == ("base_differs",)  # type: ignore[union-attr]
     assert plain.flags == ()  # type: ignore[union-attr]
@@ -75,7 +75,7 @@ def test_llama_cpp_needs_the_adapters_gguf_file_and_that_of_this_training(small:
     pytest.importorskip("xllamacpp", reason="engine llamacpp needs xllamacpp")
     lora = Adapter("safe", str(write_lora(tmp_path / "lora")))
     assert "is missing beside" in (said := refusal(build("llamacpp", small.gguf), lora))
-    assert said.endswith("run: kgqa trained export safe --gguf")
+    assert said.endswith("run: kgqa models trained safe --gguf")
     write_gguf(small.one, Attention("llama", 2, 1), lora.gguf)
     assert "is of another training than" in refusal(build("llamacpp", small.gguf), lora)
 
@@ -83,7 +83,7 @@ def test_llama_cpp_needs_the_adapters_gguf_file_and_that_of_this_training(small:
 def test_a_rank_beyond_vllms_is_refused(small: Small, tmp_path: Path) -> None:
     huge = Adapter("huge", str(write_lora(tmp_path / "huge", rank=600, shapes={"q_proj": (8, 8)})))
     with pytest.raises(ConfigError, match="adapter huge: rank 600; engine=vllm has room for 512"):
-        vllm_engine(small.folder).adapted(huge)
+        vllm_engine(small.folder).with_adapter(huge)
 
 
 @pytest.mark.parametrize("architecture", ["qwen2", "qwen3"])
@@ -92,7 +92,7 @@ def test_an_adapter_on_qwen_is_the_same_in_gguf(architecture: str, model: Model,
     small = made(tmp_path, model, architecture)
     engine: Any = engine_on("llamacpp", small.gguf)
     for adapter in (None, small.one, small.two):
-        [reply] = ask(engine.adapted(adapter) if adapter else engine, CALLS[:1])
+        [reply] = ask(engine.with_adapter(adapter) if adapter else engine, CALLS[:1])
         assert not isinstance(reply, Exception), reply
         expected, _ = by_hand(CALLS[0], merged(small, adapter))
         assert list(reply.logprobs) == pytest.approx(expected, abs=TOLERANCE["llamacpp"])  # type: ignore[union-attr]

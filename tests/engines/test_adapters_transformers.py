@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.adapter import Adapter
+from kgqa.artifacts.adapter import Adapter
 from kgqa.engines.transformers import Transformers
 from tests.engines.asking import ask, largest_difference, texts
 from tests.engines.small import Small
@@ -39,7 +39,7 @@ def test_an_encoder_decoder_model_answers_through_an_adapter_of_peft(tmp_path: P
     engine = Transformers(tiny, "float32", None, batch_size=8, device="cpu", context=None)
     calls = [completion(f"Which letter follows {letter}?", 10) for letter in "AQZ"]
     with_it, without = (
-        texts(ask(engine.adapted(Adapter("t5", str(tmp_path / "lora"))), calls)),
+        texts(ask(engine.with_adapter(Adapter("t5", str(tmp_path / "lora"))), calls)),
         texts(ask(engine, calls)),
     )
     engine.close()
@@ -55,7 +55,7 @@ def test_an_encoder_decoder_model_answers_through_an_adapter_of_peft(tmp_path: P
 def test_quantised_weights_answer_through_an_adapter(small: Small, quantization: Any) -> None:
     pytest.importorskip("bitsandbytes", reason="engine.quantization needs bitsandbytes")
     engine = Transformers(small.folder, "bfloat16", quantization, batch_size=8, device="cpu", context=None)
-    [base], [one], [again] = (ask(each, CALLS[:1]) for each in (engine, engine.adapted(small.one), engine))
+    [base], [one], [again] = (ask(each, CALLS[:1]) for each in (engine, engine.with_adapter(small.one), engine))
     engine.close()
     assert largest_difference(base, one) > 0.1
     assert largest_difference(base, again) == 0

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there")
 
-from kgqa.artefacts.adapter import Adapter
+from kgqa.artifacts.adapter import Adapter
 from kgqa.errors import ConfigError
 from tests.engines.asking import ask, largest_difference
 from tests.engines.small import Small, merged
@@ -30,17 +30,19 @@ def vllm_server(small: Small) -> Iterator[str]:
 def test_adapters_and_base_are_asked_by_their_names(vllm_server: str, small: Small) -> None:
     client = server_at(vllm_server, small.folder, "vllm")
     for adapter in (small.one, None, small.two):
-        [reply] = ask(client.adapted(adapter) if adapter else client, CALLS[:1])
+        [reply] = ask(client.with_adapter(adapter) if adapter else client, CALLS[:1])
         assert not isinstance(reply, Exception), reply
         assert list(reply.logprobs) == pytest.approx(by_hand(CALLS[0], merged(small, adapter))[0], abs=1e-3)  # type: ignore[union-attr]
-    assert client.adapted(small.one).count_tokens("Hello world") == client.count_tokens("Hello world")
+    assert client.with_adapter(small.one).count_tokens("Hello world") == client.count_tokens("Hello world")
     client.close()
 
 
 def test_an_adapter_that_is_not_served_is_named_with_the_flag_that_serves_it(vllm_server: str, small: Small) -> None:
     client = server_at(vllm_server, small.folder, "vllm")
-    [error], [reply] = (ask(client.adapted(Adapter(name, None, "a" * 64)), CALLS[:1]) for name in ("absent", "two"))
-    [same] = ask(client.adapted(small.two), CALLS[:1])
+    [error], [reply] = (
+        ask(client.with_adapter(Adapter(name, None, "a" * 64)), CALLS[:1]) for name in ("absent", "two")
+    )
+    [same] = ask(client.with_adapter(small.two), CALLS[:1])
     client.close()
     assert isinstance(error, ConfigError)
     assert "serves no adapter 'absent'; start it with --lora-modules absent=FOLDER" in str(error)

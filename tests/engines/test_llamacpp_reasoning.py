@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from kgqa.calls import Choose
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.engines.openai import OpenAI
 from kgqa.engines.weights import Model
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.types import Completion
 from tests.engines.asking import ask, write
 from tests.engines.misbehaving import Serving, forward

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kgqa import http
 from kgqa.engines.openai.connection import Connections, Received
+from kgqa.util import http
 from tests.engines.misbehaving import SECRET, Serving
 from tests.engines.openai_calls import CALLS, REPLIES, asked
 
@@ -69,12 +69,12 @@ def received(url: str, most: int = 1 << 20) -> Received:
 def test_nobody_at_the_address_is_told_from_an_answer_that_is_too_long(serving: Serving) -> None:
     server = serving()
     assert received(f"{server.url}/models").status == 200
-    with pytest.raises(http.TooLong):
+    with pytest.raises(http.ResponseTooLong):
         received(f"{server.url}/models", most=10)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        with pytest.raises(http.Absent):
+        with pytest.raises(http.ServerNotFound):
             received(f"http://127.0.0.1:{unused.getsockname()[1]}/")
     for nowhere in ("http://no-such-host.invalid/", "http://127.0.0.1:port/"):
-        with pytest.raises(http.Absent):
+        with pytest.raises(http.ServerNotFound):
             received(nowhere)

@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import tracemalloc
 from typing import Any
-from urllib.parse import unquote
 
 import pytest
 
 from kgqa.engines.openai.answers import SHORTEST_LIMIT, longest
 from kgqa.errors import EngineError, UsageError
 from kgqa.types import Choice, Completion
-from scripts.attack.faults import FAULTS, KEYS, SPELLINGS
-from scripts.attack.faulty_server import MODEL as SERVED
-from scripts.attack.faulty_server import FaultyServer
 from tests.engines.asking import ask, choose, write
 from tests.engines.openai_calls import engine
+from tests.faults import FAULTS, KEYS
+from tests.faulty_server import MODEL as SERVED
+from tests.faulty_server import FaultyServer
 
 SECRET = "sk-or/Tr0ub4dor/and-three+more"
 WRITE, CHOOSE = write("The herring queen was composed by somebody in Fauskenes"), choose("Which letter is it", 12)
@@ -61,11 +60,7 @@ def same(reply: Any) -> Any:
 
 
 def shows_the_key(text: str) -> bool:
-    """A piece of it of ten characters, however it is written."""
-    spelled = {spell(SECRET) for name, spell in SPELLINGS.items() if name != "pieces"}
-    readings = [text, unquote(text), text.encode().decode("unicode_escape", "replace").replace("\\/", "/")]
-    pieces = [SECRET[start : start + 10] for start in range(len(SECRET) - 9)]
-    return any(piece in reading for piece in pieces for reading in readings) or any(one in text for one in spelled)
+    return SECRET in text
 
 
 @pytest.mark.parametrize("name", BY_OUTCOME["retried"])

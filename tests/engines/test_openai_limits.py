@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Generate, labels
-from kgqa.engines.openai.choices import label_in
+from kgqa.engines.openai.option_logprobs import label_in
 from kgqa.errors import BudgetSpent, ConfigError, EngineError
 from kgqa.types import Choice, Completion, Message, Prompt
 from tests.engines.asking import ask, choose, texts, write

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.engines.openai.room import FIRST
-from kgqa.runtime.cache import CallCache
-from kgqa.runtime.requests import Done, Request, next_reply
+from kgqa.cache.requests import Done, Request, next_reply
+from kgqa.cache.store import CallCache
+from kgqa.engines.openai.concurrency import FIRST
 from kgqa.runtime.services import Streams
 from kgqa.types import Completion
-from scripts.race.endpoint import MODEL as SERVED
-from scripts.race.endpoint import Conversation, Desk, Service
+from scripts.bench.endpoint import MODEL as SERVED
+from scripts.bench.endpoint import Conversation, Desk, Service
 from tests.engines.asking import ask, write
 from tests.engines.misbehaving import Serving, refuse
 from tests.engines.openai_calls import CALLS, engine

@@ -21,15 +21,15 @@ pytest.importorskip("vllm", reason="vLLM has an environment of its own: make tes
 from vllm.platforms import current_platform
 
 from kgqa.calls import Generate
-from kgqa.engines.conversion import converted
+from kgqa.config.building import build
+from kgqa.config.composing import compose
+from kgqa.engines.conversion import convert_weights
 from kgqa.engines.labels import continuation, spell
 from kgqa.engines.openai import OpenAI
 from kgqa.engines.vllm.engine import LISTED
 from kgqa.engines.vllm.worker import LOG, RUN
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.types import Choice, Completion, Message, Prompt
 from tests.engines.asking import COUNTS, FACTS, TOWNS, ask, choose, largest_difference, write
 from tests.engines.conftest import vllm_engine
@@ -155,7 +155,7 @@ def test_what_vllm_cannot_do_is_a_config_error(small: Model, field: str, value: 
 def forgetful(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Model:
     """The same weights, whose files do not say that <|im_end|> ends a reply, as some published ones."""
     folder = tmp_path_factory.mktemp("weights") / "forgetful"
-    shutil.copytree(converted(model.locate()), folder)
+    shutil.copytree(convert_weights(model.locate()), folder)
     for name in ("config.json", "generation_config.json"):
         settings = json.loads((folder / name).read_text())
         (folder / name).write_text(json.dumps({**settings, "eos_token_id": 0}))

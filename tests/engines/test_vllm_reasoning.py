@@ -18,11 +18,11 @@ import pytest
 
 pytest.importorskip("vllm", reason="vLLM has an environment of its own: make test-engines runs its tests there")
 
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.engines.openai import OpenAI
-from kgqa.engines.thinking import parted
+from kgqa.engines.thinking import split_thought
 from kgqa.engines.weights import Model
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.types import Completion, Usage
 from tests.engines.asking import ask, write
 from tests.engines.misbehaving import Serving, forward
@@ -68,7 +68,7 @@ def test_its_parsers_part_as_we_do(taught: Model, parser: str, raw: str) -> None
 
     parsing = ReasoningParserManager.get_reasoning_parser(parser)(AutoTokenizer.from_pretrained(taught.path))
     reasoning, content = parsing.extract_reasoning(raw, ChatCompletionRequest(messages=[], model="taught"))
-    reply = parted(Completion(raw, usage=Usage(1, 0, 10)))
+    reply = split_thought(Completion(raw, usage=Usage(1, 0, 10)))
     assert ((content or "").strip(), (reasoning or "").strip()) == RAW[raw] == (reply.text, reply.thought)
 
 

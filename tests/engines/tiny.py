@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from kgqa.engines.conversion import converted
+from kgqa.engines.conversion import convert_weights
 from kgqa.engines.weights import Model
 
 
@@ -37,7 +37,7 @@ def tiny(folder: Path, smollm2: Model, architecture: str = "llama", **config: An
         if name.endswith("bias"):  # of Qwen2: made as zeros
             torch.nn.init.normal_(bias, std=0.2)
     network.save_pretrained(folder)
-    source = converted(smollm2.locate())
+    source = convert_weights(smollm2.locate())
     for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copy(source / file, folder / file)
     return folder

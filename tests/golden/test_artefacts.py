@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from kgqa.artefacts.manifest import Manifest
-from kgqa.artefacts.metrics import Metrics
-from kgqa.artefacts.predictions import run_predictions
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.sweep import CellState, SweepPlan
-from kgqa.artefacts.trace import read_questions, read_trace
-from kgqa.artefacts.verdicts import read_verdicts
+from kgqa.artifacts.manifest import Manifest
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.predictions import run_predictions
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.sweep import CellState, SweepPlan
+from kgqa.artifacts.trace import read_questions, read_trace
+from kgqa.artifacts.verdicts import read_verdicts
 from kgqa.report.latex import latex
 from kgqa.report.markdown import markdown
 from kgqa.report.questions import questions_csv

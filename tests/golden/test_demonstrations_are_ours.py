@@ -62,7 +62,7 @@ def test_no_run_of_words_of_a_demonstration_is_one_of_the_evaluation_files() -> 
 
 @pytest.mark.skipif(not EVALUATED, reason="no questions in KGQA_DATA")
 def test_no_evaluated_question_asks_for_something_that_a_demonstration_is_about() -> None:
-    titles = {tuple(words(title)) for title in titled(demonstrated())}
+    titles = {tuple(words(title)) for title in find_titled(demonstrated())}
     names = {title for title in titles if len(title) > 1}
     assert len(names) > 200
     longest = max(map(len, names))
@@ -72,10 +72,10 @@ def test_no_evaluated_question_asks_for_something_that_a_demonstration_is_about(
             assert not {run for length in range(2, longest + 1) for run in runs(asked, length)} & names, asked
 
 
-def titled(value: Any) -> Iterator[str]:
+def find_titled(value: Any) -> Iterator[str]:
     """Titles of labelled documents and of a pool's passages, wherever they stand."""
     if isinstance(value, dict) and "title" in value:
         yield value["title"]
     elif isinstance(value, list | dict):
         for part in value.values() if isinstance(value, dict) else value:
-            yield from titled(part)
+            yield from find_titled(part)

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.kg.imported import TripledPassage
-from kgqa.kg.imported_file import ImportedFile
-from kgqa.kg.importing import FORMATS, joined
-from kgqa.storage import jsonl_text
+from kgqa.kg.imported import ImportedFile, TripledPassage
+from kgqa.kg.importers import FORMATS, join_passages
 from kgqa.types import Passage
+from kgqa.util.fs import jsonl_text
 from tests.golden.test_readers import DATA, questions
 
 FILE = DATA.parent / "triples" / "musique_train_openie_gpt-3.5-turbo-1106_1890.json.gz"
@@ -24,7 +23,7 @@ TRIPLES = "4ac62f438f7ec8d0"  # over all of them in their order
 def passages() -> list[TripledPassage]:
     if not FILE.is_file():
         pytest.skip(f"no {FILE}; KGQA_DATA names another folder")
-    return joined(FORMATS["hipporag"](FILE))
+    return join_passages(FORMATS["hipporag"](FILE))
 
 
 def test_every_document_and_triple_is_read(passages: list[TripledPassage]) -> None:

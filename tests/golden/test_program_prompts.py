@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Search
-from kgqa.experiment.collect.safe import JudgedSteps
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
+from kgqa.config import factories as parts
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.methods.safe import Safe
 from kgqa.methods.steps.safe_verdict import CORRECT
 from kgqa.testing import drive
+from kgqa.training.collect.safe import JudgedSteps
 from kgqa.types import Completion, Passage, Prompt, Question
 
 FOLDER = Path(__file__).parent / "programs"

@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, Generate, Program
-from kgqa.demonstrations import ChainDemonstration, DocumentDemonstration, Selection, ThoughtDemonstration
-from kgqa.methods.steps.few_shot import FewShot, Shot, WrittenThoughts
-from kgqa.methods.steps.reader import numbered, passages_text
-from kgqa.methods.steps.trace_chains import Chain, Unit
-from kgqa.methods.trace import ChainState, Layout, Trace
+from kgqa.methods.steps.few_shot import FewShot, FewShotReply, Shot
+from kgqa.methods.steps.reader import number_contexts, passages_text
+from kgqa.methods.trace import Chain, ChainState, Layout, Trace, Unit
 from kgqa.prompting import render
+from kgqa.prompting.demonstrations import ChainDemonstration, DocumentDemonstration, Selection, ThoughtDemonstration
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Prompt
 
@@ -52,7 +51,7 @@ def selection_prompt(steps: int, may_stop: bool = True, chosen: str = COMPOSER, 
         context="triples", units="triples", candidates=2, ranker=True, selector=True, top=None, max_length=4,
         beam=5, branch=5, chains=5, min_probability=0.0, adaptive_termination=may_stop, query_order="question_first",
         query_labels=False, short_demonstrations="last_step", layout=layout,
-        demonstrations="fixed", demonstration_count=1, demonstrations_from=(CHAIN,), max_answer_tokens=25,
+        demonstrations="fixed", demonstration_count=1, few_shot=(CHAIN,), max_answer_tokens=25,
     )  # fmt: skip
     offered = BIRTHPLACE if chosen == COMPOSER else COMPOSER
     units = [Unit(text, (text,), "p") for text in (chosen, offered)]
@@ -82,7 +81,7 @@ THOUGHT = ThoughtDemonstration(
 )
 
 
-def few_shot_prompt(ask: Callable[[FewShot], Program[WrittenThoughts]], **changes: Any) -> Prompt:
+def few_shot_prompt(ask: Callable[[FewShot], Program[FewShotReply]], **changes: Any) -> Prompt:
     few_shot = FewShot(
         (THOUGHT,), sample=1, sample_size=1, distractors=0, instructed=False, context_limit=8000, passage_words=None
     )
@@ -98,7 +97,7 @@ def few_shot_prompt(ask: Callable[[FewShot], Program[WrittenThoughts]], **change
 
 
 def shot_prompt(shot: Shot, **changes: Any) -> Prompt:
-    return few_shot_prompt(lambda few_shot: few_shot.write(shot, 100, "agent"), **changes)
+    return few_shot_prompt(lambda few_shot: few_shot.generate(shot, 100, "agent"), **changes)
 
 
 PROMPTS = {
@@ -114,7 +113,9 @@ PROMPTS = {
         "kgp/evidence_llama", instruction="What is missing?", question=QUESTION, evidence=PASSAGES[0].text
     ),
     "kgp_classify": render("kgp/classify", question="What does table 2 on page 3 say of Fauskenes?"),
-    "kgp_answer": render("kgp/answer", question=QUESTION, context=numbered(passage.text for passage in PASSAGES)),
+    "kgp_answer": render(
+        "kgp/answer", question=QUESTION, context=number_contexts(passage.text for passage in PASSAGES)
+    ),
     "kgp_answer_no_context": render("kgp/answer", question=QUESTION, context=""),
     "reader_documents": render("reader/answer", question=QUESTION, context=passages_text(PASSAGES)),
     "reader_triples": render("reader/answer", question=QUESTION, context=f"{COMPOSER}\n{BIRTHPLACE}"),
@@ -127,7 +128,7 @@ PROMPTS = {
     ),
     "trace_select_first": selection_prompt(0),
     "trace_select_second": selection_prompt(1),
-    "trace_select_begun": selection_prompt(1, layout="begun"),
+    "trace_select_begun": selection_prompt(1, layout="prefixed"),
     "trace_select_fixed_length": selection_prompt(1, may_stop=False),
 }
 

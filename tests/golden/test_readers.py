@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from kgqa.experiment.config.building import build
+from kgqa.config.building import build
 from kgqa.types import Question
 
 REPOSITORY = Path(__file__).parents[2]

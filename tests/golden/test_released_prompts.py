@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, Choose, Generate, Rank, Triples
-from kgqa.demonstrations import ChainDemonstration, DocumentDemonstration, Selection
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.methods.trace import Trace
+from kgqa.prompting.demonstrations import ChainDemonstration, DocumentDemonstration, Selection
 from kgqa.testing import drive
 from kgqa.types import Choice, Completion, Question, Triple
 from tests.golden.test_prompts import CHAIN, DOCUMENT, PASSAGES, QUESTION
@@ -42,7 +42,7 @@ def asked(context: str = "triples") -> tuple[Call[Any], ...]:
     released = Experiment.of(["experiment=trace_released", f"method.context={context}"])
     assert isinstance(released.method, Trace)
     examples = (SHORT, CHAIN, replace(CHAIN, question="When was Oddny Tveråskar born?"))
-    method = replace(released.method, demonstrations_from=examples, demonstration_count=2, beam=1, chains=1)
+    method = replace(released.method, few_shot=examples, demonstration_count=2, beam=1, chains=1)
     calls: list[Call[Any]] = []
 
     def reply(call: Call[Any]) -> Any:
@@ -63,7 +63,7 @@ def asked(context: str = "triples") -> tuple[Call[Any], ...]:
 @cache
 def extraction() -> Generate:
     extractor = Experiment.of(["experiment=trace_released"]).extractor
-    extractor = replace(extractor, demonstrations_from=(DOCUMENT, OTHER), demonstration_count=2)
+    extractor = replace(extractor, few_shot=(DOCUMENT, OTHER), demonstration_count=2)
     calls: list[Generate] = []
 
     def reply(call: Call[Any]) -> Any:

@@ -1,6 +1,6 @@
-"""The names of runs: what is settled about an experiment must not find another folder, nor answer anew.
+"""Test that run names and cache keys stay the same.
 
-A run's name also holds its method's code, which is left out here: it changes with the method.
+A run's name also contains its method's code, which is left out here because it changes with the method.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.cache.key import cache_key
 from kgqa.calls import Generate
-from kgqa.experiment.config.composing import compose
+from kgqa.config.composing import compose
 from kgqa.experiment.session.engines import Engines, Pool, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_identity
 from kgqa.experiment.session.session import Session
-from kgqa.runtime.codec import call_key
 from kgqa.runtime.folder import run_name
 from kgqa.types import Message, Prompt
 
 NAMES = {
-    "method=trace dataset=demo experiment=quick limit=3": "6e9c7be5",
-    "method=no_context dataset=demo": "7705879a",
-    "method=no_context dataset=demo model=gpt_4o_mini engine=openai": "bfb002e6",
-    "method=golden dataset=demo roles.reader=gpt_4o_mini@openai": "fde0797b",
-    "method=knowtrace dataset=demo": "5a2c9df7",
-    "method=knowtrace dataset=demo roles.reader=gpt_4o_mini@openai": "bf0ea409",
-    "method=kgp dataset=demo model=qwen2_5_coder_1_5b graph=tfidf": "6851f1a6",
-    "method=no_context dataset=demo engine=vllm": "4bf039a9",
-    "method=safe dataset=demo method.feedback=model roles.feedback=qwen2_5_coder_1_5b@vllm": "24efe8c9",
+    "method=trace dataset=demo experiment=quick limit=3": "57b2641e",
+    "method=no_context dataset=demo": "895f0789",
+    "method=no_context dataset=demo model=gpt_4o_mini engine=openai": "18f4aa50",
+    "method=golden dataset=demo roles.reader=gpt_4o_mini@openai": "48b4a2f7",
+    "method=knowtrace dataset=demo": "6d0b1c21",
+    "method=knowtrace dataset=demo roles.reader=gpt_4o_mini@openai": "e319f3a8",
+    "method=kgp dataset=demo model=qwen2_5_coder_1_5b graph=tfidf": "5b380a4a",
+    "method=no_context dataset=demo engine=vllm": "5233eb49",
+    "method=safe dataset=demo method.feedback=model roles.feedback=qwen2_5_coder_1_5b@vllm": "b6b76399",
 }
 CALL_KEYS = {
     "llamacpp": "ecb63871df1f",
@@ -50,4 +50,4 @@ def test_a_run_keeps_its_name(command: str, tmp_path: Path, monkeypatch: pytest.
 def test_a_call_keeps_its_key_in_the_call_cache(engine: str) -> None:
     engines = Engines(role_nodes(compose([f"engine={engine}"])), Pool())
     call = Generate(Prompt("test/name", (Message("user", "Who?"),)), 5)
-    assert call_key(engines("reader").identity(), call)[:12] == CALL_KEYS[engine]
+    assert cache_key(engines("reader").identity(), call)[:12] == CALL_KEYS[engine]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.protocols import Finder, Query, Retriever
 from kgqa.retrieval import elasticsearch_server
 from kgqa.retrieval.index import IndexFolder
@@ -102,7 +102,7 @@ def retriever(case: str) -> Retriever:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> IndexFolder:
-    return IndexFolder(tmp_path / "index", retriever_of("retriever=bm25"), MADE_FROM, "kgqa index build dataset=d")
+    return IndexFolder(tmp_path / "index", retriever_of("retriever=bm25"), MADE_FROM, "kgqa data index dataset=d")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from kgqa.retrieval.graphs.entities import Entities
 from kgqa.retrieval.graphs.keywords import Keywords
 from kgqa.retrieval.graphs.links import Links
 from kgqa.retrieval.graphs.nearest import Nearest
-from kgqa.retrieval.graphs.unlinked import NoGraph
+from kgqa.retrieval.graphs.none import NoGraph
 from kgqa.types import Json, Passage
 
 WORDS = ("harbour", "lantern", "orchard", "viaduct", "Quillmere", "Ostervik", "Wexcombe", "the", "of", "1902")

@@ -40,7 +40,7 @@ def test_a_blank_separates_words_for_good(first: str, second: str) -> None:
 @given(st.text())
 def test_terms_are_neither_empty_nor_blank(text: str) -> None:
     assert all(term and not term.isspace() for term in terms(text))
-    assert analysis.analysed(text).split() == terms(text)
+    assert analysis.analyze_text(text).split() == terms(text)
 
 
 @given(st.text(st.characters(max_codepoint=127)))

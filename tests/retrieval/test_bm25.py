@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kgqa.config import factories as parts
+from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, DataError, StorageError
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.composing import compose
 from kgqa.protocols import Query
 from kgqa.retrieval import bm25
 from kgqa.retrieval.analysis import terms
@@ -34,7 +34,7 @@ def scores_found(finder: Bm25Finder, text: str) -> dict[int, float]:
     wanted = finder._boolean(Query(text, 1))
     if wanted is None:
         return {}
-    _, searcher = finder._opened
+    _, searcher = finder._index_parts
     hits = searcher.search(wanted, 1000, count=False).hits
     places = searcher.fast_field_values("place", [address for _, address in hits])
     return dict(zip(places, (score for score, _ in hits), strict=True))
@@ -215,7 +215,7 @@ def test_an_index_of_several_segments_finds_the_same(tmp_path: Path, monkeypatch
     pieces = built(Bm25(BOTH), passages, tmp_path / "pieces")
     assert isinstance(pieces, Bm25Finder)
     assert isinstance(whole, Bm25Finder)
-    assert pieces._opened[1].num_segments > 1 == whole._opened[1].num_segments
+    assert pieces._index_parts[1].num_segments > 1 == whole._index_parts[1].num_segments
     for n in range(0, 12_000, 997):
         assert find(pieces, passages[n].text, 20) == find(whole, passages[n].text, 20)
 

@@ -15,10 +15,10 @@ from kgqa.calls import Rank, Search
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.dense import Dense
+from kgqa.retrieval.embedding_cache import Kind
 from kgqa.retrieval.fuzzy import Fuzzy
-from kgqa.retrieval.hybrid import Hybrid, fused
+from kgqa.retrieval.hybrid import Hybrid, fuse_ranks
 from kgqa.retrieval.index import IndexFolder
-from kgqa.retrieval.kept_vectors import Kind
 from kgqa.retrieval.knn import Knn
 from kgqa.retrieval.mdr import Mdr
 from kgqa.retrieval.tfidf import Tfidf
@@ -110,16 +110,16 @@ def built(retriever: Any, folder: Path, passages: Sequence[Passage] = PASSAGES) 
 
 def test_fusion_sums_the_reciprocals_of_the_ranks() -> None:
     """1: 1/61 + 1/62; 2: 1/62 + 1/61, the same, so by place; 7: 1/63 twice; 5: 1/64 and nothing else."""
-    assert fused([[1, 2, 7, 5], [2, 1, 7]], 60) == [1, 2, 7, 5]
-    assert fused([[3], [4]], 60) == [3, 4]
-    assert fused([[], []], 60) == []
+    assert fuse_ranks([[1, 2, 7, 5], [2, 1, 7]], 60) == [1, 2, 7, 5]
+    assert fuse_ranks([[3], [4]], 60) == [3, 4]
+    assert fuse_ranks([[], []], 60) == []
 
 
 def test_a_small_constant_weighs_the_first_ranks_more() -> None:
     """8 is fourth twice: 2/5 against the 1/2 of a first place, or 2/64 against 1/61."""
     rankings = [[9, 0, 3, 8], [1, 2, 4, 8]]
-    assert fused(rankings, 1)[:3] == [1, 9, 8]
-    assert fused(rankings, 60)[0] == 8
+    assert fuse_ranks(rankings, 1)[:3] == [1, 9, 8]
+    assert fuse_ranks(rankings, 60)[0] == 8
 
 
 def test_hybrid_fuses_deeper_than_it_is_asked_for(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_combined_index_is_built_opened_and_searched_in_all_scopes(tmp_path: P
         Passage.of("Pellery", "Its lighthouse burned down."),
     )
     retriever = Hybrid(lexical=Tfidf(("title", "text")), dense=letters(), constant=60, depth=10)
-    folder = IndexFolder(tmp_path / "index", retriever, {"corpus": "small"}, "kgqa index build dataset=small")
+    folder = IndexFolder(tmp_path / "index", retriever, {"corpus": "small"}, "kgqa data index dataset=small")
     folder.build(passages, lambda *_: None)
     index = folder.open()
     whole, titled, pooled = index.search(

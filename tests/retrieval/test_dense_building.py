@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from kgqa.calls import Rank
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.retrieval import faiss_search
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.retrieval.index import FINDER

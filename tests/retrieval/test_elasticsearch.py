@@ -155,7 +155,7 @@ def test_a_missing_index_of_a_large_corpus_is_told_with_its_remedy(
     finder = built(tmp_path / "finder")
     client.indices.delete(index=index_name(tmp_path / "finder"))
     monkeypatch.setattr(elasticsearch, "LOADED_BY_RUNS", len(PASSAGES) - 1)
-    with pytest.raises(DataError, match=r"index kgqa-\w+ is missing; run kgqa index build again"):
+    with pytest.raises(DataError, match=r"index kgqa-\w+ is missing; run kgqa data index again"):
         finder.find([Query("keeper", 1)])
 
 
@@ -188,7 +188,7 @@ def test_an_unknown_analyzer_is_refused(client: Any, tmp_path: Path) -> None:
 
 
 def test_an_index_folder_answers_searches_by_titles_and_gives_a_text_once(client: Any, tmp_path: Path) -> None:
-    folder = IndexFolder(tmp_path / "index", settings(), {"corpus": "small"}, "kgqa index build dataset=small")
+    folder = IndexFolder(tmp_path / "index", settings(), {"corpus": "small"}, "kgqa data index dataset=small")
     folder.build(PASSAGES, lambda *_: None)
     index = folder.open()
     soups, towns = index.search([Search("carrot soup ginger", 5), Search("Pellery", 5, titles=("pellery",))])
@@ -198,7 +198,7 @@ def test_an_index_folder_answers_searches_by_titles_and_gives_a_text_once(client
 
 
 def test_a_pool_is_refused_with_the_retriever_to_choose(client: Any, tmp_path: Path) -> None:
-    folder = IndexFolder(tmp_path / "index", settings(), {"corpus": "small"}, "kgqa index build dataset=small")
+    folder = IndexFolder(tmp_path / "index", settings(), {"corpus": "small"}, "kgqa data index dataset=small")
     folder.build(PASSAGES, lambda *_: None)
     index = folder.open()
     with pytest.raises(ConfigError, match=r"cannot search a question's own passages; choose another, e\.g\. bm25"):

@@ -113,5 +113,5 @@ def test_a_search_that_fails_is_an_error_and_never_an_empty_answer(faulty: Fault
 def test_an_index_that_vanishes_between_two_searches_is_told(faulty: Faulty, tmp_path: Path) -> None:
     gone = {"responses": [{"status": 404, **refusal("index_not_found_exception", "no such index [kgqa-1]")}]}
     faulty.replies = {**complete(), "POST /kgqa-1/_msearch": (200, gone)}
-    with pytest.raises(DataError, match=r"no such index \[kgqa-1\]; run kgqa index build again"):
+    with pytest.raises(DataError, match=r"no such index \[kgqa-1\]; run kgqa data index again"):
         opened(tmp_path).find([Query("soup", 1)])

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from kgqa import extras
 from kgqa.errors import ConfigError
 from kgqa.protocols import Query
 from kgqa.retrieval import elasticsearch_server
 from kgqa.retrieval.elasticsearch_server import Server
+from kgqa.util import optional_deps as extras
 from tests.retrieval.elasticsearch_faults import GREEN, SECRET, build, opened, refusal, settings
 from tests.retrieval.elasticsearch_servers import Faulty, serving
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from kgqa.calls import Rank
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.retrieval.encoders import SentenceTransformer
-from kgqa.retrieval.network import loaded_on
-from kgqa.retrieval.plain import PlainEncoder
+from kgqa.retrieval.hf_encoder import PlainEncoder
+from kgqa.retrieval.hf_model import load_model
 from tests.retrieval.tiny_models import BERT, LLAMA, saved, seeded, tokenizer
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -193,7 +193,7 @@ def test_a_broken_folder_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_an_error_without_words_is_told_by_its_name() -> None:
     said = r"^model=x: cannot be loaded on cpu: NotImplementedError$"
-    with pytest.raises(ConfigError, match=said), loaded_on("cpu", "model=x"):
+    with pytest.raises(ConfigError, match=said), load_model("cpu", "model=x"):
         raise NotImplementedError
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgqa import extras
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.protocols import Query
 from kgqa.retrieval import fuzzy
 from kgqa.retrieval.fuzzy import Fuzzy, Levenshtein
 from kgqa.types import Passage
+from kgqa.util import optional_deps as extras
 
 PASSAGES = (
     Passage.of("A", "Who was born in Pellery"),

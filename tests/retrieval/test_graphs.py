@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from kgqa import extras
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.retrieval.graphs.entities import Entities
 from kgqa.retrieval.graphs.keywords import Keywords
 from kgqa.retrieval.graphs.nearest import Nearest
-from kgqa.retrieval.graphs.unlinked import NoGraph
+from kgqa.retrieval.graphs.none import NoGraph
 from kgqa.types import Passage
+from kgqa.util import optional_deps as extras
 from tests.retrieval.linked_passages import GRAPHS, WORDS, Hashed, neighbours, passages
 
 

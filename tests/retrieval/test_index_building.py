@@ -18,8 +18,8 @@ import pytest
 from kgqa.calls import Search
 from kgqa.errors import StorageError
 from kgqa.retrieval.index import IndexFolder
-from kgqa.storage import locked
 from kgqa.types import Passage
+from kgqa.util.fs import lock_file
 from tests.retrieval.conftest import MADE_FROM, PASSAGES, retriever_of
 from tests.retrieval.index_folders import QUERY, Stopping, silent, titles
 
@@ -73,7 +73,7 @@ def test_a_finished_index_is_not_built_again(folder: IndexFolder) -> None:
 def test_a_build_waits_for_another_and_takes_its_index(folder: IndexFolder) -> None:
     told: list[str] = []
     with ThreadPoolExecutor() as pool:
-        with locked(folder.path / ".lock"):
+        with lock_file(folder.path / ".lock"):
             waiting = pool.submit(folder.build, iter(PASSAGES), lambda stage, *_: told.append(stage))
             while not told:
                 time.sleep(0.01)

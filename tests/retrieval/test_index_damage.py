@@ -14,7 +14,7 @@ import pytest
 
 from kgqa.calls import Search
 from kgqa.errors import DataError
-from kgqa.retrieval import content
+from kgqa.retrieval import checksums as content
 from kgqa.retrieval.bm25 import Bm25Finder
 from kgqa.retrieval.index import FINDER, IndexFolder
 from kgqa.types import Passage
@@ -28,7 +28,7 @@ QUERIES = (Search(QUERY, 5), Search("pears and plums of Vessin", 5))
 
 
 def built(case: str, path: Path, passages: Sequence[Passage] = PASSAGES) -> IndexFolder:
-    folder = IndexFolder(path, retriever_of(*RETRIEVERS[case][0]), MADE_FROM, "kgqa index build dataset=d")
+    folder = IndexFolder(path, retriever_of(*RETRIEVERS[case][0]), MADE_FROM, "kgqa data index dataset=d")
     folder.build(iter(passages), silent)
     return folder
 
@@ -63,7 +63,7 @@ def test_changed_bits_are_never_other_passages(case: str, tmp_path: Path) -> Non
                 assert index.search(QUERIES) == wanted, seed
         except DataError as error:
             told.append(str(error))
-    assert all(re.search(rf"{tmp_path / 'index'}: .*run: kgqa index build dataset=d", line) for line in told), told
+    assert all(re.search(rf"{tmp_path / 'index'}: .*run: kgqa data index dataset=d", line) for line in told), told
     assert len(told) >= ATTACKS // 2
 
 
@@ -138,7 +138,7 @@ def test_a_changed_key_of_the_manifest_is_one_line(folder: IndexFolder, key: str
     file = folder.path / "manifest.json"
     for text in (file.read_text(), file.read_text().replace('"digest"', '"digesu"')):
         file.write_text(text.replace(f'"{key}"', f'"{key[:-1]}~"'))
-        with pytest.raises(DataError, match=r"(manifest\.json|changed since) .*run: kgqa index build"):
+        with pytest.raises(DataError, match=r"(manifest\.json|changed since) .*run: kgqa data index"):
             folder.open()
 
 
@@ -154,8 +154,8 @@ def panicking(monkeypatch: pytest.MonkeyPatch) -> None:
         def search(self, *_: Any, **__: Any) -> Any:
             raise PanicException("range end index 9 out of range for slice of length 8\nand a stack")
 
-    real = Bm25Finder.__dict__["_opened"].func
-    monkeypatch.setattr(Bm25Finder, "_opened", property(lambda finder: (real(finder)[0], Searcher())))
+    real = Bm25Finder.__dict__["_index_parts"].func
+    monkeypatch.setattr(Bm25Finder, "_index_parts", property(lambda finder: (real(finder)[0], Searcher())))
 
 
 @pytest.mark.usefixtures("panicking")
@@ -168,11 +168,11 @@ def test_a_panic_of_the_library_is_a_damaged_index(folder: IndexFolder) -> None:
 
 
 def test_vectors_are_not_taken_over_from_a_damaged_index(tmp_path: Path) -> None:
-    first = IndexFolder(tmp_path / "words" / "1a", dense(Words(scale=5.0, own="first")), MADE_FROM, "kgqa index build")
+    first = IndexFolder(tmp_path / "words" / "1a", dense(Words(scale=5.0, own="first")), MADE_FROM, "kgqa data index")
     first.build(iter(CORPUS), silent)
     shard = min((first.path / FINDER).glob("vectors-*.npy"))
     shard.write_bytes(shard.read_bytes()[:-1] + b"~")
     encoder = Words(scale=5.0, own="second")
-    second = IndexFolder(tmp_path / "words" / "2b", dense(encoder), {"file": "another"}, "kgqa index build")
+    second = IndexFolder(tmp_path / "words" / "2b", dense(encoder), {"file": "another"}, "kgqa data index")
     second.build(iter(CORPUS), silent)
     assert len(encoder.encoded) == 40  # of the damaged shard; the others are linked

@@ -97,7 +97,7 @@ def test_opening_takes_no_longer_for_a_large_corpus(tmp_path: Path) -> None:
     started = time.perf_counter()
     with closing(StoredPassages(tmp_path)) as stored:
         assert stored[99_999].title == "Page 99999"
-        assert stored.titled("page 70000") == [70_000]
+        assert stored.find_titled("page 70000") == [70_000]
     assert time.perf_counter() - started < 0.05
 
 
@@ -116,12 +116,12 @@ def test_an_index_of_something_else_is_refused(folder: IndexFolder, change: dict
     folder.build(iter(PASSAGES), silent)
     if "retriever" in change:
         change = {"retriever": retriever_of("retriever=bm25", change["retriever"])}
-    with pytest.raises(DataError, match=rf"{said}.*delete the folder and run: kgqa index build dataset=d"):
+    with pytest.raises(DataError, match=rf"{said}.*delete the folder and run: kgqa data index dataset=d"):
         replace(folder, **change).open()
 
 
 def test_a_missing_index_names_the_command(folder: IndexFolder) -> None:
-    with pytest.raises(DataError, match="no finished index here; run: kgqa index build dataset=d"):
+    with pytest.raises(DataError, match="no finished index here; run: kgqa data index dataset=d"):
         folder.open()
 
 
@@ -157,7 +157,7 @@ def damage_manifest(path: Path) -> None:
 def test_a_damaged_index_is_refused_and_built_anew(folder: IndexFolder, damage: Any) -> None:
     folder.build(iter(PASSAGES), silent)
     damage(folder.path)
-    with pytest.raises(DataError, match="delete the folder and run: kgqa index build dataset=d"):
+    with pytest.raises(DataError, match="delete the folder and run: kgqa data index dataset=d"):
         folder.open()
     with opened(folder) as index:
         assert titles(index, Search(QUERY, 1)) == [["Ostrand railway"]]

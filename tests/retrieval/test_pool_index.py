@@ -22,16 +22,16 @@ def test_a_pool_is_searched_without_a_corpus() -> None:
     index = PoolIndex(BM25)
     calls = [Search("river", 5, pool=(ALDER, BIRCH)), Search("river", 5, pool=()), Search("book", 1, pool=(ALDER,))]
     assert index.search(calls) == [(BIRCH,), (), (ALDER,)]
-    assert index.titled("Alder") == ()
+    assert index.find_titled("Alder") == ()
     assert index.identity() == {"retriever": BM25.identity(), "corpus": None}
     index.close()
 
 
 def test_an_index_has_the_passages_of_its_corpus_by_title(tmp_path: Path) -> None:
-    folder = IndexFolder(tmp_path / "index", BM25, {"corpus": ["x"]}, "kgqa index build")
+    folder = IndexFolder(tmp_path / "index", BM25, {"corpus": ["x"]}, "kgqa data index")
     further = Passage.of("alder", "Alder wrote another book.")
     folder.build([ALDER, BIRCH, further], lambda *_: None)
     index = folder.open()
-    assert index.titled("Alder") == [ALDER, further]
-    assert index.titled("Cedar") == []
+    assert index.find_titled("Alder") == [ALDER, further]
+    assert index.find_titled("Cedar") == []
     index.close()

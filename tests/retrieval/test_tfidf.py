@@ -18,8 +18,8 @@ from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.protocols import Finder, Query
 from kgqa.retrieval.lexical import Lexical
-from kgqa.retrieval.places import best_places
 from kgqa.retrieval.tfidf import ARRAYS, Tfidf
+from kgqa.retrieval.topk import best_places
 from kgqa.types import Passage
 
 BOTH = Tfidf(("title", "text"))

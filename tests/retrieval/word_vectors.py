@@ -15,7 +15,7 @@ from kgqa.calls import Rank
 from kgqa.protocols import Query
 from kgqa.retrieval.biencoder import relevance, remembering
 from kgqa.retrieval.dense import Dense, DenseFinder
-from kgqa.retrieval.kept_vectors import Kind
+from kgqa.retrieval.embedding_cache import Kind
 from kgqa.types import Json, Passage
 
 SYLLABLES = ["ka", "lo", "mi", "nu", "re", "sa", "to", "vi"]

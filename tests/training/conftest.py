@@ -1,4 +1,4 @@
-"""Tiny bases for trainers; without torch these tests are skipped with the reason."""
+"""Tiny bases for trainers. Without the libraries these tests are skipped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ let_waiting_threads_sleep()
 
 @pytest.fixture(scope="session", autouse=True)
 def _libraries() -> None:
-    for library in ("torch", "transformers", "accelerate", "peft"):
+    for library in ("torch", "transformers", "accelerate", "peft", "trl"):
         pytest.importorskip(library, reason=f"training needs {library}", exc_type=ImportError)
 
 
@@ -36,7 +36,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def trained(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A LoRA training that nothing disturbed."""
+    """A LoRA training without interruption."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    assert tiny.train(tiny.job(folder, "LoraTraining", llama, tiny.LORA)) == 0
+    assert tiny.train(tiny.task(folder, "LoraTraining", llama, tiny.LORA)) == 0
     return folder

@@ -1,8 +1,8 @@
-"""Bi-encoders: what counts as a negative, gradients a few texts at a time, and a folder that rankers load."""
+"""Bi-encoders: which passages are candidates, truncation by kind, and a folder that rankers load."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,91 +11,87 @@ import pytest
 
 from kgqa.calls import Rank
 from kgqa.retrieval.encoders import SentenceTransformer
-from kgqa.training import BiEncoderTraining
-from kgqa.training.biencoder import Asked, Line, _batch
-from kgqa.training.job import Outcome
+from kgqa.training.trainers import BiEncoderTraining, biencoder
+from kgqa.training.trainers.task import TrainResult
 from tests.training import tiny
-from tests.training.tiny import job, steps, train
+from tests.training.tiny import losses, run, task, train
 
 pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
 RECIPE = tiny.SCHEDULE | {
     "dimension": 16, "max_question": 32, "max_follow_up": 64, "max_passage": 64, "negatives": 1, "scale": None,
-    "texts_at_once": 3, "batch": 4, "batch_per_device": 4, "epochs": 6, "learning_rate": 2e-3, "decay": "linear",
+    "chunk_size": 3, "batch_size": 4, "batch_per_device": 4, "epochs": 6, "learning_rate": 2e-3,
+    "lr_scheduler": "linear",
 }  # fmt: skip
 
 
-def asked(*lines: Line) -> Any:
-    return SimpleNamespace(lines=lines)
+def row(anchor: str, positive: str, hop: int | None, *negatives: str) -> dict[str, Any]:
+    return {"question": "q", "anchor": anchor, "positive": positive, "hop": hop, "negatives": negatives}
 
 
-def test_the_second_fact_is_no_negative_at_the_first_hop_and_the_first_is_one_at_the_second() -> None:
-    first, second = Line("a/1", "q", "one", ("no",), "a", 1), Line("a/2", "q one", "two", ("never",), "a", 2)
-    other = Line("b/1", "r", "three", (), "b", 1)
-    batch = _batch([asked(first, second), asked(other)], 1)
-    assert [text for _, text in batch["texts"]] == ["q", "q one", "r", "one", "two", "three", "no", "never"]
-    assert [kind for kind, _ in batch["texts"]][:3] == ["question", "follow-up", "question"]
-    assert batch["masked"] == [[False, True, False, False, False], [False] * 5, [False] * 5]
-    assert batch["gold"] == [0, 1, 2]
+def candidates(monkeypatch: pytest.MonkeyPatch, *rows: dict[str, Any]) -> list[list[str]]:
+    """The passages that are ranked against the positive, for each row."""
+    ranked: list[list[str]] = []
+
+    def rank(network: Any, anchor: str, gold: str, others: list[str]) -> int:
+        ranked.append(others)
+        return 2
+
+    monkeypatch.setattr(biencoder, "_rank", rank)
+    BiEncoderTraining(**RECIPE).evaluate(SimpleNamespace(model=None), SimpleNamespace(rows=rows))
+    return ranked
 
 
-def test_without_an_order_a_questions_other_facts_are_no_negatives() -> None:
-    batch = _batch([asked(Line("a/1", "q", "one", (), "a"), Line("a/2", "q", "two", (), "a"))], 0)
-    assert batch["masked"] == [[False, True], [True, False]]
+def test_fact_in_anchor_is_no_candidate_at_second_hop(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = row("who?", "one", 1, "no"), row("who? one", "two", 2, "no", "never")
+    assert candidates(monkeypatch, *rows) == [["never", "no", "two"], ["never", "no"]]
 
 
-def test_gradients_of_a_few_texts_at_a_time_are_those_of_all_at_once(bert: Path) -> None:
-    """In training mode, with the same draws of dropout in both passes: else the gradients would be of other vectors."""
-    import torch
-    from accelerate import Accelerator
-
-    lines = [Line(**{**line, "negatives": tuple(line["negatives"])}) for line in tiny.pairs()[:8]]
-    batch = _batch([asked(*lines[n : n + 2]) for n in range(0, 8, 2)], 1)
-    training = BiEncoderTraining(**RECIPE)
-    found = []
-    for at_once in (False, True):
-        network = training.network(bert, torch.device("cpu")).train()
-        torch.manual_seed(3)
-        if at_once:
-            pieces = [training._embedded(network, batch["texts"][n : n + 3]) for n in range(0, len(batch["texts"]), 3)]
-            (training._loss(network, torch.cat(pieces), batch) / len(batch["gold"])).backward()
-        else:
-            trainer = SimpleNamespace(
-                compute_loss_context_manager=nullcontext, accelerator=Accelerator(cpu=True), tokens=0,
-                current_gradient_accumulation_steps=1,
-            )  # fmt: skip
-            training._backward(trainer, network, batch)
-            assert trainer.tokens > 0
-        found.append({name: each.grad for name, each in network.named_parameters() if each.grad is not None})
-    assert found[0].keys() == found[1].keys()
-    for name, gradient in found[0].items():
-        assert torch.allclose(gradient, found[1][name], atol=1e-5), name
+def test_facts_without_order_are_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert candidates(monkeypatch, row("q", "one", None), row("q", "two", None)) == [["two"], ["one"]]
 
 
-def test_an_encoder_learns_goes_on_after_a_stop_and_ranks(bert: Path, tmp_path: Path) -> None:
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert train(job(whole, "BiEncoderTraining", bert, RECIPE, held_out=4)) == 0
-    assert train(job(parts, "BiEncoderTraining", bert, {**RECIPE, "max_hours": 1e-9}, held_out=4)) == 2
-    assert train(job(parts, "BiEncoderTraining", bert, RECIPE, held_out=4)) == 0
-    assert (whole / "encoder/model.safetensors").read_bytes() == (parts / "encoder/model.safetensors").read_bytes()
-    losses = [line["loss"] for line in steps(whole)]
-    assert losses[-1] < losses[0]
-    outcome = Outcome.read(whole)
-    assert {*outcome.measured} == {
-        f"{name}, hop {hop}" for name in ("first place", "reciprocal rank") for hop in (1, 2)
+def test_batches_have_pairs_of_one_hop() -> None:
+    rows = [row("a", "1", 1, "x", "y"), row("b", "2", 2, "x"), row("c", "3", 1, "z")]
+    datasets = BiEncoderTraining(**RECIPE)._datasets(rows)
+    assert {name: each.to_list() for name, each in datasets.items()} == {
+        "hop 1, 1 negatives": [
+            {"anchor": "a", "positive": "1", "negative 1": "x"},
+            {"anchor": "c", "positive": "3", "negative 1": "z"},
+        ],
+        "hop 2, 1 negatives": [{"anchor": "b", "positive": "2", "negative 1": "x"}],
     }
-    assert outcome.tokens > 0
+
+
+def test_texts_are_truncated_by_kind(bert: Path, tmp_path: Path) -> None:
+    recipe = BiEncoderTraining(**{**RECIPE, "max_question": 4, "max_follow_up": 6, "max_passage": 5})
+    pair = {"anchor": "a b c d e f", "positive": "a b c d e f", "negatives": ["f e d c b a"], "question": "q"}
+    lines = [{"id": str(hop), "hop": hop, **pair} for hop in (1, 2)]
+    (tmp_path / "pairs.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    loaded = recipe.load(tmp_path / "pairs.jsonl", bert)
+    assert [(one["anchor"], one["positive"], one["negatives"]) for one in loaded.rows] == [
+        ("a b", "a b c", ["f e d"]),
+        ("a b c d", "a b c", ["f e d"]),
+    ]
+    assert loaded.tokens == 4 + 5 + 5 + 6 + 5 + 5
+
+
+def test_encoder_learns_resumes_and_ranks(bert: Path, tmp_path: Path) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert train(task(whole, "BiEncoderTraining", bert, RECIPE, held_out=4)) == 0
+    assert train(task(parts, "BiEncoderTraining", bert, {**RECIPE, "max_hours": 1e-9}, held_out=4)) == 2
+    assert train(task(parts, "BiEncoderTraining", bert, RECIPE, held_out=4)) == 0
+    assert (whole / "encoder/model.safetensors").read_bytes() == (parts / "encoder/model.safetensors").read_bytes()
+    steps = losses(whole)
+    assert sum(steps[-5:]) < sum(steps[:5])
+    result = TrainResult.read(whole)
+    assert {*result.measured} == {f"{name}, hop {hop}" for name in ("first place", "reciprocal rank") for hop in (1, 2)}
+    assert result.tokens > 0
     ranker = SentenceTransformer.of(str(whole / "encoder"))
     [scores] = ranker.score([Rank("mayor of Rome?", ("Rome lies in the north.", "Oslo has no mayor."), "ranker")])
     assert len(set(scores)) == 2
 
 
-def test_the_fact_in_the_anchor_is_not_among_those_ranked_at_the_second_hop() -> None:
-    lines = (Line("a", "who?", "one", ("no",), "q", 1), Line("b", "who? one", "two", ("no",), "q", 2))
-    batch = _batch([Asked("q", lines, 4)], None)
-    assert batch["masked"] == [[False, True, False], [False, False, False]]  # of the loss, as MDR has it
-    assert batch["known"] == [[False, False, False], [True, False, False]]  # of the figures
-
-
-def test_several_processes_are_refused(bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert train(job(tmp_path, "BiEncoderTraining", bert, {**RECIPE, "processes": 2})) == 2
-    assert "train.processes=2: a bi-encoder is trained by one" in capsys.readouterr().err
+def test_several_processes_are_refused(bert: Path, tmp_path: Path) -> None:
+    code, events = run(task(tmp_path, "BiEncoderTraining", bert, {**RECIPE, "processes": 2}))
+    assert code == 2
+    assert "train.processes=2: a bi-encoder is trained by one" in events[-1]["text"]

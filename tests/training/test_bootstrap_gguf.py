@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.bootstrap import Round
-from kgqa.artefacts.form import read
-from kgqa.artefacts.trained import find_trained
-from kgqa.cli import main
+from kgqa.artifacts.bootstrap import Round
+from kgqa.artifacts.schema import read
+from kgqa.artifacts.trained import find_trained
+from kgqa.cli.main import main
+from kgqa.config import factories as parts
+from kgqa.config.files import load_node
 from kgqa.engines.llamacpp import LlamaCpp
 from kgqa.errors import ConfigError
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.files import node
 from tests.engines import small
 from tests.training.test_bootstrap import RULES, WORDS
 
@@ -28,7 +28,7 @@ def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A random GGUF model with SmolLM2's tokens, small enough to be trained in seconds."""
     pytest.importorskip("xllamacpp", reason="engine=llamacpp needs xllamacpp", exc_type=ImportError)
     monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
-    smollm2 = parts.model(node("model", "smollm2_135m"))
+    smollm2 = parts.model(load_node("model", "smollm2_135m"))
     try:
         smollm2.locate()
     except ConfigError as error:

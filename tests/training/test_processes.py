@@ -1,4 +1,4 @@
-"""Trainers in processes of their own: killed, interrupted, without room, two at once; the command above them."""
+"""Trainers in processes of their own: killed, interrupted, on a full disk, several at once; and the commands above."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from typing import Any
 
 import pytest
 
-from kgqa.training.checkpoints import newest, step_of
-from kgqa.training.job import Job
-from kgqa.training.launch import run
-from kgqa.training.progress import Said
+from kgqa.artifacts.trained import Trained, find_trained, list_trainings
+from kgqa.cli.main import main
+from kgqa.training.trainers.process import run_worker
+from kgqa.training.trainers.task import TrainEvent, TrainTask
 from tests.training import tiny
-from tests.training.tiny import LORA, job, steps, train
+from tests.training.tiny import LORA, losses, task, train
 
 pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
 ROOT = Path(__file__).parents[2]
-SLOW = 600  # seconds that a loaded machine may take
+SLOW = 600  # seconds that a loaded machine may need
 COMMAND = """
 import sys
-from kgqa.cli import main
+from kgqa.cli.main import main
 code = main(sys.argv[1:])
 assert not {"torch", "transformers", "peft"} & set(sys.modules)
 sys.exit(code)
 """
 
 
-def started(command: list[str], folder: Path, **options: Any) -> subprocess.Popen[str]:
+def start(command: list[str], folder: Path, **options: Any) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KGQA_TRAINED": ""}
     return subprocess.Popen(
         [sys.executable, *command], cwd=folder, env=environment, text=True, stdout=subprocess.PIPE,
@@ -42,7 +42,7 @@ def started(command: list[str], folder: Path, **options: Any) -> subprocess.Pope
     )  # fmt: skip
 
 
-def wait_for(happened: Callable[[], bool]) -> None:
+def wait_for(happened: Callable[[], object]) -> None:
     until = time.monotonic() + SLOW
     while not happened():
         assert time.monotonic() < until
@@ -53,10 +53,30 @@ def weights(folder: Path) -> bytes:
     return (folder / "adapter/adapter_model.safetensors").read_bytes()
 
 
-def test_a_killed_trainer_goes_on_to_the_same_bytes(llama: Path, trained: Path, tmp_path: Path) -> None:
-    settings = job(tmp_path, "LoraTraining", llama, {**LORA, "save_minutes": 0})
-    process = started(["-m", "kgqa.training.worker", str(settings)], tmp_path)
-    wait_for(lambda: (tmp_path / "progress.jsonl").exists() and len(steps(tmp_path)) >= 4)
+def checkpoints(folder: Path) -> list[Path]:
+    return list(folder.glob("checkpoints/checkpoint-*/trainer_state.json"))
+
+
+def words(llama: Path, *more: str) -> list[str]:
+    Path("lines.jsonl").write_text(tiny.jsonl(tiny.lines()))
+    return [
+        "train", "kgp_llama", f"train.base=smollm2_135m:{llama}", "train.examples=lines.jsonl", "train.batch_size=2",
+        "train.lora_r=4", "train.precision=float32", "train.eval_fraction=2", "train.replies=2",
+        "train.reply_tokens=4", *more,
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("KGQA_TRAINED", raising=False)
+    return tmp_path
+
+
+def test_killed_trainer_resumes_to_equal_bytes(llama: Path, trained: Path, tmp_path: Path) -> None:
+    settings = task(tmp_path, "LoraTraining", llama, {**LORA, "save_minutes": 0})
+    process = start(["-m", "kgqa.training.trainers.worker", str(settings)], tmp_path)
+    wait_for(lambda: len(checkpoints(tmp_path)) >= 2)
     process.kill()
     process.communicate()
     assert not (tmp_path / "adapter").exists()
@@ -64,97 +84,108 @@ def test_a_killed_trainer_goes_on_to_the_same_bytes(llama: Path, trained: Path, 
     assert weights(tmp_path) == weights(trained)
 
 
-def test_two_launched_processes_learn_as_one_with_twice_the_batch(llama: Path, tmp_path: Path) -> None:
+def test_two_processes_learn_as_one_with_twice_the_batch(llama: Path, tmp_path: Path) -> None:
     recipe = {**LORA, "dropout": 0.0, "epochs": 1, "replies": 0}
     both, one = tmp_path / "both", tmp_path / "one"
-    settings = job(both, "LoraTraining", llama, {**recipe, "processes": 2})
-    run(Job.read(settings), 2, lambda said: None)
-    assert train(job(one, "LoraTraining", llama, {**recipe, "batch_per_device": 2})) == 0
-    assert [line["loss"] for line in steps(both)] == pytest.approx([line["loss"] for line in steps(one)], abs=1e-4)
+    settings = task(both, "LoraTraining", llama, {**recipe, "processes": 2})
+    run_worker(TrainTask.read(settings), 2, lambda event: None)
+    assert train(task(one, "LoraTraining", llama, {**recipe, "batch_per_device": 2})) == 0
+    assert losses(both) == pytest.approx(losses(one), abs=1e-4)
     assert json.loads((both / "outcome.json").read_text())["processes"] == 2
     assert len(weights(both)) == len(weights(one))
 
 
-def test_at_slurms_signal_the_checkpoint_comes_before_the_queue(llama: Path, tmp_path: Path) -> None:
-    settings = job(tmp_path, "LoraTraining", llama, {**LORA, "epochs": 400})
-    at_the_queue: list[Path | None] = []
+def test_interrupted_trainer_writes_a_checkpoint(llama: Path, tmp_path: Path) -> None:
+    settings = task(tmp_path, "LoraTraining", llama, {**LORA, "epochs": 4000, "save_minutes": 1000})
 
-    def requeue(*_: object) -> None:  # as submitit does
-        at_the_queue.append(newest(tmp_path / "checkpoints", print))
-        sys.exit(-1)
+    def interrupt(event: TrainEvent) -> None:
+        if event.event == "step" and event.step >= 3:
+            raise KeyboardInterrupt
 
-    def hear(said: Said) -> None:
-        if said.event == "step" and said.step >= 3 and not at_the_queue:
-            (trainer,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-            for process in (int(trainer), os.getpid()):  # Slurm sends it to all
-                os.kill(process, signal.SIGUSR2)
-
-    before = signal.signal(signal.SIGUSR2, requeue)
-    try:
-        with pytest.raises(SystemExit):
-            run(Job.read(settings), 1, hear)
-        assert signal.getsignal(signal.SIGUSR2) is requeue
-    finally:
-        signal.signal(signal.SIGUSR2, before)
-    (checkpoint,) = at_the_queue
-    assert checkpoint is not None
-    assert steps(tmp_path)[-1]["step"] == step_of(checkpoint)
+    with pytest.raises(KeyboardInterrupt):
+        run_worker(TrainTask.read(settings), 1, interrupt)
+    assert len(checkpoints(tmp_path)) == 1
 
 
-def test_a_full_disk_is_one_line_and_the_checkpoint_before_stays(llama: Path, trained: Path, tmp_path: Path) -> None:
-    settings = job(tmp_path, "LoraTraining", llama, {**LORA, "save_minutes": 0, "max_hours": 1e-9})
+def test_full_disk_is_one_line_and_the_checkpoint_stays(llama: Path, trained: Path, tmp_path: Path) -> None:
+    settings = task(tmp_path, "LoraTraining", llama, {**LORA, "save_minutes": 0, "max_hours": 1e-9})
     assert train(settings) == 2
-    limit = 20_000  # bytes: the adapter's matrices are more
+    limit = 20_000  # bytes: less than the adapter's matrices
 
-    def limited() -> None:
+    def limit_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    process = started(["-m", "kgqa.training.worker", str(settings)], tmp_path, preexec_fn=limited)
-    err = process.communicate()[1]
-    told = [line for line in err.splitlines() if line.startswith("kgqa: ")]
-    assert process.returncode == 2, err
-    assert len(told) == 1
-    assert "make room" in told[0]
-    assert (tmp_path / "checkpoints" / "checkpoint-1" / "whole.json").exists()
-    assert train(job(tmp_path, "LoraTraining", llama, LORA)) == 0
+    process = start(["-m", "kgqa.training.trainers.worker", str(settings)], tmp_path, preexec_fn=limit_files)
+    out, _ = process.communicate()
+    assert process.returncode == 2
+    assert "free some space" in json.loads(out.splitlines()[-1])["text"]
+    assert train(task(tmp_path, "LoraTraining", llama, LORA)) == 0
     assert weights(tmp_path) == weights(trained)
 
 
-def test_the_command_is_interrupted_goes_on_and_leaves_card_and_curves(llama: Path, tmp_path: Path) -> None:
-    (tmp_path / "lines.jsonl").write_text(tiny.jsonl(tiny.lines()))
-    words = [
-        "train", "kgp_llama", f"train.base=smollm2_135m:{llama}", "train.examples=lines.jsonl", "train.batch=2",
-        "train.rank=4", "train.precision=float32", "train.held_out=2", "train.replies=2", "train.reply_tokens=4",
-        "train.epochs=40", "train.save_minutes=0",
-    ]  # fmt: skip
-    process = started(["-c", COMMAND, *words], tmp_path)
-
-    def begun() -> bool:
-        found = list(tmp_path.glob("outputs/trained/kgp_llama/*/progress.jsonl"))
-        return bool(found) and len(steps(found[0].parent)) >= 3
-
-    wait_for(begun)
+def test_interrupted_command_resumes_and_leaves_all_files(llama: Path, here: Path) -> None:
+    given = words(llama, "train.epochs=20", "train.save_minutes=0")
+    process = start(["-c", COMMAND, *given], here)
+    wait_for(lambda: [folder for folder in here.glob("outputs/trained/kgp_llama/*") if checkpoints(folder)])
     process.send_signal(signal.SIGINT)
-    told = process.communicate()[1]
-    assert process.returncode == 130, told
-    [folder] = tmp_path.glob("outputs/trained/kgp_llama/*/")
-    reached = len(steps(folder))
-    assert reached < 200
-    assert list(folder.glob("checkpoints/*/whole.json"))
-    process = started(["-c", COMMAND, *words], tmp_path)
-    shown, told = process.communicate()
-    assert process.returncode == 0, told
-    assert shown.splitlines()[-1] == str(folder.relative_to(tmp_path))
-    assert f"going on from step {reached}" in shown
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert (manifest["base"], manifest["rank"], manifest["steps"]) == ("smollm2_135m", 4, 200)
-    assert manifest["losses"]["last"] < manifest["losses"]["first"]
-    assert "make" not in told
+    said = process.communicate()[1]
+    assert process.returncode == 130, said
+    process = start(["-c", COMMAND, *given], here)
+    shown, said = process.communicate()
+    assert process.returncode == 0, said
+    [folder] = here.glob("outputs/trained/kgp_llama/*/")
+    assert shown.splitlines()[-1] == str(folder.relative_to(here))
+    assert "continuing from step" in shown
+    manifest = Trained.read(folder)
+    assert (manifest.base, manifest.rank, manifest.steps) == ("smollm2_135m", 4, 100)
+    assert (manifest.losses.last or 9) < (manifest.losses.first or 0)
     for name in ("README.md", "report.html", "losses.svg", "losses.csv"):
         assert (folder / name).stat().st_size > 100
-    assert len((folder / "losses.csv").read_text().splitlines()) == 1 + 1 + 200
-    checked = subprocess.run(
-        [sys.executable, "-m", "kgqa", "trained", "check", "kgp_llama"], cwd=tmp_path, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False,
-    )  # fmt: skip
-    assert checked.returncode == 0, checked.stderr
+    assert main(["models", "trained", "kgp_llama"]) == 0
+
+
+def test_best_of_several_is_what_the_name_means(llama: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = words(llama, "train.epochs=1", "train.learning_rate=1e-4,5e-2")
+    assert main([given[0], "-m", *given[1:]]) == 0
+    shown = capsys.readouterr().out
+    by_loss = {Trained.read(kept.folder).losses.held_out_after: kept.folder for kept in list_trainings()}
+    assert len(by_loss) == 2
+    best = by_loss[min(loss for loss in by_loss if loss is not None)]
+    assert find_trained("kgp_llama") == best
+    assert shown.splitlines()[-1] == str(best)
+    written = {kept.folder: (kept.folder / "outcome.json").stat().st_mtime_ns for kept in list_trainings()}
+    assert main([given[0], "-m", *given[1:]]) == 0
+    assert {kept.folder: (kept.folder / "outcome.json").stat().st_mtime_ns for kept in list_trainings()} == written
+
+
+def test_jobs_of_a_launcher_train_the_same(llama: Path, here: Path) -> None:
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs kgqa[submitit]")
+    jobs = ("hydra/launcher=submitit_local", "hydra.launcher.timeout_min=30")
+    given = words(llama, "train.epochs=1")
+    process = start(["-m", "kgqa", *given, *jobs], here)
+    shown, said = process.communicate(timeout=SLOW)
+    assert process.returncode == 0, said
+    [kept] = list_trainings()
+    assert shown.splitlines()[-1] == str(kept.folder)
+    assert len(list(here.glob("outputs/sweeps/train-kgp_llama-*/launcher/**/*_result.pkl"))) == 1
+    by_job = weights(kept.folder)
+    kept.folder.rename(here / "kept")
+    assert main(given) == 0
+    assert weights(list_trainings()[0].folder) == by_job
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("hydra/launcher=submitit_slrum", "no such launcher"),
+        ("hydra.launcher.partition=gpu", "nothing reads it without hydra/launcher="),
+        ("hydra/sweeper=optuna", "kgqa train accepts hydra/launcher="),
+    ],
+)
+def test_useless_overrides_of_hydra_are_refused(
+    llama: Path, here: Path, word: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(llama, word)) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"kgqa: {word}: ")
+    assert why in said

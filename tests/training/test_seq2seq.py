@@ -10,21 +10,22 @@ import pytest
 from kgqa.calls import Generate
 from kgqa.engines.transformers import Transformers
 from kgqa.engines.weights import Model
-from kgqa.training.seq2seq import parted
+from kgqa.training.trainers.seq2seq import split_prompt
+from kgqa.training.trainers.task import EXAMPLES, HELD_OUT, TRAIN
 from kgqa.types import Completion, Message, Prompt
 from tests.training import tiny
-from tests.training.tiny import EXAMPLES, HELD_OUT, TRAIN, job, jsonl, steps, train
+from tests.training.tiny import jsonl, losses, task, train
 
 pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
 RECIPE = tiny.SCHEDULE | {
-    "max_input": 64, "max_output": 64, "too_long": "cut", "activation_checkpointing": False, "group_by_length": True,
-    "replies": 8, "reply_tokens": 24, "epochs": 60, "batch": 4, "batch_per_device": 4, "learning_rate": 5e-3,
+    "max_input": 64, "max_output": 64, "truncation": True, "activation_checkpointing": False, "group_by_length": True,
+    "replies": 8, "reply_tokens": 24, "epochs": 60, "batch_size": 4, "batch_per_device": 4, "learning_rate": 5e-3,
 }  # fmt: skip
 
 
-def test_eight_pairs_are_learnt_and_the_engine_says_them(t5: Path, tmp_path: Path) -> None:
+def test_eight_pairs_are_learned_and_the_engine_answers_with_them(t5: Path, tmp_path: Path) -> None:
     """Prompts are rendered by the engine that answers in the end."""
-    settings = job(tmp_path, "Seq2SeqTraining", t5, RECIPE)
+    settings = task(tmp_path, "Seq2SeqTraining", t5, RECIPE)
     model = Model("tiny", str(t5), None, (), None, 128, "off", None, None)
     engine = Transformers(model, "float32", None, batch_size=8, device="cpu", context=None)
     calls = [call(line["prompt"]) for line in tiny.lines(8)]
@@ -32,7 +33,7 @@ def test_eight_pairs_are_learnt_and_the_engine_says_them(t5: Path, tmp_path: Pat
     for name in (TRAIN, HELD_OUT):  # the same, as memory is what is looked at
         (tmp_path / EXAMPLES / name).write_text(jsonl(pairs))
     assert train(settings) == 0
-    assert steps(tmp_path)[-1]["loss"] < 0.3 < steps(tmp_path)[0]["loss"]
+    assert losses(tmp_path)[-1] < 0.3 < losses(tmp_path)[0]
     replies = [json.loads(line) for line in (tmp_path / "replies.jsonl").read_text().splitlines()]
     written = {reply["id"]: reply["after"] for reply in replies}
     assert sum(written[line["id"]] == line["completion"] for line in pairs) >= 7
@@ -51,5 +52,5 @@ def call(text: str) -> Generate:
     ("prompt", "read", "begun"),
     [([5, 6, 1, 0], [5, 6, 1], []), ([5, 1, 0, 7, 8], [5, 1], [7, 8]), ([5, 6], [5, 6, 1], []), ([5, 1], [5, 1], [])],
 )
-def test_a_prompt_is_parted_where_writing_begins(prompt: list[int], read: list[int], begun: list[int]) -> None:
-    assert parted(prompt, end=1, start=0) == (read, begun)
+def test_prompt_is_split_before_the_reply(prompt: list[int], read: list[int], begun: list[int]) -> None:
+    assert split_prompt(prompt, end=1, start=0) == (read, begun)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kgqa.training import worker
-from kgqa.training.job import EXAMPLES as EXAMPLES
-from kgqa.training.job import HELD_OUT as HELD_OUT
-from kgqa.training.job import SETTINGS
-from kgqa.training.job import TRAIN as TRAIN
+from kgqa.training.trainers import worker
+from kgqa.training.trainers.task import EXAMPLES, HELD_OUT, SETTINGS, TRAIN
 from kgqa.types import Json
 
 TOWNS = ("Rome", "Paris", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Seoul", "Tunis", "Accra", "Dakar", "Hanoi")
 SCHEDULE: dict[str, Json] = {
-    "name": None, "base": "tiny", "collect": None, "examples": None, "held_out": 0.1, "epochs": 3, "max_steps": None,
-    "batch": 2, "batch_per_device": 1, "learning_rate": 5e-3, "decay": "cosine", "warmup": 0.1, "weight_decay": 0.0,
-    "clip": 1.0, "precision": "float32", "seed": 7, "processes": 1, "device": "cpu", "save_minutes": 10,
-    "max_hours": None,
+    "name": None, "base": "tiny", "collect": None, "examples": None, "eval_fraction": 0.1, "epochs": 3,
+    "max_steps": None, "batch_size": 2, "batch_per_device": 1, "learning_rate": 5e-3, "lr_scheduler": "cosine",
+    "warmup": 0.1, "weight_decay": 0.0, "clip": 1.0, "precision": "float32", "seed": 7, "processes": 1,
+    "device": "cpu", "save_minutes": 10, "max_hours": None,
 }  # fmt: skip
 LORA: dict[str, Json] = SCHEDULE | {
-    "rank": 4, "alpha": 8, "dropout": 0.05, "targets": ["all-linear"], "quantization": "none",
-    "double_quantization": False, "max_length": 64, "too_long": "leave_out", "loss_on": "target",
+    "lora_r": 4, "lora_alpha": 8, "dropout": 0.05, "target_modules": ["all-linear"], "quantization": "none",
+    "double_quantization": False, "max_length": 64, "truncation": False, "loss_on": "target",
     "activation_checkpointing": False, "group_by_length": False, "replies": 2, "reply_tokens": 4,
 }  # fmt: skip
 
@@ -104,13 +99,13 @@ def bert(folder: Path) -> Path:
     return folder
 
 
-def job(folder: Path, kind: str, base: Path, recipe: dict[str, Json], held_out: int = 2) -> Path:
-    """The settings of a trainer; its last examples are held out."""
+def task(folder: Path, kind: str, base: Path, recipe: dict[str, Json], held_out: int = 2) -> Path:
+    """Write a task with its examples, the last ones held out, and return its file."""
     given = lines() if kind != "BiEncoderTraining" else pairs()
     (folder / EXAMPLES).mkdir(parents=True, exist_ok=True)
     (folder / EXAMPLES / TRAIN).write_text(jsonl(given[:-held_out]))
     (folder / EXAMPLES / HELD_OUT).write_text(jsonl(given[-held_out:]))
-    settings = {"kind": kind, "recipe": recipe, "base": str(base), "named": "tiny", "folder": str(folder)}
+    settings = {"kind": kind, "recipe": recipe, "base": str(base), "base_name": "tiny", "folder": str(folder)}
     (folder / SETTINGS).write_text(json.dumps(settings))
     return folder / SETTINGS
 
@@ -127,23 +122,18 @@ def pairs() -> list[dict[str, Json]]:
     return listed
 
 
-@contextmanager
-def signals_kept() -> Iterator[None]:
-    """A trainer in this process takes Ctrl-C for itself."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def train(settings: Path) -> int:
-    """In this process; gives the exit code."""
-    with signals_kept():
-        return worker.main([str(settings)])
+    """Train in this process and return the exit code."""
+    return run(settings)[0]
 
 
-def steps(folder: Path) -> list[dict[str, Any]]:
-    said = [json.loads(line) for line in (folder / "progress.jsonl").read_text().splitlines()]
-    return [line for line in said if line["event"] == "step"]
+def run(settings: Path) -> tuple[int, list[dict[str, Any]]]:
+    """Train in this process, and return the exit code and the events."""
+    out = io.StringIO()
+    code = worker.main([str(settings)], out)
+    return code, [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def losses(folder: Path) -> list[float]:
+    """Return the loss of each step of a finished training."""
+    return [point["loss"] for point in json.loads((folder / "outcome.json").read_text())["curve"] if point.get("loss")]

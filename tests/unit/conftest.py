@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.runtime.cache import CallCache
+from kgqa.cache.store import CallCache
 
 
 @pytest.fixture

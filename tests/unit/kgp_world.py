@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.errors import PromptTooLong
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kgqa.cache.requests import Done
+from kgqa.cache.store import CallCache
 from kgqa.calls import Program
-from kgqa.runtime.cache import CallCache
-from kgqa.runtime.requests import Done
 from kgqa.runtime.scheduler import Finished, Scheduler
 from kgqa.runtime.services import Waves
 from tests.engines_for_tests import Batches, ask

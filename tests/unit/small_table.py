@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kgqa.experiment.reproduce.cells import PlannedCell, planned_cells
-from kgqa.experiment.reproduce.published import PublishedTable
-from kgqa.experiment.reproduce.reading import read_table
+from kgqa.reproduce.cells import PlannedCell, plan_cells
+from kgqa.reproduce.published import PublishedTable
+from kgqa.reproduce.reading import read_table
 
 SMALL = """
 title: A table
@@ -43,4 +43,4 @@ def table_of(tmp_path: Path, text: str, table_id: str = "trace/table1") -> Publi
 
 
 def cells_of(tmp_path: Path, *given: str, only: str | None = None) -> dict[str, PlannedCell]:
-    return {cell.name: cell for cell in planned_cells(table_of(tmp_path, SMALL), given, only)}
+    return {cell.name: cell for cell in plan_cells(table_of(tmp_path, SMALL), given, only)}

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.run import FinishedRun
+from kgqa.artifacts.run import FinishedRun
 from kgqa.calls import Generate
-from kgqa.cli import main
+from kgqa.cli.main import main
+from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.machine.adapters import adapter, adapters
-from kgqa.experiment.machine.doctor import examine
 from kgqa.experiment.session.engines import Engines, Pool, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_identity
 from kgqa.experiment.session.session import Session
 from kgqa.report.exports.transcript import model_of
 from kgqa.runtime.folder import run_name
+from kgqa.system.adapters import find_adapter, list_adapters
+from kgqa.system.doctor import examine
 from kgqa.types import Message, Prompt
 from tests.adapters_for_tests import write_artefact, write_lora
 
@@ -55,26 +55,30 @@ def test_the_newest_finished_training_of_a_name_is_taken() -> None:
     )
     os.utime(older / "manifest.json", (1, 1))
     (Path("outputs/trained/safe/c") / "checkpoints").mkdir(parents=True)
-    assert adapter("safe").folder == newer.absolute() / "adapter"
-    assert adapter("safe/b").folder == older.absolute() / "adapter"
-    assert adapter("safe").trained_on() == ("x", ("0",))
-    assert adapter("safe").gguf == newer.absolute() / "adapter.gguf"
+    assert find_adapter("safe").folder == newer.absolute() / "adapter"
+    assert find_adapter("safe/b").folder == older.absolute() / "adapter"
+    assert find_adapter("safe").trained_on() == ("x", ("0",))
+    assert find_adapter("safe").gguf == newer.absolute() / "adapter.gguf"
 
 
 def test_a_name_may_have_parts_and_trained_lies_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     write_artefact(Path("elsewhere/knowtrace/round1/explorer/ab12"), "x", "0")
     monkeypatch.setenv("KGQA_TRAINED", "elsewhere")
-    assert adapter("knowtrace/round1/explorer").rank == 4
-    assert [each.name for each in adapters()] == ["knowtrace/round1/explorer"]
+    assert find_adapter("knowtrace/round1/explorer").rank == 4
+    assert [each.name for each in list_adapters()] == ["knowtrace/round1/explorer"]
 
 
 def test_a_folder_of_peft_is_an_adapter_and_nothing_is_known_of_its_base() -> None:
     folder = write_lora(Path("mine"), rank=2, lora_alpha=6)
-    assert adapter("mine") == adapter("mine")
-    assert adapter(str(folder.absolute())).digest() == adapter("mine").digest()
-    assert adapter("mine").trained_on() == (None, ())
-    assert (adapter("mine").rank, adapter("mine").alpha, adapter("mine").gguf.name) == (2, 6.0, "adapter.gguf")
-    assert adapter("mine").matrices()["model.layers.1.self_attn.q_proj.lora_A"].shape == (2, 64)
+    assert find_adapter("mine") == find_adapter("mine")
+    assert find_adapter(str(folder.absolute())).digest() == find_adapter("mine").digest()
+    assert find_adapter("mine").trained_on() == (None, ())
+    assert (find_adapter("mine").rank, find_adapter("mine").alpha, find_adapter("mine").gguf.name) == (
+        2,
+        6.0,
+        "adapter.gguf",
+    )
+    assert find_adapter("mine").matrices()["model.layers.1.self_attn.q_proj.lora_A"].shape == (2, 64)
 
 
 def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
@@ -82,20 +86,20 @@ def test_a_preset_names_its_folder_and_what_it_must_be() -> None:
     Path("conf/adapter").mkdir(parents=True)
     preset = Path("conf/adapter/ours.yaml")
     preset.write_text("path: mine\nbase: qwen3_8b\nserved_name: lora-1\n")
-    ours = adapter("ours")
+    ours = find_adapter("ours")
     assert (ours.digest(), ours.trained_on(), ours.served_name) == (
-        adapter("mine").digest(),
+        find_adapter("mine").digest(),
         ("qwen3_8b", ()),
         "lora-1",
     )
     preset.write_text(f"path: mine\nsha256: {'b' * 64}\n")
     with pytest.raises(DataError, match=r"adapter ours: sha256 of .* is"):
-        adapter("ours").digest()
+        find_adapter("ours").digest()
     preset.write_text("path: mine\nrank: 4\n")
     with pytest.raises(ConfigError, match=r"adapter.rank=4: unknown key"):
-        adapter("ours")
+        find_adapter("ours")
     preset.write_text(f"path: null\nsha256: {'a' * 64}\n")
-    assert adapter("ours").digest() == "a" * 64
+    assert find_adapter("ours").digest() == "a" * 64
 
 
 @pytest.mark.parametrize(
@@ -123,7 +127,7 @@ def test_a_manifest_that_is_damaged_is_said_so() -> None:
     write_artefact(Path("outputs/trained/safe/ab"), "x", "0")
     Path("outputs/trained/safe/ab/manifest.json").write_text('{"base": ')
     with pytest.raises(DataError, match=r"manifest.json: not readable .*; train it again"):
-        adapter("safe").trained_on()
+        find_adapter("safe").trained_on()
 
 
 def test_an_adapter_that_is_more_than_lora_is_refused() -> None:
@@ -131,7 +135,7 @@ def test_an_adapter_that_is_more_than_lora_is_refused() -> None:
     write_lora(Path("ia3"), peft_type="IA3")
     for name, said in (("dora", "use_dora"), ("ia3", "peft_type IA3")):
         with pytest.raises(ConfigError, match=f"adapter {name}: {said} in .* is beyond plain LoRA"):
-            adapter(name).check_plain()
+            find_adapter(name).check_plain()
 
 
 def test_roles_on_one_model_share_its_weights_and_are_told_apart() -> None:
@@ -142,7 +146,8 @@ def test_roles_on_one_model_share_its_weights_and_are_told_apart() -> None:
     assert one.base is two.base is reader  # type: ignore[attr-defined]
     assert again is one
     assert [
-        one.identity() == {**reader.identity(), "lora": adapter(n).digest()} for n, one in (("one", one), ("two", two))
+        one.identity() == {**reader.identity(), "lora": find_adapter(n).digest()}
+        for n, one in (("one", one), ("two", two))
     ]
     assert [asked.label(role) for role in ("reader", "selector", "agent")] == [
         "smollm2_135m@scripted", "smollm2_135m+one@scripted", "smollm2_135m+one@scripted"
@@ -183,7 +188,7 @@ def test_doctor_and_models_list_adapters_and_what_is_wrong_with_one(capsys: pyte
     found = {each.name: each for each in examine(["safe", "dora", "gone", "served"])}
     assert [found[name].state for name in ("safe", "dora", "gone", "served")] == ["ok", "gap", "gap", "note"]
     assert found["safe"].text.startswith("rank 4 on qwen3_8b: ")
-    assert found["safe"].text.endswith("; engine=llamacpp: kgqa trained export safe --gguf")
+    assert found["safe"].text.endswith("; engine=llamacpp: kgqa models trained safe --gguf")
     assert main(["models"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "+safe: an adapter of rank 4 on qwen3_8b: roles.ROLE=qwen3_8b+safe[@ENGINE]" in shown

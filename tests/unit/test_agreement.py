@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgqa.artefacts.metrics import Agreement
+from kgqa.artifacts.metrics import Agreement
 from kgqa.scoring.agreement import agreement, cohen_kappa
 
 

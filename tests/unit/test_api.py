@@ -13,8 +13,8 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 import kgqa
+from kgqa.config.overrides import Value, format_override, format_sweep
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config.overrides import Value, spelt, swept
 from kgqa.runtime.display import QUIET
 
 QUICK: dict[str, Any] = {"dataset": "demo", "engine": "scripted", "limit": 3}
@@ -122,12 +122,12 @@ def test_importing_it_imports_nothing_else() -> None:
      "${x}", "é", "some folder/c.jsonl", "range(1)", "~x", "2wiki", None, True, 3, 2.5, ["a", "b,c"], {"a": 1}],
 )  # fmt: skip
 def test_every_value_means_itself_in_hydras_grammar(value: Value) -> None:
-    override = OverridesParser.create().parse_override(spelt("key", value))
+    override = OverridesParser.create().parse_override(format_override("key", value))
     assert not override.is_sweep_override()
     read = override.value()
     assert getattr(read, "text", read) == value or read in ([["a", "b,c"]], ["a", "b,c"], {"a": 1})
 
 
 def test_values_to_sweep_stand_side_by_side() -> None:
-    assert swept("method", ["trace", "a,b"]) == "method=trace,'a,b'"
-    assert swept("limit", 3) == "limit=3"
+    assert format_sweep("method", ["trace", "a,b"]) == "method=trace,'a,b'"
+    assert format_sweep("limit", 3) == "limit=3"

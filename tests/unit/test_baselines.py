@@ -9,9 +9,7 @@ import pytest
 
 from kgqa.calls import Call, CountTokens, Generate
 from kgqa.errors import DataError, PromptTooLong
-from kgqa.methods.all_documents import AllDocuments
-from kgqa.methods.golden import Golden
-from kgqa.methods.no_context import NoContext
+from kgqa.methods.baselines import AllDocuments, Golden, NoContext
 from kgqa.protocols import Method
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from kgqa.config.building import build
+from kgqa.config.files import groups
 from kgqa.errors import UsageError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.files import groups
+from tests.composed import composed_node
 
 BUILT = ("method", "retriever", "ranker", "reranker", "graph", "engine", "kg", "judge", "tracker", "collection")
 CHOICES = [(group, name) for group in BUILT for name in groups()[group]]
 
 
-RUNS = ("offline", "verified")  # keys of a group that are the run's
+RUNS = ("require_existing", "verified")  # keys of a group that are the run's
 
 
 def keys(node: Mapping[str, Any], *above: str) -> Iterator[tuple[str, ...]]:
@@ -36,7 +36,7 @@ def changed(node: Mapping[str, Any], path: tuple[str, ...], value: object) -> di
 
 @cache
 def model() -> Any:
-    return build(compose(["model=smollm2_135m"])["model"], "model")
+    return build(composed_node("model", "smollm2_135m"), "model")
 
 
 def refusal(node: Mapping[str, Any], group: str) -> str | None:
@@ -50,7 +50,7 @@ def refusal(node: Mapping[str, Any], group: str) -> str | None:
 
 @pytest.mark.parametrize(("group", "name"), CHOICES)
 def test_a_wrong_value_of_any_key_fits_or_is_refused_in_one_line(group: str, name: str) -> None:
-    node = compose([f"{group}={name}"])[group]
+    node = composed_node(group, name)
     for path in keys(node) if isinstance(node, Mapping) and "_target_" in node else ():
         for value in ("abc", -1, {"a": 1}):
             assert "\n" not in (refusal(changed(node, path, value), group) or "")
@@ -99,7 +99,7 @@ COUNTS = {
 @pytest.mark.parametrize("choice", COUNTS)
 def test_a_count_below_one_is_refused_by_its_key(choice: str) -> None:
     group = choice.partition("=")[0]
-    node = {key: value for key, value in compose([choice])[group].items() if key not in RUNS}
+    node = {key: value for key, value in composed_node(*choice.split("=")).items() if key not in RUNS}
     for key in COUNTS[choice].split():
         assert refusal(changed(node, tuple(key.split(".")), 0), group) == f"{group}.{key}=0: must be at least 1"
 
@@ -149,7 +149,7 @@ def test_a_count_below_one_is_refused_by_its_key(choice: str) -> None:
 )
 def test_a_value_out_of_its_bounds_is_refused_by_its_key(choice: str, key: str, value: object, said: str) -> None:
     group = choice.partition("=")[0]
-    node = changed(compose([choice])[group], tuple(key.split(".")), value)
+    node = changed(composed_node(*choice.split("=")), tuple(key.split(".")), value)
     shown = value[0] if isinstance(value, tuple) else value
     assert refusal(node, group) == f"{group}.{key}={shown}: {said}"
 
@@ -164,4 +164,4 @@ def test_a_value_out_of_its_bounds_is_refused_by_its_key(choice: str, key: str, 
 )
 def test_a_name_where_settings_belong_is_told_how_to_choose_them(choice: str, key: str, said: str) -> None:
     group = choice.partition("=")[0]
-    assert refusal(changed(compose([choice])[group], (key,), "x"), group) == f"{group}.{key}=x: {said}"
+    assert refusal(changed(composed_node(*choice.split("=")), (key,), "x"), group) == f"{group}.{key}=x: {said}"

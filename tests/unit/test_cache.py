@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.cache.store import CallCache
 from kgqa.errors import DataError, StorageError
-from kgqa.runtime.cache import CallCache
 
 
-def test_a_reply_comes_back_as_it_went_in(cache: CallCache) -> None:
+def test_round_trip(cache: CallCache) -> None:
     cache.put([("a", {"text": "naïve \ud800 <x>"}), ("b", [1.5, -0.25]), ("c", 7)])
     assert cache.get("a") == {"text": "naïve \ud800 <x>"}
     assert cache.get("b") == [1.5, -0.25]
@@ -23,18 +23,18 @@ def test_a_reply_comes_back_as_it_went_in(cache: CallCache) -> None:
     assert len(cache) == 3
 
 
-def test_the_first_reply_of_a_key_stays(cache: CallCache) -> None:
+def test_first_reply_stays(cache: CallCache) -> None:
     cache.put([("a", "first")])
     assert cache.put([("a", "second"), ("b", "own")]) == {"a": "first"}
     assert (cache.get("a"), cache.get("b")) == ("first", "own")
     assert not cache.put([("a", "first")])
 
 
-def test_two_processes_may_share_a_cache(tmp_path: Path) -> None:
+def test_two_processes_share_a_cache(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys
         from pathlib import Path
-        from kgqa.runtime.cache import CallCache
+        from kgqa.cache.store import CallCache
         cache = CallCache(Path(sys.argv[1]))
         for n in range(200):
             cache.put([(f"{sys.argv[2]}-{n}", n)])
@@ -46,11 +46,11 @@ def test_two_processes_may_share_a_cache(tmp_path: Path) -> None:
     opened.close()
 
 
-def test_what_was_committed_survives_kill_9(tmp_path: Path) -> None:
+def test_committed_replies_survive_a_kill(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys
         from pathlib import Path
-        from kgqa.runtime.cache import CallCache
+        from kgqa.cache.store import CallCache
         cache = CallCache(Path(sys.argv[1]))
         n = 0
         while True:
@@ -68,14 +68,14 @@ def test_what_was_committed_survives_kill_9(tmp_path: Path) -> None:
     opened.close()
 
 
-def test_a_file_that_is_no_cache_is_named(tmp_path: Path) -> None:
+def test_other_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "calls.sqlite").write_bytes(b"this is not a database at all" * 100)
     with pytest.raises(DataError, match=r"calls\.sqlite: damaged call cache .*move it away"):
         CallCache(tmp_path)
 
 
-def test_a_full_disk_is_a_storage_error(cache: CallCache) -> None:
-    cache._connection.execute("PRAGMA max_page_count = 8")  # SQLite's own way to run full
+def test_full_disk(cache: CallCache) -> None:
+    cache._database.connection.execute("PRAGMA max_page_count = 8")  # SQLite's own way to run full
     with pytest.raises(StorageError, match=r"full.*make room"):
         cache.put((str(n), "x" * 1000) for n in range(1000))
     cache.put([("small", 1)])
@@ -83,7 +83,7 @@ def test_a_full_disk_is_a_storage_error(cache: CallCache) -> None:
     assert cache.get("0") is None  # the transaction that failed left nothing
 
 
-def test_a_folder_that_cannot_be_created_is_a_storage_error(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="KGQA_CACHE"):
         CallCache(tmp_path / "file" / "cache")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kgqa.experiment.reproduce.reading import load_table
-from kgqa.scoring.closeness import Metric, Ours, Value, closeness, measured_value
+from kgqa.reproduce.reading import load_table
+from kgqa.scoring.published_delta import Metric, Ours, Value, closeness, read_measured_value
 
 METRICS = {
     "questions": 40,
@@ -16,7 +16,7 @@ METRICS = {
 
 
 def ours_of(path: str, unit: str = "%") -> Ours | None:
-    return measured_value(METRICS, Metric("metric", path, unit, ""))
+    return read_measured_value(METRICS, Metric("metric", path, unit, ""))
 
 
 def test_values_are_read_with_their_intervals_or_computed_of_several() -> None:
@@ -33,7 +33,7 @@ def test_what_a_run_does_not_define_is_no_value() -> None:
     assert ours_of("scores.f1") is None
     assert ours_of("judge.accuracy") is None
     assert ours_of("figures.retries / figures.steps") is None
-    assert measured_value(METRICS, Metric("metric", None, "%", "nothing corresponds to it")) is None
+    assert read_measured_value(METRICS, Metric("metric", None, "%", "nothing corresponds to it")) is None
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,6 @@ def test_totals_of_safe_table_8_are_compared_per_question() -> None:
     assert published["Overall, computed"] * 3000 == pytest.approx(15_900_000)
     assert published["Generator, cached"] * 3000 == pytest.approx(32_900_000, abs=20)
     metrics = {"questions": 2, "cost": {"method": {"prompt_tokens": 100, "cached_tokens": 40}}}
-    ours = {metric.name: measured_value(metrics, metric) for metric in table.metrics}
+    ours = {metric.name: read_measured_value(metrics, metric) for metric in table.metrics}
     assert ours["Overall, computed"] == Ours(30.0, None, None, 2)
     assert ours["Overall, savings"] == Ours(40.0, None, None, 2)

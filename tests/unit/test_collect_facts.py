@@ -7,8 +7,8 @@ import os
 import pytest
 
 from kgqa.errors import DataError
-from kgqa.experiment.collect.facts import ordered_facts
 from kgqa.experiment.session.experiment import Experiment
+from kgqa.training.collect.facts import ordered_facts
 from kgqa.types import Hop, Passage, Question
 
 FILM = Passage.of("Musa (film)", "Musa is a 2001 film directed by Kim Sung-su.")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.cli import main
-from kgqa.commands import tree
-from kgqa.commands.parsing import Parser, parse
-from kgqa.experiment.config.files import groups
+from kgqa.cli import tree
+from kgqa.cli.main import main
+from kgqa.cli.parsing import Parser, parse
+from kgqa.config.files import groups
 
 
 def parsers(parser: Parser) -> Iterator[Parser]:
@@ -69,7 +69,7 @@ def test_help_of_a_choice_shows_its_keys_with_defaults_and_sources(
     assert "limit=null" not in shown
 
 
-STARTS_NOTHING = ["run", "tune", "kg", "kg build", "index build", "graph build", "data prepare"]
+STARTS_NOTHING = ["run", "tune", "kg", "kg build", "data index", "kg link", "data download"]
 
 
 @pytest.mark.parametrize("command", STARTS_NOTHING)
@@ -117,7 +117,10 @@ def test_what_is_on_disk_is_a_place_whatever_its_name(tmp_path: Path, monkeypatc
         ),
         ("run method=choice(trace,ircot)", "a list of values is a sweep: kgqa run -m method=choice(trace,ircot)"),
         ("run method=trace,irctt", "method=irctt: no such method; did you mean ircot"),
-        ("models all", "all: one word too many for kgqa models"),
+        ("data prepare dataset=x", "kgqa data prepare is now kgqa data download"),
+        ("status", "kgqa status is now kgqa runs --running"),
+        ("run kg.offline=true", "kg.offline is now kg.require_existing"),
+        ("models all", "kgqa models all: expected trained"),
     ],
 )
 def test_a_mistake_is_one_line_with_the_remedy(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.cli import main
-from kgqa.commands import COMMANDS, tree
-from kgqa.commands.completing import complete
-from kgqa.commands.completion import SCRIPTS
-from kgqa.experiment.config.files import groups
+from kgqa.cli import COMMANDS, tree
+from kgqa.cli.completion import SCRIPTS, complete
+from kgqa.cli.main import main
+from kgqa.config.files import groups
 
 ROOT = Path(__file__).parents[2]
 METHODS = groups()["method"]
@@ -23,8 +22,8 @@ METHODS = groups()["method"]
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("kgqa ", [command.NAME for command in COMMANDS]),
-        ("kgqa kg ", ["build", "stats", "import", "export", "show"]),
+        ("kgqa ", [command.NAME for commands in COMMANDS.values() for command in commands]),
+        ("kgqa kg ", ["build", "stats", "link", "link-stats", "link-quality", "import", "export", "show"]),
         ("kgqa kg b", ["build"]),
         ("kgqa run me", ["method="]),
         ("kgqa run method=", [f"method={name}" for name in METHODS]),
@@ -39,7 +38,7 @@ METHODS = groups()["method"]
         ("kgqa run dry_run=", ["dry_run=true", "dry_run=false"]),
         ("kgqa kg build limit=3 --corpus lim", ["limit="]),
         ("kgqa kg build --c", ["--corpus"]),
-        ("kgqa report RUN --format ", ["html", "md", "csv", "latex"]),
+        ("kgqa report RUN --format ", ["html", "md", "csv", "latex", "jsonl", "eee", "otlp", "trec", "card"]),
         ("kgqa compare RUN RUN ", ["profile=", "seed=", "difference="]),
         ("kgqa evaluate RUN judge=three", ["judge=three_way"]),
         ("kgqa tune tune.me", ["tune.metric="]),
@@ -55,11 +54,11 @@ def test_what_a_key_means_stands_beside_it() -> None:
     assert complete(tree(), "kgqa run method=trace method.beam") == [("method.beam=", "5 §C.4")]
 
 
-@pytest.mark.parametrize(("given", "said"), [((), "SHELL is missing"), (("fsih",), "did you mean fish")])
+@pytest.mark.parametrize(("given", "said"), [((), "choose from: bash, fish, zsh"), (("fsih",), "did you mean fish")])
 def test_a_shell_that_is_not_known_is_refused(
     given: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["completion", *given]) == 2
+    assert main(["--completion", *given]) == 2
     assert said in capsys.readouterr().err
 
 

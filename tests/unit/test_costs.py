@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kgqa.artefacts.metrics import Flagged
+from kgqa.artifacts.metrics import Flagged
 from kgqa.engines.weights import Prices
 from kgqa.errors import EngineError
 from kgqa.runtime.costs import Ledger
@@ -27,14 +27,14 @@ def ledger(*records: CallRecord) -> Ledger:
     return kept
 
 
-def test_dollars_follow_the_price_table() -> None:
+def test_dollars() -> None:
     costs = ledger(record(), record(cached=True)).costs(2, lambda role: PRICES)
     assert costs.method.usd == 2 * (600 * 1.0 + 400 * 0.5 + 50 * 10.0) / 1e6
     assert costs.paid.usd == costs.method.usd / 2
     assert costs.method.by_role["reader"].usd == costs.method.usd
 
 
-def test_thoughts_are_counted_apart_and_paid_as_output() -> None:
+def test_reasoning_is_paid_as_output() -> None:
     thoughtful = replace(REPLY, usage=replace(REPLY.usage, reasoning_tokens=40))
     costs = ledger(record(thoughtful), record(role="judge")).costs(1, lambda role: PRICES)
     assert (costs.method.output_tokens, costs.method.reasoning_tokens) == (100, 40)
@@ -42,36 +42,36 @@ def test_thoughts_are_counted_apart_and_paid_as_output() -> None:
     assert costs.method.by_role["reader"].usd == costs.method.by_role["judge"].usd
 
 
-def test_unknown_prices_give_no_dollars_rather_than_zero() -> None:
+def test_unknown_prices_give_no_dollars() -> None:
     costs = ledger(record(cached=True)).costs(1, lambda role: None)
     assert costs.method.usd is costs.paid.usd is None
     assert costs.method.by_role["reader"].usd is None
 
 
-def test_one_role_without_prices_leaves_the_total_unknown() -> None:
+def test_total_is_unknown_if_one_price_is() -> None:
     both = ledger(record(), record(role="selector"))
     costs = both.costs(1, lambda role: PRICES if role == "reader" else None)
     assert costs.method.usd is None
     assert costs.method.by_role["reader"].usd is not None
 
 
-def test_a_run_from_the_cache_pays_nothing_where_prices_are_known() -> None:
+def test_cached_run_pays_zero() -> None:
     assert ledger(record(cached=True)).costs(1, lambda role: PRICES).paid.usd == 0
 
 
-def test_flags_are_counted_once_a_call_with_their_share() -> None:
+def test_flags_are_counted_once_per_call() -> None:
     flagged = replace(REPLY, flags=("no_prefill", "no_prefill"))
     costs = ledger(record(flagged, cached=True), record(), record(), record()).costs(1, lambda role: None)
     assert costs.method.by_role["reader"].flags == {"no_prefill": Flagged(calls=1, share=0.25)}
     assert costs.paid.flags == {}
 
 
-def test_a_failed_call_counts_as_a_call_without_tokens() -> None:
+def test_failed_call_has_no_tokens() -> None:
     costs = ledger(record(EngineError("no"))).costs(1, lambda role: PRICES).paid
     assert (costs.calls, costs.prompt_tokens, costs.usd) == (1, 0, 0)
 
 
-def test_only_paid_calls_have_waited() -> None:
+def test_only_paid_calls_wait() -> None:
     costs = ledger(record(queued=1.5), record(queued=0.25), record(cached=True)).costs(1, lambda role: None)
     assert costs.paid.queue_seconds == 1.75
     assert costs.method.queue_seconds is None

@@ -130,7 +130,7 @@ def test_the_alias_file_is_looked_for_beside_the_questions(tmp_path: Path, monke
     monkeypatch.setenv("KGQA_DATA", str(tmp_path / "data"))
     refused = refusal(hotpotqa(file, Path("id_aliases.json")))
     assert refused.startswith(f"dataset.aliases=id_aliases.json: no such file, nor in {tmp_path}, ")
-    assert refused.endswith("by dataset.aliases=null, or run: kgqa data prepare dataset=hotpotqa")
+    assert refused.endswith("by dataset.aliases=null, or run: kgqa data download dataset=hotpotqa")
 
 
 def test_the_alias_file_changes_the_hash(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_an_absent_dataset_names_the_command_that_gets_it(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KGQA_DATA", str(tmp_path / "nowhere"))
     message = refusal(musique(None))
-    assert "kgqa data prepare dataset=musique" in message
+    assert "kgqa data download dataset=musique" in message
     assert all(place in message for place in ("musique_dev.jsonl", str(tmp_path / "nowhere"), "data/musique"))
 
 
@@ -100,7 +100,7 @@ def test_an_absent_package_is_refused() -> None:
 def test_an_empty_file_is_refused(tmp_path: Path, content: str) -> None:
     file = tmp_path / "questions.jsonl"
     file.write_text(content)
-    assert refusal(musique(file)) == f"{file}: the file is empty; fetch it again"
+    assert refusal(musique(file)) == f"{file}: the file is empty; download it again"
 
 
 def test_an_empty_list_is_refused(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_a_truncated_array_is_refused(tmp_path: Path) -> None:
     file = array(tmp_path, hotpotqa_record())
     file.write_text("[\n" + json.dumps(hotpotqa_record())[:-30])
     message = refusal(hotpotqa(file))
-    assert message.startswith(f"{file}:2: not JSON")
-    assert "fetch it again" in message
+    assert message.startswith(f"{file}: not JSON")
+    assert "download it again" in message
 
 
 def test_a_truncated_line_is_refused(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_a_broken_gzip_file_is_refused(tmp_path: Path, damage: Any) -> None:
 
 def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "questions.jsonl"
-    file.write_bytes(b'{"id": "a"}\n{"id": "caf\xe9"}\n')
-    assert refusal(musique(file)).startswith(f"{file}:2: not UTF-8 (byte 0xe9)")
+    file.write_bytes(b'{"id": "caf\xe9"}\n')
+    assert refusal(musique(file)).startswith(f"{file}:1: not JSON: not UTF-8 (byte 0xe9)")
 
 
 def test_half_a_surrogate_is_refused(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.datasets.demonstrations import load_thoughts
-from kgqa.demonstrations import demonstration_set, set_said
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
+from kgqa.prompting.demonstrations import demonstration_set, set_said
 from tests.thoughts_world import demonstration
 
 RELEASED = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "ircot_prompts.json.gz"
@@ -75,7 +75,7 @@ def test_the_authors_set_is_shown_in_its_order(name: str, number: int, first: st
 )
 def test_a_method_says_which_questions_it_shows(name: str, count: int, said: str) -> None:
     where = f"{RELEASED}#{name}"
-    changes = [f'method.demos_from="{where}"', f"method.demonstration_count={count}"]
+    changes = [f'method.few_shot_path="{where}"', f"method.demonstration_count={count}"]
     for method in ("ircot", "retrieve_read", "iter_retgen"):
         built = build(compose([f"method={method}", *changes])["method"], "method")
         assert built.shows == f"{where}: {said}"
@@ -84,7 +84,7 @@ def test_a_method_says_which_questions_it_shows(name: str, count: int, said: str
 @released
 @pytest.mark.parametrize("method", ["ircot", "iter_retgen"])
 def test_a_fourth_set_of_the_authors_is_refused_before_the_first_question(method: str) -> None:
-    node = compose([f"method={method}", f'method.demos_from="{RELEASED}#musique"', "method.demonstration_set=4"])
+    node = compose([f"method={method}", f'method.few_shot_path="{RELEASED}#musique"', "method.demonstration_set=4"])
     with pytest.raises(ConfigError, match=r"method.demonstration_set=4: the authors have sets 1 to 3"):
         build(node["method"], "method")
 

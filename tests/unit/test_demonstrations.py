@@ -11,8 +11,8 @@ import pytest
 
 from kgqa.calls import Call, Rank
 from kgqa.datasets.demonstrations import load_chains, load_documents
-from kgqa.demonstrations import choose_demonstrations
 from kgqa.errors import DataError
+from kgqa.prompting.demonstrations import choose_demonstrations
 from kgqa.testing import drive
 
 CHAIN = {

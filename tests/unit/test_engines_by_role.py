@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kgqa.artefacts.run import AS_READER
+from kgqa.artifacts.run import AS_READER
+from kgqa.config import factories as parts
+from kgqa.config.composing import compose
 from kgqa.engines.weights import Prices
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.session.engines import Answering, Engines, Pool, pool_key, role_nodes
+from kgqa.experiment.session.engines import Engines, Pool, RoleBinding, pool_key, role_nodes
 
 
 def opened(pool: Pool) -> Engines:
     config = compose(["engine=scripted", "model=gpt_4o_mini"])
-    return Engines({"": Answering(config["model"], config["engine"])}, pool)
+    return Engines({"": RoleBinding(config["model"], config["engine"])}, pool)
 
 
 def test_roles_share_an_engine_until_it_is_discarded() -> None:

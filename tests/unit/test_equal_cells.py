@@ -8,8 +8,8 @@ import pytest
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from kgqa.experiment.reproduce.reading import load_table, table_ids
-from kgqa.places import shipped_conf
+from kgqa.reproduce.reading import load_table, table_ids
+from kgqa.util.plugins import package_conf
 
 
 class Shared(BaseModel):
@@ -20,7 +20,7 @@ class Shared(BaseModel):
     within: str = ""
 
 
-LISTED = yaml.safe_load((shipped_conf() / "reproduce" / "shared.yaml").read_text(encoding="utf-8"))
+LISTED = yaml.safe_load((package_conf() / "reproduce" / "shared.yaml").read_text(encoding="utf-8"))
 SHARED = [Shared.model_validate(entry) for entry in LISTED]
 
 

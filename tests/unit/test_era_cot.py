@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgqa.methods.steps.replies import scored
+from kgqa.methods.steps.replies import read_score
 from tests.baselines_world import QUESTION, REED, World
 
 
@@ -64,9 +64,9 @@ def test_era_cot_drops_a_relation_whose_score_cannot_be_read() -> None:
     [(" 10", 10), ("8.", 8), ("10.", 10), ("7/10", 7), ("**9**", 9), ("Score: 6", 6), ("8.5", 8.5), ("9.0", 9)],
 )
 def test_a_score_is_read_as_models_write_it(text: str, score: float) -> None:
-    assert scored(text) == score
+    assert read_score(text) == score
 
 
 @pytest.mark.parametrize("text", ["100", "10.5", "-1", "11/10", "x", "", "The relation is 8"])
 def test_what_is_no_number_from_0_to_10_is_no_score(text: str) -> None:
-    assert scored(text) is None
+    assert read_score(text) is None

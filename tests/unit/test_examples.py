@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Search
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.datasets.demonstrations import load_thoughts
-from kgqa.demonstrations import ThoughtDemonstration
 from kgqa.errors import DataError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.methods.steps.examples import Example
-from kgqa.prompting import imagined_reply
+from kgqa.prompting import render_dry_run_reply
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Question
 
@@ -38,14 +37,14 @@ def prompts(method: Any) -> list[str]:
             return len(call.text.split())
         assert isinstance(call, Generate)
         asked.append(call.prompt.messages[0].content)
-        return Completion(imagined_reply(call.prompt.name, len(asked)))
+        return Completion(render_dry_run_reply(call.prompt.name, len(asked)))
 
     drive(method.answer(QUESTION), reply)
     return asked
 
 
 def questions_shown(method: str, family: str, *changes: str) -> set[str]:
-    overrides = [f"method={method}", f"method.demos_from={family}", "method.demonstration_count=4", *changes]
+    overrides = [f"method={method}", f"method.few_shot_path={family}", "method.demonstration_count=4", *changes]
     asked = "\n".join(prompts(build(compose(overrides)["method"], "method")))
     return {each.question for each in load_thoughts(family) if each.question in asked}
 
@@ -58,15 +57,8 @@ def test_every_method_shows_the_same_questions(family: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_second_set_holds_others(method: str) -> None:
-    again = questions_shown(method, "musique", "method.demonstration_set=2")
-    assert len(again) == 4
-    assert again != questions_shown(method, "musique")
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_the_pool_is_that_of_the_data_set(method: str) -> None:
-    families = {name: compose([f"method={method}", f"dataset={name}"])["method"]["demos_from"] for name in DATASETS}
+    families = {name: compose([f"method={method}", f"dataset={name}"])["method"]["few_shot_path"] for name in DATASETS}
     assert families == DATASETS
 
 
@@ -83,7 +75,7 @@ def test_questions_without_what_a_method_shows_are_refused(method: str, tmp_path
         '{"question": "Who?", "answer": "A", "thoughts": ["So the answer is: A."], '
         '"passages": [{"title": "T", "text": "A."}]}\n'
     )
-    node = compose([f"method={method}", f"method.demos_from={file}"])["method"]
+    node = compose([f"method={method}", f"method.few_shot_path={file}"])["method"]
     with pytest.raises(DataError, match=r"own.jsonl: the demonstration 'Who\?' has no '(steps|triples)'"):
         build(node, "method")
 
@@ -136,11 +128,6 @@ def test_an_answer_that_no_thought_states_is_told(film: Example) -> None:
     assert Example(silent).thought == ""
 
 
-def test_without_distractors_every_fill_tells(film: Example) -> None:
-    bare: ThoughtDemonstration = replace(film.shown, contexts=film.shown.contexts[:1])
-    assert Example(bare).unfillable == film.fill
-
-
 def test_the_documented_record_has_all_that_methods_show(tmp_path: Path) -> None:
     documented = Path(__file__).parents[2] / "docs" / "OWN_CODE.md"
     _, _, rest = documented.read_text(encoding="utf-8").partition("## Demonstrations")
@@ -149,3 +136,10 @@ def test_the_documented_record_has_all_that_methods_show(tmp_path: Path) -> None
     file.write_text(record.replace("\n", ""), encoding="utf-8")
     [shown] = load_thoughts(str(file), needs=("steps", "triples", "implied", "entities"))
     assert shown.steps[0].answer == "Ida Vos"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_second_set_holds_others(method: str) -> None:
+    again = questions_shown(method, "musique", "method.demonstration_set=2")
+    assert len(again) == 4
+    assert again != questions_shown(method, "musique")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.config.composing import compose
+from kgqa.config.yaml_docs import find_sources
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.listing import sources
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
@@ -40,7 +40,7 @@ def test_a_run_is_named_by_what_can_change_an_answer() -> None:
     def folder(*overrides: str) -> Path:
         return run_folder(Session(Experiment.of(["method=no_context", *overrides])))
 
-    assert folder() == folder("limit=2", "width=3", "judge=kgp")
+    assert folder() == folder("limit=2", "max_parallel_questions=3", "judge=kgp")
     assert folder() != folder("seed=3")
     assert folder("name=mine").parts[-4:] == ("demo", "no_context", "smollm2_135m", "mine")
     assert folder("out=elsewhere") == Path("elsewhere")
@@ -48,7 +48,7 @@ def test_a_run_is_named_by_what_can_change_an_answer() -> None:
 
 def test_settings_say_who_gave_a_value_and_what_the_paper_has() -> None:
     given = ["experiment=quick", "method.chains=2", "method.max_answer_tokens=9", "ranker=lexical"]
-    said = sources(compose(["method=trace", *given]))
+    said = find_sources(compose(["method=trace", *given]))
     assert said["method.beam"] == "experiment=quick; paper: 5 (§C.4)"
     assert said["kg.demonstrations"].startswith("experiment=quick (TRACE Table 9); paper: adaptive (§C.4")
     assert said["method.chains"].startswith("given here; paper: 5 (R, §C.4")

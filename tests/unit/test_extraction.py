@@ -12,16 +12,16 @@ import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Rank
 from kgqa.datasets.demonstrations import load_documents
-from kgqa.demonstrations import DocumentDemonstration
 from kgqa.errors import ConfigError, EngineError
 from kgqa.kg.extraction import TripleExtractor
+from kgqa.prompting.demonstrations import DocumentDemonstration
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Usage
 
 DEMONSTRATIONS = tuple(DocumentDemonstration(f"Title {i}", f"text {i}", (f"<Title {i}; is; text>",)) for i in range(4))
 EXTRACTOR = TripleExtractor(
     head="title", layout="figures", max_tokens=512, max_prompt_tokens=2048, demonstrations="adaptive",
-    demonstration_count=3, demonstrations_from=DEMONSTRATIONS,
+    demonstration_count=3, few_shot=DEMONSTRATIONS,
 )  # fmt: skip
 AUTHORS = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "trace_demonstrations_flashrag.json.gz"
 PASSAGE = Passage.of("Low Tide", "Low Tide is a painting.")
@@ -72,7 +72,7 @@ def test_the_call_is_greedy_and_goes_to_the_extractor() -> None:
 
 
 def test_a_reply_whose_bracket_is_written_already_gets_it_back() -> None:
-    begun = replace(EXTRACTOR, layout="begun", demonstrations="fixed")
+    begun = replace(EXTRACTOR, layout="prefixed", demonstrations="fixed")
     worlds = [World(Completion(reply)) for reply in ("Low Tide; type; painting>", "<Low Tide; type; painting>")]
     for world in worlds:
         extraction = drive(begun.extract(PASSAGE), world)
@@ -101,12 +101,6 @@ def test_fixed_and_no_demonstrations_need_no_ranking(mode: Any, titles: list[str
     drive(replace(EXTRACTOR, demonstrations=mode).extract(PASSAGE), world)
     assert not [call for call in world.calls if isinstance(call, Rank)]
     assert shown_titles(world.prompt()) == titles
-
-
-def test_a_short_prompt_is_not_counted() -> None:
-    world = World()
-    drive(EXTRACTOR.extract(PASSAGE), world)
-    assert not [call for call in world.calls if isinstance(call, CountTokens)]
 
 
 def fitting(limit: int, passage: Passage, **changes: Any) -> tuple[Mapping[str, int], list[str], str]:
@@ -151,12 +145,6 @@ def test_a_long_passage_is_cut_at_its_end_and_flagged() -> None:
     assert len(kept) > 250
 
 
-def test_an_uneven_text_is_cut_until_it_fits() -> None:
-    text = "x" * 3000 + " y" * 300  # the surplus lies in the last characters
-    flags, *_ = fitting(150, Passage.of("Uneven", text))
-    assert flags == {"demonstrations_dropped": 3, "passage_cut": 1}
-
-
 def test_an_instruction_that_leaves_no_room_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match=r"kg.max_prompt_tokens=20: the instruction .*; raise it"):
         drive(replace(EXTRACTOR, max_prompt_tokens=20).extract(PASSAGE), World())
@@ -172,7 +160,7 @@ def test_the_authors_longest_documents_leave_room_for_a_passage(dataset: str) ->
     def reply(call: Call[Any]) -> Any:
         return len(call.text) // 4 if isinstance(call, CountTokens) else world(call)
 
-    extractor = replace(EXTRACTOR, demonstrations="fixed", demonstrations_from=tuple(longest))
+    extractor = replace(EXTRACTOR, demonstrations="fixed", few_shot=tuple(longest))
     assert drive(extractor.extract(PASSAGE), reply).flags == {"demonstrations_dropped": 1}
     assert shown_titles(world.prompt()) == [longest[0].title, longest[1].title, "Low Tide"]
     assert world.prompt().endswith(PASSAGE.text)
@@ -195,7 +183,7 @@ def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() 
         ("<Elm (town); has; mill>", "<mill; builder; Fir>", "<Elm; a; b>"),
     )
     others = DocumentDemonstration("Oak", "Fir is a mason.", ("<Fir; occupation; mason>",))
-    extractor = replace(EXTRACTOR, demonstrations="fixed", demonstration_count=1, demonstrations_from=(others, mixed))
+    extractor = replace(EXTRACTOR, demonstrations="fixed", demonstration_count=1, few_shot=(others, mixed))
     world = World()
     drive(extractor.extract(PASSAGE), world)
     assert "The head is always the title" in world.prompt()
@@ -212,7 +200,7 @@ def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() 
 def test_the_shipped_documents_suffice_where_the_title_is_every_head(family: str) -> None:
     shipped = load_documents(family)
     world = World()
-    changes: Any = {"demonstrations": "fixed", "demonstrations_from": shipped, "demonstration_count": len(shipped)}
+    changes: Any = {"demonstrations": "fixed", "few_shot": shipped, "demonstration_count": len(shipped)}
     drive(replace(EXTRACTOR, **changes, max_prompt_tokens=9999).extract(PASSAGE), world)
     for block in world.prompt().split("\n\n")[1:-1]:
         title, _, _, *triples = block.splitlines()
@@ -221,5 +209,5 @@ def test_the_shipped_documents_suffice_where_the_title_is_every_head(family: str
 
 
 def test_more_demonstrations_than_there_are_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"kg.demonstration_count=5: the file holds only 4"):
+    with pytest.raises(ConfigError, match=r"kg.demonstration_count=5: the file has only 4"):
         replace(EXTRACTOR, demonstration_count=5)

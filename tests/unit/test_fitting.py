@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Search
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.errors import PromptTooLong
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
-from kgqa.methods.steps.fitting import Reading, best_first
-from kgqa.methods.steps.reader import passages_text
-from kgqa.prompting import imagined_reply
+from kgqa.methods.steps.reader import ReadingLog, merge_rankings, passages_text
+from kgqa.prompting import render_dry_run_reply
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question
 
@@ -43,7 +42,7 @@ class World:
             return PromptTooLong(words if self.told is None else self.told, self.limit)
         self.shown += [ranks] if (ranks := [int(rank) for rank in re.findall(r"Title: Passage (\d+)", text)]) else []
         self.asked += 1
-        return Completion(imagined_reply(call.prompt.name, self.asked))
+        return Completion(render_dry_run_reply(call.prompt.name, self.asked))
 
 
 @pytest.mark.parametrize("name", RETRIEVING)
@@ -66,24 +65,24 @@ def prompt(shown: tuple[Passage, ...]) -> Prompt:
 
 @pytest.mark.parametrize("kept", [50, 49, 13, 1, 0])
 def test_as_many_passages_are_shown_as_fit(kept: int) -> None:
-    world, reading = World(limit=103 * kept), Reading()
-    drive(reading.ask(prompt, FIFTY, 10), world)
+    world, reading = World(limit=103 * kept), ReadingLog()
+    drive(reading.generate(prompt, FIFTY, 10), world)
     assert [ranks[-1] + 1 for ranks in world.shown] == ([kept] if kept else [])
     assert reading.flags["passages_dropped"] == 50 - kept
     assert reading.tokens == reading.last == 103 * kept
 
 
 def test_an_engine_that_does_not_tell_how_long_the_prompt_is_is_asked_with_one_less_each_time() -> None:
-    world, reading = World(limit=500, told=0), Reading()
-    drive(reading.ask(prompt, FIFTY[:7], 10), world)
+    world, reading = World(limit=500, told=0), ReadingLog()
+    drive(reading.generate(prompt, FIFTY[:7], 10), world)
     assert world.shown == [[0, 1, 2, 3]]
 
 
 def test_a_prompt_that_does_not_fit_without_passages_is_an_error() -> None:
     with pytest.raises(PromptTooLong):
-        drive(Reading().ask(prompt, FIFTY, 10), World(limit=-1))
+        drive(ReadingLog().generate(prompt, FIFTY, 10), World(limit=-1))
 
 
 def test_passages_of_several_searches_are_ordered_by_rank() -> None:
     a, b, c, d = FIFTY[:4]
-    assert best_first([(a, b), (c, a, d)]) == (a, c, b, d)
+    assert merge_rankings([(a, b), (c, a, d)]) == (a, c, b, d)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.predictions import PARTIAL_PREDICTIONS, Prediction
-from kgqa.artefacts.trace import PARTIAL_TRACE, read_trace
+from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, Prediction
+from kgqa.artifacts.trace import PARTIAL_TRACE, read_trace
 from kgqa.calls import Choose, Generate, Search
 from kgqa.errors import ConfigError, DataError, EngineError, StorageError
-from kgqa.runtime.folder import RunFolder, run_name, traced_question
+from kgqa.runtime.folder import RunFolder, run_name, trace_question
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question, Usage
 from tests.engines_for_tests import ask
@@ -27,31 +27,31 @@ ANSWER = Answer(
 PREDICTION = Prediction.of(QUESTION, ANSWER)
 
 
-def test_another_configuration_is_refused_with_the_keys_that_differ(tmp_path: Path) -> None:
+def test_other_configuration_is_refused(tmp_path: Path) -> None:
     RunFolder(tmp_path / "run", {"method": {"beam": 5}, "seed": 0}).close()
     with pytest.raises(ConfigError, match=r"differs in method\.beam \(5 → 3\), seed \(0 → 1\)"):
         RunFolder(tmp_path / "run", {"method": {"beam": 3}, "seed": 1})
 
 
-def test_the_same_configuration_goes_on(tmp_path: Path) -> None:
+def test_same_configuration_continues(tmp_path: Path) -> None:
     for _ in range(2):
         RunFolder(tmp_path / "run", {"seed": 0}).close()
 
 
-def test_a_second_process_is_refused(tmp_path: Path) -> None:
+def test_second_process_is_refused(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "run", {})
     with pytest.raises(ConfigError, match="another kgqa process"):
         RunFolder(tmp_path / "run", {})
     folder.close()
 
 
-def test_an_unreadable_identity_is_named(tmp_path: Path) -> None:
+def test_unreadable_identity(tmp_path: Path) -> None:
     (tmp_path / "identity.json").write_text("{")
     with pytest.raises(DataError, match=r"identity\.json: not readable"):
         RunFolder(tmp_path, {})
 
 
-def test_predictions_are_in_the_order_given_and_hold_no_times(tmp_path: Path) -> None:
+def test_predictions_keep_the_order(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, {})
     failed = Question("q2", "When?", ("1900",))
     lost = Prediction.of(failed, ValueError("no"))
@@ -65,7 +65,7 @@ def test_predictions_are_in_the_order_given_and_hold_no_times(tmp_path: Path) ->
     assert not (tmp_path / "predictions.partial.jsonl").exists()
 
 
-def test_an_interrupted_rerun_leaves_the_earlier_predictions_and_trace(tmp_path: Path) -> None:
+def test_interrupted_rerun_keeps_earlier_files(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, {})
     folder.record(QUESTION, PREDICTION, [])
     folder.finish([PREDICTION])
@@ -75,7 +75,7 @@ def test_an_interrupted_rerun_leaves_the_earlier_predictions_and_trace(tmp_path:
     assert [traced.question.id for traced in read_trace(tmp_path)] == ["q1"]
 
 
-def test_the_trace_holds_every_call_and_survives_a_cut(tmp_path: Path) -> None:
+def test_trace_survives_a_cut(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, {})
     record = CallRecord((0,), ask("say"), Completion("said"), cached=True)
     for _ in range(3):
@@ -91,18 +91,18 @@ def test_the_trace_holds_every_call_and_survives_a_cut(tmp_path: Path) -> None:
     assert len(list(read_trace(tmp_path))) == 2
 
 
-def test_a_folder_without_a_trace_is_no_run(tmp_path: Path) -> None:
+def test_folder_without_trace(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not the folder of a run"):
         list(read_trace(tmp_path))
 
 
-def test_run_names_change_with_any_key_and_not_with_their_order() -> None:
+def test_run_names() -> None:
     assert run_name({"a": 1, "b": 2}) == run_name({"b": 2, "a": 1})
     assert run_name({"a": 1, "b": 2}) != run_name({"a": 1, "b": 3})
     assert len(run_name({})) == 8
 
 
-def test_a_disk_that_refuses_is_one_line_with_the_file(tmp_path: Path) -> None:
+def test_disk_limit_is_one_line(tmp_path: Path) -> None:
     """The limit on file size is the kernel's own refusal, as a full disk is."""
     script = textwrap.dedent("""
         import sys
@@ -128,7 +128,7 @@ def test_a_disk_that_refuses_is_one_line_with_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
 @pytest.mark.parametrize("file", [PARTIAL_TRACE, PARTIAL_PREDICTIONS])
-def test_what_a_full_disk_did_not_take_is_told_when_the_folder_is_closed_too(tmp_path: Path, file: str) -> None:
+def test_full_disk_is_an_error_at_close_too(tmp_path: Path, file: str) -> None:
     (tmp_path / file).symlink_to("/dev/full")
     folder = RunFolder(tmp_path, {})
     with pytest.raises(StorageError, match="No space left on device; make room or give out=DIR"):
@@ -148,7 +148,7 @@ def test_a_line_of_the_trace_says_what_json_makes_of_the_question(half: str) -> 
         CallRecord((1,), Choose(Prompt("trace/select", shown[1]), ("A",)), EngineError("no"), cached=True),
         CallRecord((2,), Search("q", 1), QUESTION.passages, cached=False),
     ]
-    traced = traced_question(QUESTION, PREDICTION, records)
+    traced = trace_question(QUESTION, PREDICTION, records)
     line = traced.line()
     assert json.loads(line) == json.loads(json.dumps(traced.json()))
     assert line.endswith(b"\n")

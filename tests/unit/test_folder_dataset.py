@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from kgqa.config import factories as parts
+from kgqa.config.composing import compose
 from kgqa.datasets.folder import Folder
 from kgqa.datasets.html_text import plain_text
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.composing import compose
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_identity
 from kgqa.experiment.session.session import Session

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kgqa import http
+from kgqa.util import http
 from tests.file_server import Behaviour, serving
 
 
@@ -18,22 +18,22 @@ def server() -> Iterator[Behaviour]:
         yield behaviour
 
 
-def failure(url: str, silence: float = 5.0) -> http.Unanswered:
-    with pytest.raises(http.Unanswered) as raised, http.client(silence) as client, http.in_words():
+def failure(url: str, silence: float = 5.0) -> http.NoResponse:
+    with pytest.raises(http.NoResponse) as raised, http.create_client(silence) as client, http.translate_errors():
         client.get(url)
     return raised.value
 
 
 def test_an_answer_arrives_also_where_the_server_sends_one_elsewhere(server: Behaviour) -> None:
-    with http.client(5.0) as client, http.in_words():
+    with http.create_client(5.0) as client, http.translate_errors():
         assert client.get(server.url).content == b"content"
         assert client.get(server.url.replace("/file", "/moved")).content == b"content"
-    with http.client(5.0, redirected=False) as client:
+    with http.create_client(5.0, redirected=False) as client:
         assert client.get(server.url.replace("/file", "/moved")).status_code == 302
 
 
 def test_a_status_that_says_no_is_an_answer(server: Behaviour) -> None:
-    with http.client(5.0) as client, http.in_words():
+    with http.create_client(5.0) as client, http.translate_errors():
         assert http.status_line(client.get(f"{server.url}s")) == "HTTP 404 Not Found"
 
 
@@ -41,12 +41,12 @@ def test_nobody_at_the_address_is_told_from_a_connection_that_breaks(server: Beh
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         absent = failure(f"http://127.0.0.1:{unused.getsockname()[1]}/")
-    assert isinstance(absent, http.Absent)
+    assert isinstance(absent, http.ServerNotFound)
     assert "refused" in str(absent)
-    assert isinstance(failure("http://no-such-host.invalid/"), http.Absent)
+    assert isinstance(failure("http://no-such-host.invalid/"), http.ServerNotFound)
     server.cut_after = [3]
     broken = failure(server.url)
-    assert not isinstance(broken, http.NoServer)
+    assert not isinstance(broken, http.ConnectionFailed)
     assert str(broken) == "the connection broke (RemoteProtocolError)"
 
 
@@ -54,7 +54,7 @@ def test_a_server_that_falls_silent_is_given_up(server: Behaviour) -> None:
     server.silence, server.cut_after = threading.Event(), [3]
     silent = failure(server.url, 0.1)
     server.silence.set()
-    assert isinstance(silent, http.Silent)
+    assert isinstance(silent, http.ResponseTimeout)
     assert str(silent) == "timed out"
 
 

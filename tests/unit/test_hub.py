@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kgqa import extras, hub
+from kgqa.util import hub
+from kgqa.util import optional_deps as extras
 
 
 class Absent(OSError):
@@ -38,25 +39,25 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def test_a_snapshot_has_the_files_of_the_patterns_and_no_folders(asked: list[dict[str, Any]]) -> None:
-    assert hub.snapshot("owner/model", ("*.json",), local=False) == Path("/cache/owner/model")
+    assert hub.find_snapshot("owner/model", ("*.json",), local=False) == Path("/cache/owner/model")
     assert asked == [{"allow_patterns": ["*.json"], "ignore_patterns": "*/*", "local_files_only": False}]
-    assert hub.file("owner/model", "a.gguf", local=True) == Path("/cache/owner/model/a.gguf")
-    assert hub.file("owner/other", "a.gguf", local=True) is None
+    assert hub.find_file("owner/model", "a.gguf", local=True) == Path("/cache/owner/model/a.gguf")
+    assert hub.find_file("owner/other", "a.gguf", local=True) is None
 
 
 def test_offline_only_the_copy_on_this_machine_is_looked_for(
     asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "true")
-    assert hub.offline()
-    assert hub.snapshot("owner/model", ("*",), local=False) is None
+    assert hub.is_offline()
+    assert hub.find_snapshot("owner/model", ("*",), local=False) is None
     assert not asked
-    assert hub.snapshot("owner/model", ("*",), local=True) is not None
+    assert hub.find_snapshot("owner/model", ("*",), local=True) is not None
 
 
 def test_without_the_hubs_library_there_is_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert hub.file("owner/model", "a.gguf", local=True) is None
+    assert hub.find_file("owner/model", "a.gguf", local=True) is None
 
 
 def test_an_encoders_folder_is_known_by_its_files_wherever_it_lies(tmp_path: Path) -> None:
@@ -65,11 +66,11 @@ def test_an_encoders_folder_is_known_by_its_files_wherever_it_lies(tmp_path: Pat
         (tmp_path / place / "config.json").write_text("{}")
         (tmp_path / place / "deep" / "vocab.txt").write_text("a")
         (tmp_path / place / "README.md").write_text(place)
-    known = hub.weights(str(tmp_path / "here"))
-    assert known == hub.weights(str(tmp_path / "there"))
+    known = hub.identify_weights(str(tmp_path / "here"))
+    assert known == hub.identify_weights(str(tmp_path / "there"))
     (tmp_path / "there" / "deep" / "vocab.txt").write_text("ab")
-    assert known != hub.weights(str(tmp_path / "there"))
-    assert hub.folder(str(tmp_path / "here")) == tmp_path / "here"
+    assert known != hub.identify_weights(str(tmp_path / "there"))
+    assert hub.fetch_encoder(str(tmp_path / "here")) == tmp_path / "here"
 
 
 def test_an_engine_lacks_what_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:

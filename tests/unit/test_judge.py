@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.metrics import UNDEFINED
-from kgqa.artefacts.verdicts import Fate, Judgement
+from kgqa.artifacts.metrics import UNDEFINED
+from kgqa.artifacts.verdicts import Fate, Judgement
 from kgqa.calls import Generate
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, EngineError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.judge.forms import FORMS
 from kgqa.judge.judges import Judge, JudgedAnswer, Panel, Verdict
 from kgqa.scoring.verdicts import summarise_verdicts

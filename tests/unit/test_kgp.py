@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, Generate, Neighbours, Rank, Search
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.errors import PromptTooLong
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
-from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Question
 from tests.unit.kgp_world import COMPOSER, FJORD, OPERA, QUESTION, TOWN, World, walk
 
@@ -79,13 +78,6 @@ def test_no_agent_is_asked_once_the_budget_is_spent() -> None:
     answer = walk(world, "branching=2", "budget=2")
     assert len(world.asked("kgp/evidence")) == 1
     assert answer.notes["traversal"]["paths"] == [[OPERA.id, COMPOSER.id], [OPERA.id, FJORD.id], [COMPOSER.id]]
-
-
-def test_paths_of_one_level_share_their_batch() -> None:
-    widths: list[int] = []
-    config = compose(["method=kgp", "method.hops=3", "method.branching=1"])
-    drive(build(config["method"], "method").answer(QUESTION), World(), widths)
-    assert widths == [2, 2]
 
 
 def test_t5_is_given_instruction_question_and_evidence_as_plain_text() -> None:
@@ -184,16 +176,6 @@ def test_seeds_without_neighbours_are_read_alone() -> None:
     assert answer.flags == {"no_neighbours": 2}
     assert answer.notes["traversal"]["paths"] == [[OPERA.id], [COMPOSER.id]]
     assert answer.text == "Fauskenes"
-
-
-def test_a_collection_of_one_passage_is_read_alone() -> None:
-    class Alone(World):
-        def __call__(self, call: Call[Any]) -> Any:
-            return () if isinstance(call, Neighbours) else super().__call__(call)
-
-    question = Question("q", QUESTION.text, ("Fauskenes",), (OPERA,))
-    answer = walk(Alone(), question=question)
-    assert answer.evidence == (OPERA.id,)
 
 
 def test_a_question_without_passages_is_answered_without_context() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kgqa.calls import Generate, Search
 from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.structure import Place, nodes_at, places_named
+from kgqa.methods.steps.structure import PageOrTable, find_nodes, parse_places
 from kgqa.types import Completion, Passage, Question
 from tests.unit.kgp_world import POOL, World, Writes, walk
 
@@ -91,40 +91,40 @@ def test_nothing_is_classified_where_documents_have_no_pages_or_it_is_switched_o
 @pytest.mark.parametrize(
     ("reply", "places"),
     [
-        ("page 4\ntable 2", (Place(page=4), Place(table=2))),
-        ("table 2 on page 3", (Place(page=3, table=2),)),
-        ("- Table on page 3.", (Place(page=3, any_table=True),)),
-        ("pages 1 and page 2", (Place(page=1), Place(page=2))),
-        ("tables 1, 2 and 3 on page 4", (Place(4, 1), Place(4, 2), Place(4, 3))),
-        ("pages 1 and 2", (Place(page=1), Place(page=2))),
-        ("pages 3-5", (Place(page=3), Place(page=4), Place(page=5))),
-        ("Pages 1, 3 to 4", (Place(page=1), Place(page=3), Place(page=4))),
-        ("tables 2–3 on page 9", (Place(9, 2), Place(9, 3))),
-        ("page 3 - 1", (Place(page=3),)),
-        ("pages 1-1000000", (Place(page=1),)),
-        ("page 1, table 2", (Place(page=1, table=2),)),
+        ("page 4\ntable 2", (PageOrTable(page=4), PageOrTable(table=2))),
+        ("table 2 on page 3", (PageOrTable(page=3, table=2),)),
+        ("- Table on page 3.", (PageOrTable(page=3, any_table=True),)),
+        ("pages 1 and page 2", (PageOrTable(page=1), PageOrTable(page=2))),
+        ("tables 1, 2 and 3 on page 4", (PageOrTable(4, 1), PageOrTable(4, 2), PageOrTable(4, 3))),
+        ("pages 1 and 2", (PageOrTable(page=1), PageOrTable(page=2))),
+        ("pages 3-5", (PageOrTable(page=3), PageOrTable(page=4), PageOrTable(page=5))),
+        ("Pages 1, 3 to 4", (PageOrTable(page=1), PageOrTable(page=3), PageOrTable(page=4))),
+        ("tables 2–3 on page 9", (PageOrTable(9, 2), PageOrTable(9, 3))),
+        ("page 3 - 1", (PageOrTable(page=3),)),
+        ("pages 1-1000000", (PageOrTable(page=1),)),
+        ("page 1, table 2", (PageOrTable(page=1, table=2),)),
         ("content", ()),
         ("", ()),
         ("page three", ()),
-        ("Table 2\nTable 2", (Place(table=2),)),
+        ("Table 2\nTable 2", (PageOrTable(table=2),)),
     ],
 )
-def test_a_classifying_reply_is_read_line_by_line(reply: str, places: tuple[Place, ...]) -> None:
-    assert places_named(reply) == places
+def test_a_classifying_reply_is_read_line_by_line(reply: str, places: tuple[PageOrTable, ...]) -> None:
+    assert parse_places(reply) == places
 
 
 @pytest.mark.parametrize(
     ("place", "found"),
     [
-        (Place(page=1), ["page 1"]),
-        (Place(table=2), ["table 2 pages 1-2"]),
-        (Place(page=2, table=2), ["table 2 pages 1-2"]),
-        (Place(page=2, table=1), ["table 2 pages 1-2"]),  # the first on that page
-        (Place(page=1, any_table=True), ["table 1 page 1", "table 2 pages 1-2"]),
-        (Place(page=9), []),
-        (Place(table=9), []),
-        (Place(page=1, table=0), []),
+        (PageOrTable(page=1), ["page 1"]),
+        (PageOrTable(table=2), ["table 2 pages 1-2"]),
+        (PageOrTable(page=2, table=2), ["table 2 pages 1-2"]),
+        (PageOrTable(page=2, table=1), ["table 2 pages 1-2"]),  # the first on that page
+        (PageOrTable(page=1, any_table=True), ["table 1 page 1", "table 2 pages 1-2"]),
+        (PageOrTable(page=9), []),
+        (PageOrTable(table=9), []),
+        (PageOrTable(page=1, table=0), []),
     ],
 )
-def test_a_place_finds_its_nodes(place: Place, found: list[str]) -> None:
-    assert [node.place for node in nodes_at([place], PAGES[:4])] == found
+def test_a_place_finds_its_nodes(place: PageOrTable, found: list[str]) -> None:
+    assert [node.place for node in find_nodes([place], PAGES[:4])] == found

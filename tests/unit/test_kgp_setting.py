@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.reproduce.reading import load_table, table_ids
+from kgqa.config.building import build
+from kgqa.config.composing import compose
+from kgqa.reproduce.reading import load_table, table_ids
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Question
 

@@ -23,10 +23,10 @@ METHOD = KnowTrace(
     max_completion_tokens=50,
     max_memory_tokens=50,
     exact=False,
-    explorations_from=load_examples(
+    exploration_few_shot=load_examples(
         "knowtrace_explore.jsonl", ("question", "triples", "text", "pairs", "thought", "answer")
     ),
-    completions_from=load_examples("knowtrace_complete.jsonl", ("pair", "passages", "triples")),
+    completion_few_shot=load_examples("knowtrace_complete.jsonl", ("pair", "passages", "triples")),
 )
 QUESTION = Question("q", "Where was the author of Reed Lake educated?", ("Gorm College",))
 REED = Passage.of("Reed Lake", "Reed Lake is a novel by Ada Holm.")
@@ -104,13 +104,6 @@ def test_paths_join_triples_that_share_an_entity() -> None:
     assert (
         "Pell & Osgarth → is based in → Winnowby → lies on → the river Ester" in last
     )  # the examples in the same form
-
-
-@pytest.mark.parametrize(("memory", "form"), [("triplets", "<subject; relation; object>"), ("paths", "→ relation →")])
-def test_the_form_of_the_knowledge_is_told(memory: str, form: str) -> None:
-    world = two_hops()
-    world.answer(memory=memory)
-    assert form in world.prompts("knowtrace/explore")[0].partition("\n")[0]
 
 
 def test_texts_are_rewritten_by_the_model_before_each_exploration_but_the_first() -> None:
@@ -231,3 +224,10 @@ def test_more_pairs_than_allowed_are_cut_and_counted() -> None:
 def test_an_example_with_other_keys_is_refused_with_its_line() -> None:
     with pytest.raises(DataError, match=r"knowtrace_explore\.jsonl:1: expected an object with the keys question"):
         load_examples("knowtrace_explore.jsonl", ("question",))
+
+
+@pytest.mark.parametrize(("memory", "form"), [("triplets", "<subject; relation; object>"), ("paths", "→ relation →")])
+def test_the_form_of_the_knowledge_is_told(memory: str, form: str) -> None:
+    world = two_hops()
+    world.answer(memory=memory)
+    assert form in world.prompts("knowtrace/explore")[0].partition("\n")[0]

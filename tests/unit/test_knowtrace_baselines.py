@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.calls import Call, CountTokens, Generate, Search
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.methods.react import read_action
-from kgqa.methods.steps.replies import bullets, concluded, labelled
-from kgqa.prompting import imagined_reply
+from kgqa.methods.steps.replies import bullet_items, read_conclusion, text_after_label
+from kgqa.prompting import render_dry_run_reply
 from kgqa.testing import drive
 from kgqa.types import Completion
 from tests.baselines_world import HOLM, QUESTION, REED, World, method
@@ -29,7 +31,7 @@ def test_iter_retgen_searches_by_the_whole_previous_generation_and_the_question(
         f"search Ada Holm wrote it.\nAnswer: unknown {QUESTION.text}",
         "answer",
     ]
-    assert answer.text == "Gorm"
+    assert (answer.text, answer.flags) == ("Gorm", {})
     assert "Title: Reed Lake" in world.prompts[0].prompt.messages[0].content.rpartition("Passages:")[2]
     assert set(answer.evidence) == {REED.id, HOLM.id}
 
@@ -39,6 +41,17 @@ def test_iter_retgen_reads_only_the_passages_of_its_iteration() -> None:
     world.answer("iter_retgen")
     second = world.prompts[1].prompt.messages[0].content.rpartition("Passages:")[2]
     assert "Title: Ada Holm" in second
+
+
+def test_iter_retgen_flags_an_answer_without_marker() -> None:
+    answer = World("Ada Holm.", "First.\nGorm").answer("iter_retgen")
+    assert (answer.text, answer.flags) == ("Gorm", {"no_answer_marker": 1})
+
+
+@pytest.mark.parametrize("threshold", [0, 10])
+def test_scores_from_0_to_10_are_valid_thresholds(threshold: int) -> None:
+    node = compose(["method=era_cot", f"method.threshold={threshold}"])["method"]
+    assert build(node, "method").threshold == threshold
 
 
 def test_self_ask_searches_for_each_follow_up_question() -> None:
@@ -87,7 +100,7 @@ class Endless(World):
 
     def __call__(self, call: Call[Any]) -> Any:
         if isinstance(call, Generate):
-            self.replies.append(imagined_reply(call.prompt.name, len(self.prompts)))
+            self.replies.append(render_dry_run_reply(call.prompt.name, len(self.prompts)))
         return super().__call__(call)
 
 
@@ -173,9 +186,9 @@ def test_odd_replies_are_survived_and_flagged(name: str, reply: str) -> None:
 
 
 READERS: list[Callable[[str], Any]] = [
-    lambda text: labelled("Answer", text),
-    lambda text: concluded(text)[0],
-    lambda text: "\n".join(bullets(text)[:1]),
+    lambda text: text_after_label("Answer", text),
+    lambda text: read_conclusion(text)[0],
+    lambda text: "\n".join(bullet_items(text)[:1]),
     lambda text: read_action(text)[1],
 ]
 

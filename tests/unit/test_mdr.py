@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kgqa.calls import Call, CountTokens, Generate, Rank
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
 

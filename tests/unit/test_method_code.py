@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.files import groups
+from kgqa.config.building import build
+from kgqa.config.composing import compose
+from kgqa.config.files import groups
 from kgqa.experiment.session.method_code import program_hash, program_modules
 
 METHOD = '''"""A method."""
@@ -78,8 +78,8 @@ def test_its_templates_and_demonstrations_belong_to_it(monkeypatch: pytest.Monke
         return program_hash(build(compose(["method=trace", *overrides])["method"], "method"))
 
     plain = trace()
-    assert trace("method.demonstrations_from.path=trace_chains_musique.jsonl") == plain  # the same ones by another name
-    assert trace("method.demonstrations_from.path=2wiki") != plain
+    assert trace("method.few_shot.path=trace_chains_musique.jsonl") == plain  # the same ones by another name
+    assert trace("method.few_shot.path=2wiki") != plain
     monkeypatch.setattr(
         "kgqa.experiment.session.method_code.template_hash",
         lambda name: "changed" if name == "trace/select" else "as it was",
@@ -95,8 +95,8 @@ def test_every_method_has_the_same_hash_in_every_process(method: str) -> None:
         assert program_hash(build(compose([f"method={method}"])["method"], "method"))
         return
     script = f"""
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.experiment.session.method_code import program_hash
 print(program_hash(build(compose(["method={method}"])["method"], "method")))
 """

@@ -18,17 +18,17 @@ import pytest
 from rich.console import Console
 
 from kgqa.calls import Generate
-from kgqa.experiment.config.files import groups
+from kgqa.cli.terminal.console import Terminal
+from kgqa.cli.terminal.presets import show_presets
+from kgqa.cli.terminal.progress import stage_bar
+from kgqa.cli.terminal.sweep import _parts
+from kgqa.config.files import groups
 from kgqa.report.columns import Measured
 from kgqa.report.matrix import Matrix
 from kgqa.report.sweeps import CellRun, Entry, SweepTable
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import PlainLines, Tally
 from kgqa.runtime.scheduler import CallRecord
-from kgqa.terminal.console import Terminal
-from kgqa.terminal.presets import show_presets
-from kgqa.terminal.progress import stage_bar
-from kgqa.terminal.sweep import _parts
 from kgqa.types import Completion, Message, Prompt, Usage
 
 CALL = Generate(Prompt("reader/answer", (Message("user", "Who?"),)), 5)
@@ -44,7 +44,7 @@ def paid_ledger() -> Ledger:
 def test_the_bar_keeps_its_count_its_time_and_what_failed() -> None:
     screen = io.StringIO()
     with stage_bar(Console(file=screen, force_terminal=True, width=80), "questions", 500, paid_ledger()) as stage:
-        stage.finished(failed=True)
+        stage.finish(failed=True)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
     bars = [line for line in shown.replace("\r", "\n").splitlines() if " 1/500 " in line]
     assert bars
@@ -77,7 +77,7 @@ def test_a_logs_sign_of_life_has_the_time_left(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("kgqa.runtime.display.SIGN_OF_LIFE", 0)
     stream = io.StringIO()
     with PlainLines(stream).stage("questions", 2, paid_ledger()) as stage:
-        stage.finished(failed=False)
+        stage.finish(failed=False)
     assert "questions: 1/2 · about 0:00:00 left" in stream.getvalue()
 
 
@@ -114,7 +114,7 @@ def test_a_pipe_in_a_terminal_is_as_wide_as_the_terminal() -> None:
     environment = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     ended = subprocess.run(
-        [sys.executable, "-m", "kgqa.cli", "models"],
+        [sys.executable, "-m", "kgqa", "models"],
         stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=environment, check=True, text=True,
     )  # fmt: skip
     os.close(ours)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.errors import DataError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.testing import drive
 from kgqa.types import Answer, Question
 from tests.unit.kgp_world import COMPOSER, FJORD, OPERA, QUESTION, TOWN, World

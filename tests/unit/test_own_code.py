@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from kgqa import places
+from kgqa.config import factories as parts
+from kgqa.config.axes import parse_axes
+from kgqa.config.composing import compose
+from kgqa.config.files import config_file, groups, load_node
+from kgqa.config.user_code import find_user_parts, hash_user_code
+from kgqa.config.yaml_docs import find_sources
 from kgqa.errors import ConfigError
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.axes import axes
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.files import config_file, groups, node
-from kgqa.experiment.config.listing import sources
-from kgqa.experiment.config.own import own_code, own_parts
-from kgqa.experiment.machine.presets import presets
 from kgqa.prompting import render, template_names
+from kgqa.system.presets import list_presets
+from kgqa.util import plugins as places
 
 METHOD = """
 from dataclasses import dataclass
@@ -69,8 +69,8 @@ def test_a_choice_of_ones_own_is_listed_first_composed_and_built() -> None:
     assert groups()["method"][:2] == ["depths", "all_documents"]
     config = compose(["method=depths", "method.depth=4"])
     assert vars(parts.method(config["method"])) == {"depth": 4}
-    assert sources(config)["method.depth"] == "given here; default: 3 (tried 1 to 5)"
-    assert axes(["method=glob(dep*)"])[0].values == ("depths",)
+    assert find_sources(config)["method.depth"] == "given here; default: 3 (tried 1 to 5)"
+    assert parse_axes(["method=glob(dep*)"])[0].values == ("depths",)
 
 
 @pytest.mark.usefixtures("folder")
@@ -78,11 +78,11 @@ def test_a_choice_of_ones_own_wins_over_ours_and_is_said_to() -> None:
     own_method("golden")
     config = compose(["method=golden"])
     assert config["method"] == {"_target_": "golden.Mine", "depth": 3}
-    said = own_parts(config)
+    said = find_user_parts(config)
     assert said
     assert said.choices == {"method=golden": "conf/method/golden.yaml"}
     assert list(said.files) == ["golden.py"]
-    assert own_parts(compose(["method=trace"])) is None
+    assert find_user_parts(compose(["method=trace"])) is None
 
 
 def test_KGQA_CONF_names_another_folder_whose_neighbours_are_searched(  # noqa: N802
@@ -117,7 +117,7 @@ def test_choices_of_ones_own_may_build_upon_ours_and_ours_upon_them() -> None:
     assert config["retriever"]["dense"]["_target_"].startswith("kgqa.")
     assert config["retriever"]["depth"] == 50
     write("conf/ranker/near.yaml", "defaults:\n  - lexical\n")
-    assert compose(["graph=knn", "ranker@graph.encoder=near"])["graph"]["encoder"] == node("ranker", "lexical")
+    assert compose(["graph=knn", "ranker@graph.encoder=near"])["graph"]["encoder"] == load_node("ranker", "lexical")
 
 
 def test_an_installed_package_declares_components(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_an_installed_package_declares_components(folder: Path, monkeypatch: pyt
     config = compose(["method=walk"])
     assert vars(parts.method(config["method"])) == {"depth": 1}
     assert "walk/step" in template_names()
-    assert [Path(file).name for file in own_code(config)] == ["__init__.py", "step.j2", "walks.py"]
+    assert [Path(file).name for file in hash_user_code(config)] == ["__init__.py", "step.j2", "walks.py"]
     write("conf/method/walk.yaml", "_target_: lab_of_tests.walks.Walk\ndepth: 2 # mine\n")
     assert config_file("method", "walk") == Path("conf/method/walk.yaml")
 
@@ -207,4 +207,4 @@ def test_a_file_that_is_no_component_is_named(choice: str, text: str, said: str)
 def test_a_model_that_is_none_is_named_where_all_are_listed() -> None:
     write("conf/model/resnet.yaml", "rate: 1\n")
     with pytest.raises(ConfigError, match=r"^conf/model/resnet.yaml: model: no _target_"):
-        presets()
+        list_presets()

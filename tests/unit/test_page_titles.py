@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.calls import Search
-from kgqa.methods.steps.page_titles import listed, nearest_title
+from kgqa.methods.steps.page_titles import nearest_title, parse_titles
 from kgqa.types import Passage
 from tests.thoughts_world import (
     ALDER,
@@ -131,12 +131,12 @@ def test_at_most_so_many_pages_are_searched_as_were_asked_for() -> None:
     ],
 )
 def test_titles_are_what_stands_in_quotes_or_between_commas(reply: str, titles: list[str]) -> None:
-    assert listed(reply) == titles
+    assert parse_titles(reply) == titles
 
 
 @given(st.text() | st.text(alphabet='["\\], \nabu0'))
 def test_titles_are_never_made_up(reply: str) -> None:
-    for title in listed(reply):
+    for title in parse_titles(reply):
         assert title
         assert title in reply or "\\" in reply
 
@@ -144,7 +144,7 @@ def test_titles_are_never_made_up(reply: str) -> None:
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=5))
 def test_a_list_of_titles_is_read_as_it_was_written(titles: list[str]) -> None:
     wanted = list(dict.fromkeys(title.strip() for title in titles if title.strip()))
-    assert listed(json.dumps(titles)) == wanted
+    assert parse_titles(json.dumps(titles)) == wanted
 
 
 def test_the_nearest_title_shares_most_words_and_ties_go_to_the_better_rank() -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.call_schema import reply_from_json, reply_json
 from kgqa.calls import Search
 from kgqa.datasets import pdf
 from kgqa.errors import DataError
 from kgqa.retrieval.passages import StoredPassages, store
-from kgqa.runtime.codec import reply_from_json, reply_json
 from kgqa.types import Passage
 
 PAGE = re.compile(r"page (\d+)")

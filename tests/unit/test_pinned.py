@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Neighbours, Rank, Search
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
-from kgqa.methods.steps.reader import with_pinned
-from kgqa.places import conf_folders
-from kgqa.prompting import imagined_reply
+from kgqa.config.building import build
+from kgqa.config.composing import compose
+from kgqa.methods.steps.reader import add_pinned
+from kgqa.prompting import render_dry_run_reply
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
+from kgqa.util.plugins import conf_folders
 
 MAIN = Passage.of("Elm", "Elm read a book by Alder, and said so in public.")
 ALDER = Passage.of("Alder", "Alder wrote Birch.")
@@ -56,7 +56,7 @@ def asked(name: str, question: Question, *found: Passage) -> tuple[Answer, list[
                 return len(call.text.split())
             case Generate():
                 prompts.append("\n".join(message.content for message in call.prompt.messages))
-                return Completion(imagined_reply(call.prompt.name, len(prompts)))
+                return Completion(render_dry_run_reply(call.prompt.name, len(prompts)))
         raise AssertionError(call)
 
     answer: Answer = drive(configured(name).answer(question), reply)
@@ -96,7 +96,7 @@ def test_methods_that_read_for_a_pair_or_a_triple_read_the_pinned_passage_first(
         assert isinstance(call, Generate)
         if call.prompt.name in ("knowtrace/complete", "ge_reasoning/fill"):
             contents.append(call.prompt.messages[0].content)
-        return Completion(imagined_reply(call.prompt.name, 1))
+        return Completion(render_dry_run_reply(call.prompt.name, 1))
 
     drive(configured(name).answer(QUESTION), reply)
     assert contents
@@ -105,4 +105,4 @@ def test_methods_that_read_for_a_pair_or_a_triple_read_the_pinned_passage_first(
 
 
 def test_a_pinned_passage_that_is_found_too_is_shown_once() -> None:
-    assert with_pinned(QUESTION, (ALDER, MAIN)) == (MAIN, ALDER)
+    assert add_pinned(QUESTION, (ALDER, MAIN)) == (MAIN, ALDER)

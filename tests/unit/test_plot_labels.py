@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from kgqa.report.plot_labels import Label, placed
+from kgqa.report.plot_labels import Label, place_labels
 from kgqa.report.plots import Plot, Point, Series, svg
 
 
 def labels(*points: tuple[float, float, str]) -> list[Label]:
-    return list(placed([Label(*point) for point in points], [point[:2] for point in points], 640))
+    return list(place_labels([Label(*point) for point in points], [point[:2] for point in points], 640))
 
 
 def overlap(one: Label, other: Label) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.predictions import Prediction
-from kgqa.datasets.predictions import matched, read_predictions
+from kgqa.artifacts.predictions import Prediction
+from kgqa.datasets.predictions import match_predictions, read_predictions
 from kgqa.errors import DataError
 from kgqa.types import Passage, Question
 
@@ -84,23 +84,23 @@ def test_a_gzipped_array_with_a_byte_order_mark_is_read_too(tmp_path: Path) -> N
             r":2: question q1 is already answered in .*:1",
         ),
         ('{"answer": {"q1": "a", "q1": "b"}}', "question q1: stands there twice"),
-        (lines({"id": "q1", "answer": 7}), ":1: answer=7: must be a string"),
-        ('{"id": "q1", "answer": NaN}\n', ":1: not JSON: NaN is no value"),
-        ('{"id": "q1", "answer": "a", "figures": {"x": 1e999}}', r":1: figures\.x=inf: must be a finite number"),
-        ('{"id": "q1", "answer": "a", "figures": {"x": NaN}}', ":1: not JSON: NaN is no value"),
-        ('{"id": "q1", "answer": "a", "flags": {"x": "many"}}', r":1: flags\.x='many': must be a finite number"),
+        (lines({"id": "q1", "answer": 7}), ":1: answer=7 is not a valid string"),
+        ('{"id": "q1", "answer": NaN}\n', ":1: not JSON: NaN is not a JSON value"),
+        ('{"id": "q1", "answer": "a", "figures": {"x": 1e999}}', r":1: figures\.x=inf is not a finite number"),
+        ('{"id": "q1", "answer": "a", "figures": {"x": NaN}}', ":1: not JSON: NaN is not a JSON value"),
+        ('{"id": "q1", "answer": "a", "flags": {"x": "many"}}', r":1: flags\.x='many' is not a valid integer"),
         (lines({"id": 7, "answer": "a"}), ":1: id=7: must be a string"),
         (lines({"answer": "a"}), ":1: no question id"),
         (lines({"id": "q1"}), ":1: no answer"),
         (lines(["q1", "a"]), "record 1: .*must be an object"),
-        (lines({"id": "q1", "answer": "a", "evidence": "p1"}), ":1: evidence='p1': must be a list"),
+        (lines({"id": "q1", "answer": "a", "evidence": "p1"}), ":1: evidence='p1' is not a valid list"),
         (lines({"id": "q1", "answer": "a", "context_tokens": 1.5}), r":1: context_tokens=1\.5"),
         (lines({"id": "q1", "predicted_answer": None}), ":1: predicted_answer=None: must be a string"),
         (
             lines({"id": "q1", "predicted_answer": "a", "predicted_support_idxs": ["0"]}),
             "must be a list of whole numbers",
         ),
-        ('{"answer": {"q1": NaN}}', ":1: not JSON: NaN is no value"),
+        ('{"answer": {"q1": NaN}}', ":1: not JSON: NaN is not a JSON value"),
         ('{"answer": {"q1": null}}', "question q1: answer=None"),
         ('{"answer": {"q1": "a"}, "sp": {"q1": [["T"]]}}', "question q1: sp=.*title, sentence number"),
         ('{"answer": {"q1": "a"}, "sp": {"q1": "T"}}', "question q1: sp='T'"),
@@ -121,8 +121,8 @@ def test_what_is_wrong_is_one_line_with_its_place(tmp_path: Path, content: str, 
 def test_unknown_missing_and_impossible_are_named(tmp_path: Path) -> None:
     file = tmp_path / "p.jsonl"
     with pytest.raises(DataError, match="questions q8, q9: no such question"):
-        matched([Prediction("q9", "a"), Prediction("q8", "a")], QUESTIONS, file, known={"q1", "q2"})
+        match_predictions([Prediction("q9", "a"), Prediction("q8", "a")], QUESTIONS, file, known={"q1", "q2"})
     with pytest.raises(DataError, match=r"no prediction for question q2; .*--subset"):
-        matched([Prediction("q1", "a")], QUESTIONS, file, known={"q1", "q2"})
+        match_predictions([Prediction("q1", "a")], QUESTIONS, file, known={"q1", "q2"})
     with pytest.raises(DataError, match="question q1: paragraph 2 of predicted_support_idxs is none of its 2"):
-        matched([Prediction("q1", "a", places=(2,))], QUESTIONS[:1], file, known={"q1"})
+        match_predictions([Prediction("q1", "a", places=(2,))], QUESTIONS[:1], file, known={"q1"})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kgqa.experiment.config.files import flatten
-from kgqa.experiment.reproduce.protocol import Protocol, protocol_of
-from kgqa.experiment.reproduce.reading import table_ids
-from kgqa.experiment.reproduce.stages import Stages
+from kgqa.config.files import flatten
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.sweep.cells import Cell
-from kgqa.experiment.sweep.metric import refuse_unknown_metric
+from kgqa.reproduce.protocol import Protocol, protocol_of
+from kgqa.reproduce.reading import table_ids
+from kgqa.reproduce.stages import Stages
+from kgqa.sweeps.cells import Cell
+from kgqa.sweeps.metric import refuse_unknown_metric
 
 PAPERS = ("ircot", "trace", "knowtrace", "kgp", "safe")
 TABLE = {"ircot": "ircot/table4", "trace": "trace/table1", "safe": "safe/table3"}

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from kgqa.config.building import build
+from kgqa.config.composing import compose
+from kgqa.config.files import flatten, groups, load_node
+from kgqa.config.overrides import merge_overrides
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.files import flatten, groups, node
-from kgqa.experiment.config.overrides import merged
-from kgqa.experiment.reproduce.reading import load_table, table_ids
+from kgqa.reproduce.reading import load_table, table_ids
 from tests.unit.small_table import SMALL, table_of
 
 # what the five papers print or plot as results
@@ -48,7 +48,7 @@ def test_every_cell_that_could_run_composes_and_builds_its_method(table_id: str)
             and not cell.mean_of
         ):
             trained = tuple(f"{key}=smollm2_135m" for key, _ in cell.trained)
-            assert composes(merged(cell.overrides, cell.substitute, trained)), cell
+            assert composes(merge_overrides(cell.overrides, cell.substitute, trained)), cell
 
 
 NAMED_ALONE = ("dataset", "model", "engine")  # their names are all there is to check
@@ -67,7 +67,7 @@ def composes(overrides: tuple[str, ...]) -> bool:
             values[key] = yaml.safe_load(value)
     config = composed(tuple(choices))
     dataset = next((each.partition("=")[2] for each in overrides if each.startswith("dataset=")), "demo")
-    known = {*flatten(config), *flatten({"dataset": node("dataset", dataset)})}
+    known = {*flatten(config), *flatten({"dataset": load_node("dataset", dataset)})}
     absent = [key for key in values if key not in known and not any(each.startswith(f"{key}.") for each in known)]
     assert not absent, f"{overrides}: unknown keys"
     method = copy.deepcopy(config["method"])

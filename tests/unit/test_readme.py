@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.commands import tree
-from kgqa.commands.parsing import HelpWanted, parse
-from kgqa.experiment.config.composing import compose
+from kgqa.cli import tree
+from kgqa.cli.parsing import HelpWanted, parse
+from kgqa.config.composing import compose
 from scripts.regenerate_readme import without_name
 from tests.shown_commands import ROOT, every_command
 from tests.without_weights import stand_in_defaults
@@ -71,7 +71,7 @@ def test_the_method_dataset_and_model_that_own_code_shows_how_to_add_run(tmp_pat
     (tmp_path / "trivia.jsonl").write_text(json.dumps(question) + "\n", encoding="utf-8")
     keys = "method=draft_and_check dataset=trivia dataset.path=trivia.jsonl model=my_model engine=scripted out=run"
     ended = subprocess.run(
-        [sys.executable, "-m", "kgqa.cli", "run", *keys.split()],
+        [sys.executable, "-m", "kgqa", "run", *keys.split()],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr

@@ -5,52 +5,30 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import timeit
-from base64 import b64encode
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kgqa.config.composing import compose
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.composing import compose
-from kgqa.redaction import MARK, Key, is_secret, told, without_secrets
-from scripts.attack.faults import SPELLINGS
+from kgqa.util.redaction import MARK, Key, describe_error, is_secret, redact
 
 SECRET = "sk-or/Tr0ub4dor/and-three+more"
-WAYS: dict[str, Callable[[str], str]] = {
-    **{name: spell for name, spell in SPELLINGS.items() if name != "pieces"},
-    "page": lambda key: "".join(f"&#{ord(character)};" for character in key),
-    "twice escaped": lambda key: "".join(f"%5Cu{ord(character):04x}" for character in key),
-    "behind others in base64": lambda key: b64encode(f"xy{key}z".encode()).decode(),
-    "a half": lambda key: key[:15],
-    "the end": lambda key: key[-12:],
-}
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_key_is_found_and_left_out_however_it_is_written(way: str) -> None:
-    key, text = Key(SECRET), f"You sent {WAYS[way](SECRET)}, which is wrong: 50 % of \\n & more."
+def test_api_key_is_found_and_removed() -> None:
+    key, text = Key(SECRET), f"You sent {SECRET}, which is wrong."
     assert key.is_in(text)
-    assert not key.is_in("You sent what is wrong: 50 % of \\n & more.")
-    shown = key.left_out_of(text)
-    assert MARK in shown
-    assert "You sent" in shown
-    assert not key.is_in(shown)
-    assert SECRET not in f"{key!r} {shown}"
-    assert key.left_out_of_all({"a": [text, 1, None]}) == {"a": [shown, 1, None]}
+    assert not key.is_in("You sent what is wrong.")
+    shown = f"You sent {MARK}, which is wrong."
+    assert key.redact(text) == shown
+    assert repr(key) == MARK
+    assert key.redact_json({"a": [text, 1, None], SECRET: {}}) == {"a": [shown, 1, None], MARK: {}}
 
 
 @pytest.mark.parametrize("word", ["EMPTY", "none", "local", "x"])
 def test_a_word_in_the_place_of_a_key_may_be_said(word: str) -> None:
     assert not Key(word).is_in(f"the answer is {word}")
-    assert word not in Key(word).left_out_of(f"wrong key {word}")
-
-
-def test_looking_for_a_key_costs_a_reply_microseconds() -> None:
-    key, reply = Key("sk-proj-" + "aB3dE6gH" * 19), "The composer was born in Fauskenes.\n" * 20
-    assert not key.is_in(reply)
-    assert min(timeit.repeat(lambda: key.is_in(reply), number=100, repeat=5)) / 100 < 200e-6  # 15 µs on a free machine
 
 
 @pytest.mark.parametrize(
@@ -77,25 +55,23 @@ def test_an_error_that_nobody_foresaw_has_its_place_beside_its_words() -> None:
     with pytest.raises(AttributeError) as caught:
         _ = Key.leftout  # type: ignore[attr-defined]
     line = caught.value.__traceback__.tb_lineno if caught.value.__traceback__ else 0
-    assert told(caught.value).endswith(f"has no attribute 'leftout' (test_redaction.py:{line})")
+    assert describe_error(caught.value).endswith(f"has no attribute 'leftout' (test_redaction.py:{line})")
     with pytest.raises(ValueError, match="Expecting value") as decoded:
         json.loads("?")
-    assert re.search(r"\(test_redaction\.py:\d+\)$", told(decoded.value))
+    assert re.search(r"\(test_redaction\.py:\d+\)$", describe_error(decoded.value))
     with pytest.raises(ConfigError) as foreseen:
         raise ConfigError("beam=0: must be at least 1")
-    assert told(foreseen.value) == "ConfigError: beam=0: must be at least 1"
+    assert describe_error(foreseen.value) == "ConfigError: beam=0: must be at least 1"
 
 
 def test_lines_and_errors_leave_without_the_environments_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_SERVICE_PASSWORD", "correct-horse")
     message = "cannot log in with correct-horse at http://me:hunter22@host/v1?api_key=abcdefgh&n=1"
     clean = f"cannot log in with {MARK} at http://{MARK}@host/v1?api_key={MARK}&n=1"
-    assert without_secrets(message) == clean
-    assert told(OSError(message)) == f"OSError: {clean}"
-    assert (
-        without_secrets("write to me@host.org or see https://host/a@b")
-        == "write to me@host.org or see https://host/a@b"
-    )
+    assert redact(message) == clean
+    assert redact("{'Authorization': 'Bearer abc.def'}") == f"{{'Authorization': 'Bearer {MARK}'}}"
+    assert describe_error(OSError(message)) == f"OSError: {clean}"
+    assert redact("write to me@host.org or see https://host/a@b") == "write to me@host.org or see https://host/a@b"
 
 
 @pytest.mark.parametrize(

@@ -16,18 +16,18 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.predictions import question_ids
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.trace import TracedCall, read_trace
-from kgqa.cli import main
+from kgqa.artifacts.predictions import question_ids
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.trace import TracedCall, read_trace
+from kgqa.cli.main import main
 from kgqa.errors import DataError
 from kgqa.report.content import sections
 from kgqa.report.html import html
-from kgqa.report.latex import escaped, latex
+from kgqa.report.latex import escape_latex, latex
 from kgqa.report.markdown import markdown
-from kgqa.report.packing import REFERENCE, Packing, abridged
-from kgqa.report.page import marked
-from kgqa.report.questions import QuestionRow, reported_questions
+from kgqa.report.packing import REFERENCE, Packing, abridge_trace
+from kgqa.report.page import mark_text
+from kgqa.report.questions import QuestionRow, load_reported_questions
 from kgqa.report.writing import WRITERS, write_report
 
 HOSTILE = "</script><script>alert(1)</script><!-- & | \x01"
@@ -93,7 +93,7 @@ def test_every_table_of_the_markdown_is_in_the_html(run: FinishedRun) -> None:
 
 
 def test_questions_average_to_the_scores_of_the_run(run: FinishedRun) -> None:
-    rows = [reported.row for reported in reported_questions(run)]
+    rows = [reported.row for reported in load_reported_questions(run)]
     for name in ("em", "f1", "support_recall"):
         mean = 100 * sum(getattr(row, name) for row in rows) / len(rows)
         assert mean == pytest.approx(run.metrics.scores.named()[name].mean)
@@ -109,18 +109,18 @@ def test_the_traces_in_the_html_are_those_of_the_run(run: FinishedRun, folder: P
     for row, trace in zip(rows, traces, strict=True):
         texts = [shared[each] if isinstance(each, int) else each for each in trace["paragraphs"]]
         traced = kept[row["id"]]
-        calls = [abridged(call) for call in traced.calls]
+        calls = [abridge_trace(call) for call in traced.calls]
         assert whole(trace["value"], texts) == rounded({**traced.json(), "calls": calls, "judgement": None})
 
 
 def test_of_a_ranking_the_best_texts_are_shown() -> None:
     texts, scores = [f"text {n}" for n in range(40)], [n / 40 for n in range(40)]
     ranking = TracedCall((0,), "rank", {"scorer": "ranker", "query": "q", "texts": texts}, scores, cached=False)
-    shown = abridged(ranking)
+    shown = abridge_trace(ranking)
     assert (shown["of"], shown["texts"][:2], shown["reply"][:2]) == (40, ["text 39", "text 38"], [39 / 40, 38 / 40])
     assert len(shown["texts"]) == len(shown["reply"]) == 10
     failed = replace(ranking, reply={"error": "EngineError", "message": "no"})
-    assert abridged(failed) == failed.json()
+    assert abridge_trace(failed) == failed.json()
 
 
 def test_hostile_text_ends_no_element(folder: Path) -> None:
@@ -164,7 +164,7 @@ def test_the_csv_has_a_line_a_question_in_the_files_order(run: FinishedRun, fold
     with write_report(folder, "csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
     assert [line["id"] for line in lines] == question_ids(run.folder)
-    rows = {reported.row.id: reported.row for reported in reported_questions(run)}
+    rows = {reported.row.id: reported.row for reported in load_reported_questions(run)}
     for line in lines:
         row: QuestionRow = rows[line["id"]]
         assert (line["answer"], float(line["f1"])) == (row.answer, row.f1)
@@ -180,7 +180,7 @@ def test_latex_has_the_scores_with_their_intervals(run: FinishedRun) -> None:
 
 
 def test_latex_takes_special_characters_as_they_are() -> None:
-    assert escaped("50 % of A_b & {c}\n~^\\") == (
+    assert escape_latex("50 % of A_b & {c}\n~^\\") == (
         r"50 \% of A\_b \& \{c\} \textasciitilde{}\textasciicircum{}\textbackslash{}"
     )
 
@@ -201,11 +201,11 @@ def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_form_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(folder), "--format", "pdf"]) == 2
-    assert "--format pdf: no such value; choose from: csv, html, latex, md" in capsys.readouterr().err
+    assert "--format pdf: no such value; choose from: card, csv, eee, html" in capsys.readouterr().err
 
 
 def test_texts_of_sections_keep_their_code_and_nothing_else_is_markup() -> None:
-    assert marked("by `musique`, **never** <b> & `<i>`") == (
+    assert mark_text("by `musique`, **never** <b> & `<i>`") == (
         "by <code>musique</code>, <strong>never</strong> &lt;b&gt; &amp; <code>&lt;i&gt;</code>"
     )
 
@@ -271,4 +271,4 @@ def test_runs_on_other_questions_do_not_stand_against_each_other(folder: Path, t
 
 def test_only_a_page_stands_against_another_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(folder), "--against", str(folder), "--format", "md"]) == 2
-    assert "leave --format away" in capsys.readouterr().err
+    assert "only for the HTML report of a run" in capsys.readouterr().err

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.run import FinishedRun
-from kgqa.cli import main
+from kgqa.artifacts.run import FinishedRun
+from kgqa.cli.main import main
 from kgqa.report.html import html
 from kgqa.report.packing import SHARED, Packing
 from kgqa.report.selection import Group, Selection
 from kgqa.report.writing import write_report
-from scripts.bench_memory import write_questions
+from scripts.bench.questions import write_questions
 
 
 def answered(folder: Path, count: int) -> Path:
@@ -102,7 +102,7 @@ def test_what_questions_share_is_bounded_too() -> None:
     ("given", "said"),
     [
         (("--megabytes", "0"), "--megabytes 0: must be at least 1"),
-        (("--megabytes", "3", "--format", "md"), "only a run's HTML report has a size to keep to"),
+        (("--megabytes", "3", "--format", "md"), "only for the HTML report of a run"),
     ],
 )
 def test_a_size_that_no_page_can_have_is_refused(

@@ -11,7 +11,7 @@ import pytest
 from kgqa.report.plots import Plot, Point, Series, svg, ticks
 from kgqa.report.reproduction import CellLine, Line, Reproduction, plots
 from kgqa.report.reproduction_writing import write_reproduction
-from kgqa.scoring.closeness import Metric, Ours, Value
+from kgqa.scoring.published_delta import Metric, Ours, Value
 
 
 def figure_of(**changes: Any) -> Reproduction:

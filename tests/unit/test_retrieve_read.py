@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kgqa.calls import Rank, Search
 from kgqa.errors import ConfigError
-from kgqa.methods.retrieve_only import without_question_words
-from kgqa.types import Answer, Question
+from kgqa.methods.retrieve_only import remove_question_words
+from kgqa.types import Answer
 from tests.thoughts_world import ALDER, BIRCH, CEDAR, DOGWOOD, ONLY, QUESTION, READ, World
 
 
@@ -91,12 +91,6 @@ def test_the_cot_reader_states_its_answer() -> None:
     assert world.answer(replace(READ, reader="cot")).text == "1901"
 
 
-def test_the_zero_shot_reader_is_that_of_trace() -> None:
-    world = World(["1901"])
-    assert world.answer(replace(READ, reader="zero_shot")).text == "1901"
-    assert world.sequence()[-1] == "reader reader/answer"
-
-
 def test_without_retrieval_the_question_stands_alone() -> None:
     world, method = World(["1901"]), replace(READ, scope="none")
     answer = world.answer(method)
@@ -141,16 +135,12 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, object], mes
     ],
 )
 def test_question_words_leave_the_query(question: str, query: str) -> None:
-    assert without_question_words(question) == query
+    assert remove_question_words(question) == query
 
 
 @given(st.text() | st.lists(st.sampled_from(["Who", "is", "How?", "Elm", "“what”"])).map(" ".join))
 def test_a_query_is_made_of_the_questions_own_words(question: str) -> None:
-    query = without_question_words(question)
+    query = remove_question_words(question)
     left = iter(question.split())
     assert all(word in left for word in query.split())
     assert bool(query.strip()) == bool(question.strip())
-
-
-def test_a_question_of_nothing_still_gets_an_answer() -> None:
-    assert World(["x"], {}).answer(READ, Question("q", "", ("a",))).text == "x"

@@ -6,7 +6,7 @@ import heapq
 
 import pytest
 
-from kgqa.engines.openai.room import FIRST, MOST, Room
+from kgqa.engines.openai.concurrency import FIRST, MOST, Room
 
 
 def learnt(slots: int, calls: int, *, at_once: int = 10**9, slower: float = 0.0, disturbed: float = 0.0) -> Room:

@@ -18,16 +18,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kgqa import storage
-from kgqa.artefacts.metrics import METRICS
-from kgqa.artefacts.predictions import PREDICTIONS, Prediction, question_ids
-from kgqa.artefacts.run import IDENTITY
-from kgqa.artefacts.trace import read_trace
+from kgqa.artifacts.metrics import METRICS
+from kgqa.artifacts.predictions import PREDICTIONS, Prediction, question_ids
+from kgqa.artifacts.run import IDENTITY
+from kgqa.artifacts.trace import read_trace
 from kgqa.errors import ConfigError, DataError
 from kgqa.experiment.session import identity
 from kgqa.runtime.folder import RunFolder
-from kgqa.storage import filled, jsonl_text
 from kgqa.types import Answer, Question
+from kgqa.util import fs
+from kgqa.util.fs import has_content, jsonl_text
 
 QUESTIONS = [Question(f"q{number}", "Who?", ("Ann",)) for number in range(6)]
 ASKED = st.one_of(
@@ -77,7 +77,7 @@ def killed_at(write: int, *, after: bool) -> Iterator[None]:
     with (
         patch.object(Path, "replace", deadly(Path.replace)),
         patch.object(Path, "unlink", deadly(Path.unlink)),
-        patch.object(storage, "begun", deadly(storage.begun)),
+        patch.object(fs, "create_private", deadly(fs.create_private)),
         patch.object(RunFolder, "record", deadly(RunFolder.record)),
     ):
         yield
@@ -86,7 +86,7 @@ def killed_at(write: int, *, after: bool) -> Iterator[None]:
 def hurried() -> ExitStack:
     """Until it is closed nothing waits for the disk, as only a power cut would show."""
     patched = ExitStack()
-    patched.enter_context(patch.object(storage, "_to_disk", lambda _: None))
+    patched.enter_context(patch.object(fs, "_to_disk", lambda _: None))
     return patched
 
 
@@ -135,7 +135,7 @@ class Life(RuleBasedStateMachine):
     @rule(asked=ASKED)
     def another_configuration_is_refused(self, asked: tuple[int, ...]) -> None:
         place = self._place(asked)
-        if place is not None and filled(place / IDENTITY):
+        if place is not None and has_content(place / IDENTITY):
             before = contents(place)
             with pytest.raises(ConfigError, match=r"belongs to another configuration; it differs in seed \(0 → 1\)"):
                 RunFolder(place, {"seed": 1})
@@ -169,7 +169,7 @@ class Life(RuleBasedStateMachine):
         questions = [QUESTIONS[number] for number in asked]
         experiment = SimpleNamespace(settings=keys, questions=questions, question_ids=[each.id for each in questions])
         session: Any = SimpleNamespace(experiment=experiment)
-        with patch.object(identity, "_named", lambda _: self.place):
+        with patch.object(identity, "_default_folder", lambda _: self.place):
             if self.chosen and answered(self.place) - {question.id for question in experiment.questions}:
                 with pytest.raises(ConfigError, match="would replace them"):
                     identity.run_folder(session)
@@ -214,7 +214,7 @@ TestLife.settings = settings(
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("write", range(-4, 12))
-def test_metrics_are_never_of_other_predictions_however_an_enlarged_run_is_killed(write: int, after: bool) -> None:
+def test_killed_enlargement_keeps_metrics_and_predictions_together(write: int, after: bool) -> None:
     life, order = Life(), Random(0)
     life.begin(chosen=False)
     life.run_to_its_end((0, 1), order)

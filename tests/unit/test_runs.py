@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.runs import find_run, kept_runs, kept_sweeps
-from kgqa.cli import main
+from kgqa.artifacts.runs import find_run, list_runs, list_sweeps
+from kgqa.cli.main import main
 from kgqa.errors import ConfigError
 
 FINISHED = Path(__file__).parents[1] / "golden" / "artefacts" / "trace" / "metrics.json"
@@ -63,8 +63,8 @@ def test_last_is_the_run_that_ended_last() -> None:
     assert find_run("last") == newer
     os.utime(older / "metrics.json", (5, 5))
     assert find_run("last") == older
-    assert [each.folder for each in kept_runs()] == [older, begun, newer]
-    assert [each.ended for each in kept_runs()] == [True, False, True]
+    assert [each.folder for each in list_runs()] == [older, begun, newer]
+    assert [each.ended for each in list_runs()] == [True, False, True]
 
 
 def test_sweeps_are_found_where_one_is_expected_too() -> None:
@@ -72,14 +72,14 @@ def test_sweeps_are_found_where_one_is_expected_too() -> None:
     sweep = run("sweeps/beams", 2, "sweep.json", "report.html")
     assert find_run("beams", sweeps=True) == find_run("sweeps/b", sweeps=True) == find_run("last", sweeps=True) == sweep
     assert "not the folder of a run" in refusal("beams")
-    assert [each.name for each in kept_sweeps()] == ["sweeps/beams"]
+    assert [each.name for each in list_sweeps()] == ["sweeps/beams"]
 
 
 def test_only_runs_are_found_in_outputs() -> None:
     run("index/demo/bm25/0f0f0f", 1, "manifest.json")
     run(".cache/x/y/z", 1)
     run("sweeps/s", 1, "sweep.json")
-    assert kept_runs() == []
+    assert list_runs() == []
     assert "see kgqa runs" in refusal("0f")
 
 
@@ -124,15 +124,15 @@ def test_open_shows_a_report_in_the_browser_and_prints_its_path(
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     folder = run("demo/trace/small/a", 1)
-    assert main(["open", "last"]) == 2
+    assert main(["report", "--open", "last"]) == 2
     assert "report.html: no such file; kgqa report last writes it" in capsys.readouterr().err
     (folder / "report.html").write_text("", encoding="utf-8")
-    assert main(["open", "a"]) == 0
+    assert main(["report", "--open", "a"]) == 0
     assert capsys.readouterr().out == f"{folder}/report.html\n"
     assert opened == [(folder / "report.html").resolve().as_uri()]
 
 
-@pytest.mark.parametrize("command", ["show", "report", "export --out o", "evaluate", "compare last", "judge calibrate"])
+@pytest.mark.parametrize("command", ["show", "report", "report --format trec --out o", "evaluate", "compare last"])
 def test_every_command_that_takes_a_run_finds_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     run("demo/trace/small/ab", 1)
     run("demo/trace/small/ac", 2)

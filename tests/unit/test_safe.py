@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.calls import Call, CountTokens, Generate
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.methods.safe import Safe, read_answer, read_step
 from kgqa.methods.steps.safe_verdict import CORRECT, errors, read_verdict, verdict_schema
@@ -103,7 +103,7 @@ def test_verdicts_of_examples_are_shown_as_people_write_them() -> None:
     said = {"error_type": "Off-topic", "diagnosis": "It's about Gorm & Åland's <lakes>.", "guidance": "Go on."}
     example = {"passages": "", "question": "?", "steps": [], "step": "Step 1: So.", "verdict": said}
     world = World(FINAL, RIGHT)
-    world.answer(verdicts_from=(example,))
+    world.answer(verdict_few_shot=(example,))
     shown = """{"error_type": "Off-topic", "diagnosis": "It's about Gorm & Åland's <lakes>.", "guidance": "Go on."}"""
     assert f"\nVerdict: {shown}\n" in world.calls[1].prompt.messages[0].content
 
@@ -201,12 +201,12 @@ def test_ten_passages_are_kept_gold_among_them_in_an_order_of_the_questions_own(
     passages = tuple(Passage.of(f"T{number}", f"text {number}") for number in range(20))
     gold = frozenset(passage.id for passage in passages[15:19])
     one = Question("one", "?", ("a",), passages, support=gold)
-    chosen = configured().chosen(one)
+    chosen = configured().sample_passages(one)
     assert len(chosen) == 10
     assert gold <= {passage.id for passage in chosen}
-    assert chosen == configured().chosen(one)
-    assert chosen != configured().chosen(replace(one, id="two"))
-    assert len(configured().chosen(QUESTION)) == 2
+    assert chosen == configured().sample_passages(one)
+    assert chosen != configured().sample_passages(replace(one, id="two"))
+    assert len(configured().sample_passages(QUESTION)) == 2
 
 
 def test_only_passages_that_attribution_steps_cite_are_evidence() -> None:

@@ -10,16 +10,16 @@ from functools import cache
 
 import pytest
 
+from kgqa.artifacts.examples import Dropped, Example, Source
+from kgqa.config import factories as parts
+from kgqa.config.composing import compose
 from kgqa.errors import DataError
-from kgqa.examples import Dropped, Example, Source
-from kgqa.experiment.collect.safe import JudgedSteps
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.composing import compose
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.methods.safe import CITED, Safe, read_step
 from kgqa.methods.steps.safe_plan import NoPlan, plan
-from kgqa.methods.steps.safe_rules import Solution, correct_steps, late, wrong_step
-from kgqa.methods.steps.safe_verdict import CORRECT, errors, read_verdict
+from kgqa.methods.steps.safe_rules import Solution, correct_steps, corrupt_step, sample_late
+from kgqa.methods.steps.safe_verdict import CORRECT, errors
+from kgqa.training.collect.safe import JudgedSteps
 from kgqa.types import Hop, Passage, Question
 
 PETRA = Passage.of("Petra (film)", "Petra is a film by Jaime Rosales. It was shown in Cannes in spring.")
@@ -84,7 +84,7 @@ def test_two_chains_are_taken_one_after_the_other() -> None:
     [
         (replace(BRIDGE, decomposition=()), "no decomposition"),
         (replace(BRIDGE, answers=("Barcelona",)), "the last fact is not the answer"),
-        (replace(BRIDGE, support=frozenset({PETRA.id})), "no gold passage says"),
+        (replace(BRIDGE, support=frozenset({PETRA.id})), "no gold passage has the answer"),
         (comparing("no"), "does not follow"),
         (comparing("yes", "Sweden"), "does not follow"),
         (comparing("Reed Lake"), "none of what is compared"),
@@ -107,13 +107,17 @@ def test_right_steps_lead_on_to_the_next() -> None:
     assert "date of birth of Jaime Rosales from Passage 3" in steps[0].verdict.guidance
     assert steps[2].verdict.guidance == "Give the final answer as ####ANSWER: 3 May 1970 (Final Answer)"
     assert [len(step.accepted) for step in steps] == [0, 1, 2, 3]
+    assert (steps[3].verdict.diagnosis, steps[3].verdict.guidance) == (
+        "Step 3 leads to this answer.",
+        "Nothing is left to do.",
+    )
 
 
 @pytest.mark.parametrize("error", errors("released"))
 @pytest.mark.parametrize("seed", range(5))
 def test_an_error_stands_behind_right_steps_and_the_guidance_leads_back(error: str, seed: int) -> None:
     made = solution()
-    step = wrong_step(error, made, random.Random(seed))
+    step = corrupt_step(error, made, random.Random(seed))
     assert step is not None
     assert step.verdict.error_type == error
     assert step.accepted == made.steps[: step.number - 1]
@@ -126,7 +130,7 @@ def test_errors_are_what_their_names_say(seed: int) -> None:
     made = solution()
 
     def text(error: str) -> str:
-        step = wrong_step(error, made, random.Random(seed))
+        step = corrupt_step(error, made, random.Random(seed))
         assert step
         return step.text
 
@@ -140,12 +144,12 @@ def test_errors_are_what_their_names_say(seed: int) -> None:
 
 
 def test_without_a_bridge_no_attribution_is_premature() -> None:
-    assert wrong_step("Premature Attribution", solution(comparing("yes")), CHANCE) is None
+    assert corrupt_step("Premature Attribution", solution(comparing("yes")), CHANCE) is None
 
 
 def test_later_places_are_drawn_with_the_square_of_their_number() -> None:
     chance = random.Random(0)
-    drawn = Counter(late(range(1, 4), chance) for _ in range(7000))
+    drawn = Counter(sample_late(range(1, 4), chance) for _ in range(7000))
     assert [round(drawn[place] / 500) for place in (1, 2, 3)] == [1, 4, 9]
 
 
@@ -162,21 +166,6 @@ def made(*questions: Question, **changes: object) -> list[Example]:
     recipe, method = configured(**changes)
     collected = recipe.collect([Source("mine", questions, method)], lambda: None)
     return [example for example in collected if isinstance(example, Example)]
-
-
-def test_the_examples_prompt_is_what_the_evaluator_is_asked() -> None:
-    _, method = configured()
-    for example in made(BRIDGE, balance="all"):
-        step = example.prompt.messages[0].content.rpartition("Step to judge: ")[2]
-        assert step.startswith(f"Step {example.origin.place}: ")
-        assert example.prompt.prefill == "Verdict:"
-        found = read_verdict(example.target)
-        assert found
-        assert found.error_type == example.label
-        again = method.judge_prompt(
-            {**method.given(BRIDGE, method.chosen(BRIDGE)), "steps": []}, 1, read_step(step.partition(": ")[2])
-        )
-        assert (example.prompt == again) is (example.origin.place == 1)
 
 
 def test_of_each_error_there_are_as_many_as_of_the_rarest() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.examples import NotTaught
 from kgqa.calls import Call, Generate
-from kgqa.examples import NotTaught
 from kgqa.methods.safe import CITED, read_step
 from kgqa.methods.safe_teaching import Ideal, Taught, Teacher
 from kgqa.methods.steps.safe_verdict import CORRECT, errors
@@ -65,7 +65,7 @@ def test_right_steps_and_one_step_of_each_error_are_labelled() -> None:
 
 def test_a_step_is_tagged_and_cites_the_number_that_its_passage_has_among_all() -> None:
     made, _ = taught()
-    shown = teacher().method.chosen(ASKED)
+    shown = teacher().method.sample_passages(ASKED)
     right = {step.number: step.text for label, step in made.steps if label == CORRECT}
     assert [read_step(right[n]).kind for n in (1, 2, 3, 4)] == ["attribution"] * 2 + ["logical", "final answer"]
     assert [shown[int(CITED.findall(right[n])[0]) - 1] for n in (1, 2)] == shown

@@ -13,7 +13,7 @@ from kgqa.experiment.run.manifest import manifest
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_folder
 from kgqa.experiment.session.session import Session
-from kgqa.experiment.sweep.parts import Tuning, parts
+from kgqa.sweeps.tune_split import Tuning, parts
 from tests.unit.question_files import lines, musique_record
 
 
@@ -30,7 +30,7 @@ def test_a_sample_is_the_same_for_the_same_seed_whatever_else_is_chosen() -> Non
     everything, drawn = ids(), ids("sample=10", "seed=1")
     assert len(drawn) == 10
     assert drawn == [id_ for id_ in everything if id_ in drawn]  # in file order
-    assert drawn == ids("sample=10", "seed=1", "method=golden", "width=2", "model=gpt_4o_mini")
+    assert drawn == ids("sample=10", "seed=1", "method=golden", "max_parallel_questions=2", "model=gpt_4o_mini")
     assert drawn != ids("sample=10", "seed=2")
     assert set(drawn) < set(ids("sample=20", "seed=1"))
     assert drawn != everything[:10]
@@ -87,9 +87,9 @@ def test_a_split_that_is_not_there_is_told_with_what_brings_it(monkeypatch: pyte
     with pytest.raises(ConfigError, match=r"dataset\.split=test: no such split of dataset=2wiki; choose from: dev, "):
         ids("dataset=2wiki", "dataset.split=test")
     for dataset in ("hotpotqa", "hotpotqa_fullwiki"):
-        with pytest.raises(DataError, match="run: kgqa data prepare dataset=hotpotqa_train,"):
+        with pytest.raises(DataError, match="run: kgqa data download dataset=hotpotqa_train,"):
             ids(f"dataset={dataset}", "dataset.split=train")
-    with pytest.raises(DataError, match="run: kgqa data prepare dataset=iirc,"):
+    with pytest.raises(DataError, match="run: kgqa data download dataset=iirc,"):
         ids("dataset=iirc", "dataset.split=train")
 
 

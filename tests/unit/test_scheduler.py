@@ -8,26 +8,26 @@ from typing import Any, cast
 
 import pytest
 
+from kgqa.cache.requests import Done
+from kgqa.cache.store import CallCache
 from kgqa.calls import Call, Generate, ModelCall, ModelReply, Program, Rank, Search, gather, settle
 from kgqa.errors import EngineDied, EngineError, StorageError
-from kgqa.runtime.cache import CallCache
-from kgqa.runtime.requests import Done
 from kgqa.runtime.scheduler import Scheduler
-from kgqa.runtime.services import Instant, Service, Waves, Worker
+from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.types import Completion, Json, Passage
-from tests.engines_for_tests import Batches, ask, echo
+from tests.engines_for_tests import Batches, Slots, ask, echo
 from tests.unit.scheduling import drive, named, two_steps
 
 Route = Callable[[Call[Any]], Service]
 
 
-def test_a_batch_engine_is_asked_only_when_every_program_waits(cache: CallCache) -> None:
+def test_batch_starts_when_all_programs_wait(cache: CallCache) -> None:
     engine = Batches(size=8)
     drive(engine, cache, named(6, two_steps))
     assert [len(batch) for batch in engine.asked] == [6, 6]
 
 
-def test_programs_are_created_when_there_is_room_for_them(cache: CallCache) -> None:
+def test_programs_are_created_lazily(cache: CallCache) -> None:
     created = 0
 
     def counted() -> Iterator[tuple[str, Program[str]]]:
@@ -44,7 +44,7 @@ def test_programs_are_created_when_there_is_room_for_them(cache: CallCache) -> N
     scheduler.stop()
 
 
-def test_a_gather_shares_a_batch_and_keeps_the_order(cache: CallCache) -> None:
+def test_gather_shares_a_batch(cache: CallCache) -> None:
     async def fan(name: str) -> list[str]:
         return [reply.text for reply in await gather(*(ask(f"{name} {n}") for n in range(3)))]
 
@@ -55,14 +55,14 @@ def test_a_gather_shares_a_batch_and_keeps_the_order(cache: CallCache) -> None:
     assert [record.path for record in finished[0].records] == [(0, 0, 0), (0, 1, 0), (0, 2, 0)]
 
 
-def test_an_empty_gather_gives_an_empty_list(cache: CallCache) -> None:
+def test_empty_gather(cache: CallCache) -> None:
     async def nothing(name: str) -> list[Completion]:
         return await gather()
 
     assert drive(Batches(), cache, named(1, nothing))[0].result == []
 
 
-def test_settle_returns_failures_and_gather_raises_the_first(cache: CallCache) -> None:
+def test_settle_returns_and_gather_raises_failures(cache: CallCache) -> None:
     def picky(call: ModelCall) -> ModelReply:
         if "bad" in call.prompt.messages[0].content:
             raise ValueError("no")
@@ -80,7 +80,7 @@ def test_settle_returns_failures_and_gather_raises_the_first(cache: CallCache) -
     assert "ValueError: no" in str(error)
 
 
-def test_one_bad_call_does_not_take_its_batch_along(cache: CallCache) -> None:
+def test_bad_call_spares_its_batch(cache: CallCache) -> None:
     def picky(call: ModelCall) -> ModelReply:
         if "q2 one" in call.prompt.messages[0].content:
             raise ValueError("cannot")
@@ -92,7 +92,7 @@ def test_one_bad_call_does_not_take_its_batch_along(cache: CallCache) -> None:
     assert len(finished) == 5
 
 
-def test_an_engine_that_fails_every_call_stops_the_run(cache: CallCache) -> None:
+def test_engine_that_always_fails_stops_the_run(cache: CallCache) -> None:
     def broken(call: ModelCall) -> ModelReply:
         raise RuntimeError("out of memory")
 
@@ -100,7 +100,7 @@ def test_an_engine_that_fails_every_call_stops_the_run(cache: CallCache) -> None
         drive(Batches(broken, size=4), cache, named(4, two_steps))
 
 
-def test_a_failing_program_is_its_own_result_and_the_others_go_on(cache: CallCache) -> None:
+def test_failing_program_spares_the_others(cache: CallCache) -> None:
     async def fragile(name: str) -> str:
         reply = await ask(name)
         if name == "q1":
@@ -112,7 +112,7 @@ def test_a_failing_program_is_its_own_result_and_the_others_go_on(cache: CallCac
     assert finished["q2"] == "re: q2"
 
 
-def test_awaiting_something_foreign_is_a_type_error_in_the_program(cache: CallCache) -> None:
+def test_awaiting_another_object_is_a_type_error(cache: CallCache) -> None:
     class Foreign:
         def __await__(self) -> Iterator[str]:
             yield "not a call"
@@ -124,7 +124,7 @@ def test_awaiting_something_foreign_is_a_type_error_in_the_program(cache: CallCa
     assert isinstance(result, TypeError)
 
 
-def test_a_full_disk_stops_the_run_and_is_no_questions_error(cache: CallCache) -> None:
+def test_full_disk_stops_the_run(cache: CallCache) -> None:
     def full(items: object, origin: object = None) -> dict[str, Json]:
         raise StorageError("disk full")
 
@@ -133,7 +133,7 @@ def test_a_full_disk_stops_the_run_and_is_no_questions_error(cache: CallCache) -
         drive(Batches(), cache, named(2, two_steps))
 
 
-def test_identical_calls_are_asked_once_and_kept(cache: CallCache) -> None:
+def test_identical_calls_are_made_once(cache: CallCache) -> None:
     async def same(name: str) -> str:
         return (await ask("the same for all")).text
 
@@ -146,7 +146,7 @@ def test_identical_calls_are_asked_once_and_kept(cache: CallCache) -> None:
     assert again.asked == []
 
 
-def test_a_rerun_replays_from_the_cache_without_one_call(cache: CallCache) -> None:
+def test_rerun_makes_no_calls(cache: CallCache) -> None:
     first = drive(Batches(), cache, named(6, two_steps))
     again = Batches()
     second = drive(again, cache, named(6, two_steps))
@@ -154,7 +154,7 @@ def test_a_rerun_replays_from_the_cache_without_one_call(cache: CallCache) -> No
     assert [each.result for each in second] == [each.result for each in first]
 
 
-def test_an_interrupted_run_resumes_in_the_same_batches(cache: CallCache, tmp_path: object) -> None:
+def test_interrupted_run_resumes_in_the_same_batches(cache: CallCache, tmp_path: object) -> None:
     whole = Batches(size=4)
     drive(whole, cache, named(10, two_steps))
 
@@ -183,7 +183,7 @@ def test_an_interrupted_run_resumes_in_the_same_batches(cache: CallCache, tmp_pa
     other.close()
 
 
-def test_sampled_calls_get_a_seed_from_their_place_and_not_from_their_arrival(cache: CallCache) -> None:
+def test_seeds_depend_on_the_place_of_a_call(cache: CallCache) -> None:
     async def sampled(name: str) -> list[int | None]:
         await gather(*(replace(ask("draw"), temperature=1.0) for _ in range(2)))
         return []
@@ -197,7 +197,7 @@ def test_sampled_calls_get_a_seed_from_their_place_and_not_from_their_arrival(ca
     assert len(set(seeds(3))) == 6
 
 
-def test_closing_the_iterator_closes_every_program(cache: CallCache) -> None:
+def test_closing_the_iterator_closes_programs(cache: CallCache) -> None:
     closed: list[str] = []
 
     async def child(name: str) -> None:
@@ -227,7 +227,7 @@ def test_closing_the_iterator_closes_every_program(cache: CallCache) -> None:
     assert sorted(closed) == ["q0", "q1"]
 
 
-def test_a_ranker_and_an_instant_service_answer_beside_an_engine(cache: CallCache) -> None:
+def test_ranker_and_instant_service_next_to_an_engine(cache: CallCache) -> None:
     done = Done()
     rank = Worker(done, cache, {"ranker": 1}, lambda calls: [tuple(float(len(t)) for t in c.texts) for c in calls])
     waves = Waves(done, cache, Batches())
@@ -244,3 +244,46 @@ def test_a_ranker_and_an_instant_service_answer_beside_an_engine(cache: CallCach
     scheduler = Scheduler(route, done, width=8)
     assert [each.result for each in scheduler.run(named(3, program))] == [(3.0,)] * 3
     scheduler.stop()
+
+
+def test_repeated_call_waits_for_no_slot(cache: CallCache) -> None:
+    slots = Slots(1, 0.02)
+
+    async def twice(name: str) -> None:
+        await gather(ask(f"{name} 0"), ask(f"{name} 1"), ask(f"{name} 0"))
+
+    done = Done()
+    streams = Streams(done, cache, slots)
+    scheduler = Scheduler(lambda call: streams, done, width=1)
+    (finished,) = scheduler.run(named(1, twice), streaming=True)
+    scheduler.stop()
+    slots.close()
+    first, second, again = finished.records
+    assert second.queued >= first.queued + 0.01
+    assert (again.cached, again.queued) == (True, 0)
+    usage = streams.utilization.usage()
+    assert usage.busy == pytest.approx(usage.calls)
+
+
+def test_stop_closes_busy_engines_only(cache: CallCache) -> None:
+    closed: list[str] = []
+
+    class Closing(Slots):
+        def close(self) -> None:
+            closed.append(self._name)
+            super().close()
+
+    async def program(name: str) -> None:
+        await ask(name, role="idle")
+        await ask(name, role="busy")
+
+    engines = {"idle": Closing(1, 0.0, "idle"), "busy": Closing(1, 0.2, "busy")}
+    done = Done()
+    services = {name: Streams(done, cache, engine) for name, engine in engines.items()}
+    scheduler = Scheduler(lambda call: services[call.role], done, width=8)  # type: ignore[attr-defined]
+    running = scheduler.run(named(2, program), streaming=True)
+    next(running)
+    running.close()
+    scheduler.stop()
+    assert closed == ["busy"]
+    engines["idle"].close()

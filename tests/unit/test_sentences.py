@@ -39,8 +39,3 @@ def test_nothing_but_blanks_is_lost_and_nothing_is_added(text: str) -> None:
     found = sentences(text)
     assert "".join("".join(found).split()) == "".join(text.split())
     assert all(sentence and sentence == sentence.strip() for sentence in found)
-
-
-@pytest.mark.parametrize("text", ["A b. " * 100_000, "." * 500_000, '."' * 200_000, ". " * 100_000])
-def test_endless_repetition_takes_no_time(text: str) -> None:
-    assert sentences(text)

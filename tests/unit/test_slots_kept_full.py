@@ -7,10 +7,10 @@ from zlib import crc32
 
 import pytest
 
+from kgqa.cache.store import CallCache
 from kgqa.calls import gather
-from kgqa.engines.openai.room import FIRST, Room
+from kgqa.engines.openai.concurrency import FIRST, Room
 from kgqa.experiment.session.runner import QUESTIONS_A_PLACE
-from kgqa.runtime.cache import CallCache
 from kgqa.runtime.scheduler import WIDTH
 from tests.virtual_server import VirtualServer, chain, driven
 

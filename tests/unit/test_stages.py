@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artefacts.manifest import Code
-from kgqa.artefacts.stage import Origin, StageManifest
+from kgqa.artifacts.manifest import Code
+from kgqa.artifacts.stage import Origin, StageManifest
 from kgqa.errors import ConfigError, DataError
-from kgqa.runtime.stages import StageFolder
+from kgqa.runtime.artifact_dir import ArtifactDir
 
 ORIGIN = Origin(command=("kgqa", "verify"), kgqa=Code(version="1"), python="3.11", packages={})
 
@@ -20,13 +20,13 @@ class Counted:
     questions: int
 
 
-def _stage(parent: Path, **identity: object) -> StageFolder:
-    return StageFolder.named("verify", parent, identity)
+def _stage(parent: Path, **identity: object) -> ArtifactDir:
+    return ArtifactDir.for_identity("verify", parent, identity)
 
 
-def _finished(parent: Path) -> StageFolder:
+def _finished(parent: Path) -> ArtifactDir:
     stage = _stage(parent, seed=0, order=("a", "b"))
-    with stage.claimed():
+    with stage.lock():
         stage.write("verdicts.jsonl", ["1\n", "2\n"])
         stage.finish(Counted(2), ORIGIN)
     return stage
@@ -46,14 +46,14 @@ def test_another_identity_has_another_folder(tmp_path: Path) -> None:
 
 def test_a_stage_that_was_cut_short_has_not_ended(tmp_path: Path) -> None:
     stage = _stage(tmp_path)
-    with stage.claimed():
+    with stage.lock():
         stage.write("verdicts.jsonl", ["1\n"])
     assert stage.outcome(Counted) is None
 
 
 def test_begun_again_it_has_not_ended_any_more(tmp_path: Path) -> None:
     stage = _finished(tmp_path)
-    with stage.claimed():
+    with stage.lock():
         pass
     assert stage.outcome(Counted) is None
 
@@ -70,26 +70,26 @@ def test_a_file_that_is_gone_or_changed_makes_it_unfinished(tmp_path: Path, dama
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     with (
-        _stage(tmp_path).claimed(),
+        _stage(tmp_path).lock(),
         pytest.raises(ConfigError, match="another kgqa process"),
-        _stage(tmp_path).claimed(),
+        _stage(tmp_path).lock(),
     ):
         pass
 
 
 def test_a_chosen_folder_of_another_identity_is_refused_with_what_differs(tmp_path: Path) -> None:
-    with StageFolder("verify", tmp_path, {"seed": 0}).claimed():
+    with ArtifactDir("verify", tmp_path, {"seed": 0}).lock():
         pass
     with (
         pytest.raises(ConfigError, match=r"differs in seed \(0 → 1\)"),
-        StageFolder("verify", tmp_path, {"seed": 1}).claimed(),
+        ArtifactDir("verify", tmp_path, {"seed": 1}).lock(),
     ):
         pass
 
 
 def test_the_folder_of_another_stage_is_named(tmp_path: Path) -> None:
     stage = _finished(tmp_path)
-    with pytest.raises(DataError, match="made by kgqa verify, not by kgqa collect safe"):
+    with pytest.raises(DataError, match="made by kgqa data verify, not by kgqa collect safe"):
         StageManifest.read(stage.path, "collect safe")
-    with pytest.raises(DataError, match="so no kgqa verify has ended here"):
+    with pytest.raises(DataError, match="so no kgqa data verify has finished here"):
         StageManifest.read(tmp_path, "verify")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 FIRST_CALL = """
 import os, sys
-from kgqa.cli import main
+from kgqa.cli.main import main
 from kgqa.engines.scripted import Scripted
 
 def answer(self, calls):
@@ -21,7 +21,8 @@ main(["run", *sys.argv[1:], "dataset=demo", "limit=1", "engine=scripted", "ranke
 """
 # what judges, trains, verifies, extracts, reports, plans, or reads documents
 LATER = (
-    "kgqa.training", "kgqa.judge.judges", "kgqa.kg.extraction", "kgqa.kg.verification", "kgqa.examples",
+    "kgqa.training.trainers", "kgqa.judge.judges", "kgqa.kg.extraction", "kgqa.kg.verification",
+    "kgqa.artifacts.examples",
     "kgqa.report.html", "kgqa.report.content", "kgqa.datasets.documents", "kgqa.retrieval.dense",
     "kgqa.experiment.prepare.triples", "kgqa.experiment.run.planning", "kgqa.experiment.run.judging",
     "scipy", "aiohttp", "torch",

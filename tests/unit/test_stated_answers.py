@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kgqa.methods.steps.few_shot import stated_answer
+from kgqa.methods.steps.few_shot import extract_answer
 from kgqa.types import Completion
 from tests.thoughts_world import ALDER, IRCOT, WROTE, World
 
@@ -70,7 +70,7 @@ FORMS = ["So the answer is: {}.", "Thus, the answer is {}.", "He met Dr. Fir in 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("answer", REAL)
 def test_a_real_answer_is_stated_whole(answer: str, form: str) -> None:
-    assert stated_answer(form.format(answer)) == answer
+    assert extract_answer(form.format(answer)) == answer
 
 
 @pytest.mark.parametrize("answer", REAL)

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from kgqa import storage
 from kgqa.errors import ConfigError, StorageError
+from kgqa.util import fs
 
 HASH = "0fe09ff55fd9b43815b2339907d83d7cad91f8320ac5677102f0088817ddab64"
 HOLD = """
 import sys
 from pathlib import Path
-from kgqa.storage import locked
-with locked(Path(sys.argv[1])):
+from kgqa.util.fs import lock_file
+with lock_file(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -42,14 +42,14 @@ def refuse() -> None:
 def test_a_lock_that_another_process_holds_is_refused_and_free_once_that_is_killed(tmp_path: Path) -> None:
     file = tmp_path / "below" / ".lock"
     with holding(file) as other:
-        assert storage.in_use(file)
-        with pytest.raises(ConfigError, match="taken"), storage.locked(file, refuse):
+        assert fs.is_locked(file)
+        with pytest.raises(ConfigError, match="taken"), fs.lock_file(file, refuse):
             pytest.fail("held twice")
         other.kill()
         other.wait()
-    assert not storage.in_use(file)
-    with storage.locked(file, refuse):
-        assert storage.in_use(file)
+    assert not fs.is_locked(file)
+    with fs.lock_file(file, refuse):
+        assert fs.is_locked(file)
 
 
 def test_who_does_not_refuse_a_taken_lock_waits_for_it(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_who_does_not_refuse_a_taken_lock_waits_for_it(tmp_path: Path) -> None:
             asked.append(True)
             closing.close()
 
-        with storage.locked(file, taken):
+        with fs.lock_file(file, taken):
             assert asked == [True]
         assert time.monotonic() - started < 5
         other.wait()
@@ -70,26 +70,26 @@ def test_who_does_not_refuse_a_taken_lock_waits_for_it(tmp_path: Path) -> None:
 
 def test_a_lock_is_let_go_when_the_block_fails_and_none_is_in_use_where_there_is_no_file(tmp_path: Path) -> None:
     file = tmp_path / ".lock"
-    assert not storage.in_use(file)
+    assert not fs.is_locked(file)
     assert not file.exists()
-    with pytest.raises(ValueError, match="no"), storage.locked(file):
+    with pytest.raises(ValueError, match="no"), fs.lock_file(file):
         raise ValueError("no")
-    assert not storage.in_use(file)
+    assert not fs.is_locked(file)
 
 
 def test_a_lock_in_a_folder_that_cannot_be_made_is_the_disks_refusal(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(StorageError, match=r"file: Not a directory; elsewhere$"),
-        storage.locked(tmp_path / "file" / ".lock", remedy="elsewhere"),
+        fs.lock_file(tmp_path / "file" / ".lock", remedy="elsewhere"),
     ):
         pytest.fail("held")
 
 
 def test_a_file_is_replaced_as_a_whole_and_its_folder_made(tmp_path: Path) -> None:
     file = tmp_path / "new" / "file.txt"
-    assert storage.replace_file(file, "old") == file
-    with storage.replacing(file) as fresh:
+    assert fs.replace_file(file, "old") == file
+    with fs.replace_atomically(file) as fresh:
         fresh.write_text("new")
         assert file.read_text() == "old"
     assert file.read_text() == "new"
@@ -112,7 +112,7 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_before_anybo
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "replace", renamed)
-    storage.replace_file(tmp_path / "folder" / "file.txt", "text")
+    fs.replace_file(tmp_path / "folder" / "file.txt", "text")
     assert steps == ["sync file", "rename", "sync folder"]
 
 
@@ -120,10 +120,10 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_before_anybo
 def test_what_fails_while_a_file_is_replaced_leaves_it_as_it_was_and_nothing_beside_it(
     tmp_path: Path, error: BaseException
 ) -> None:
-    file = storage.replace_file(tmp_path / "file.txt", "old")
+    file = fs.replace_file(tmp_path / "file.txt", "old")
 
     def fail() -> None:
-        with storage.replacing(file) as fresh:
+        with fs.replace_atomically(file) as fresh:
             fresh.write_text("half")
             raise error
 
@@ -135,7 +135,7 @@ def test_what_fails_while_a_file_is_replaced_leaves_it_as_it_was_and_nothing_bes
 
 def test_the_disks_refusal_names_the_file_and_what_to_do(tmp_path: Path) -> None:
     def fill() -> None:
-        with storage.replacing(tmp_path / "file") as fresh:
+        with fs.replace_atomically(tmp_path / "file") as fresh:
             fresh.unlink()
             fresh.symlink_to("/dev/full")
             fresh.write_text("more than there is room for")
@@ -143,54 +143,57 @@ def test_the_disks_refusal_names_the_file_and_what_to_do(tmp_path: Path) -> None
     with pytest.raises(StorageError, match=r"file: No space left on device; make room, then run the same command"):
         fill()
     assert not os.listdir(tmp_path)
-    with pytest.raises(StorageError, match=r"^F: it refused; elsewhere$"), storage.storing(Path("F"), "elsewhere"):
+    with (
+        pytest.raises(StorageError, match=r"^F: it refused; elsewhere$"),
+        fs.explain_storage_errors(Path("F"), "elsewhere"),
+    ):
         raise OSError("it refused")
-    with pytest.raises(StorageError, match=r"^F: Read-only file system; "), storage.storing(Path("F")):
+    with pytest.raises(StorageError, match=r"^F: Read-only file system; "), fs.explain_storage_errors(Path("F")):
         raise OSError(errno.EROFS, "a long story")
 
 
 def test_a_text_with_half_of_a_character_has_a_digest_of_its_own() -> None:
-    digests = [storage.digest({"reply": text}, ensure_ascii=False) for text in ("\ud800", "\ud801", "\\ud800", "?")]
+    digests = [fs.digest({"reply": text}, ensure_ascii=False) for text in ("\ud800", "\ud801", "\\ud800", "?")]
     assert len(set(digests)) == 4
 
 
 def test_digests_are_what_they_always_were(tmp_path: Path) -> None:
     """They name folders and keys of the cache: another one would make everything anew."""
     value = {"b": [1, None, 2.5], "a": "Zürich"}
-    assert storage.digest(value, 12) == "1e38a7aed236"
-    assert storage.digest(value, 12, ensure_ascii=False) == "03edd21a5e5c"
-    assert storage.text_digest("Zürich", 16) == "4251685e06cab635"
-    assert storage.ids_digest(["a", "b"]) == "7e18f737311b2dc3"
-    file = storage.replace_file(tmp_path / "file", "a\udc80")
+    assert fs.digest(value, 12) == "1e38a7aed236"
+    assert fs.digest(value, 12, ensure_ascii=False) == "03edd21a5e5c"
+    assert fs.text_digest("Zürich", 16) == "4251685e06cab635"
+    assert fs.ids_digest(["a", "b"]) == "7e18f737311b2dc3"
+    file = fs.replace_file(tmp_path / "file", "a\udc80")
     assert file.read_bytes() == b"a\\udc80"
-    assert storage.sha256(file) == storage.remembered_sha256(file) == HASH
+    assert fs.sha256(file) == fs.quick_sha256(file) == HASH
 
 
 def test_a_hash_of_weights_is_noted_below_the_home_and_made_anew_once_the_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KGQA_HOME", str(tmp_path / "home"))
-    file = storage.replace_file(tmp_path / "weights", "one")
-    first = storage.noted_sha256(file)
-    assert first == storage.sha256(file)
-    storage.replace_file(file, "another")
-    assert storage.noted_sha256(file) == storage.sha256(file) != first
+    file = fs.replace_file(tmp_path / "weights", "one")
+    first = fs.quick_sha256(file)
+    assert first == fs.sha256(file)
+    fs.replace_file(file, "another")
+    assert fs.quick_sha256(file) == fs.sha256(file) != first
     assert len(list((tmp_path / "home/hashes").iterdir())) == 2
 
 
 def test_a_home_that_cannot_be_written_costs_time_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = storage.replace_file(tmp_path / "weights", "one")
+    file = fs.replace_file(tmp_path / "weights", "one")
     monkeypatch.setenv("KGQA_HOME", str(file))
-    assert storage.noted_sha256(file) == storage.sha256(file)
+    assert fs.quick_sha256(file) == fs.sha256(file)
 
 
 def test_the_places_of_what_kgqa_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KGQA_HOME", raising=False)
     monkeypatch.delenv("KGQA_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
-    assert storage.call_cache() == Path("outputs/.cache")
-    assert storage.home() == Path("/caches/kgqa")
+    assert fs.call_cache() == Path("outputs/.cache")
+    assert fs.home() == Path("/caches/kgqa")
     monkeypatch.setenv("KGQA_CACHE", "/calls")
     monkeypatch.setenv("KGQA_HOME", "/weights")
-    assert (storage.call_cache(), storage.home()) == (Path("/calls"), Path("/weights"))
-    assert (storage.package() / "prompts").is_dir()
+    assert (fs.call_cache(), fs.home()) == (Path("/calls"), Path("/weights"))
+    assert (fs.package_folder() / "prompts").is_dir()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kgqa.artefacts.form import as_json
-from kgqa.artefacts.metrics import UNDEFINED, EmF1, Estimate, FoundAndRight, Group, Wording
-from kgqa.artefacts.predictions import Prediction
+from kgqa.artifacts.metrics import UNDEFINED, EmF1, Estimate, FoundAndRight, Group, Wording
+from kgqa.artifacts.predictions import Prediction
+from kgqa.artifacts.schema import as_json
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.intervals import estimate
 from kgqa.scoring.metrics import PROFILES

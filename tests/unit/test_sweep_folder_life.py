@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -13,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kgqa.artefacts.sweep import CellState, ListedCell, SweepPlan, cell_file, sweep_name
+from kgqa.artifacts.sweep import CellState, ListedCell, SweepPlan, cell_file, sweep_name
+from kgqa.config.axes import expand_grid, parse_axes
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.axes import axes, grid
 from kgqa.runtime.sweep_folder import SweepFolder, keep_state
-from kgqa.storage import text_digest
+from kgqa.util.fs import text_digest
 from tests.unit.test_run_folder_life import Killed, contents, hurried, killed_at
 
 # what a person writes behind `=`, by what it means
@@ -37,8 +36,8 @@ SWEPT = st.dictionaries(
 @given(SWEPT)
 def test_the_cells_of_a_grid_are_distinct_named_apart_and_in_a_stable_order(swept: dict[str, list[str]]) -> None:
     overrides = [f"{key}={','.join(values)}" for key, values in swept.items()]
-    cells = list(grid(axes(overrides)))
-    assert cells == list(grid(axes(overrides)))
+    cells = list(expand_grid(parse_axes(overrides)))
+    assert cells == list(expand_grid(parse_axes(overrides)))
     words = [tuple(given) for _, given in cells]
     assert len(set(words)) == len(words)
     assert len({name for name, _ in cells}) == len(cells)
@@ -82,7 +81,7 @@ class Life(RuleBasedStateMachine):
                     self._end(count - 1, "failed")  # which growing further must not take away
 
     def _plan(self, count: int) -> SweepPlan:
-        return replace(plan(self.frozen[:count]), search=self.search)
+        return plan(self.frozen[:count]).replace(search=self.search)
 
     def _end(self, number: int, status: str) -> None:
         keep_state(self.path, number, CellState(status=status, run=None, seconds=1.0, error=None))  # type: ignore[arg-type]
@@ -128,7 +127,7 @@ class Life(RuleBasedStateMachine):
                 with pytest.raises(ConfigError, match="holds another sweep"):
                     SweepFolder(self.path, plan(other), other)
         with pytest.raises(ConfigError, match="holds another sweep"):
-            SweepFolder(self.path, replace(plan([]), search="grid"), [])
+            SweepFolder(self.path, plan([]).replace(search="grid"), [])
         assert contents(self.path) == before
 
     @precondition(lambda self: self.states)
@@ -160,8 +159,10 @@ class Life(RuleBasedStateMachine):
 
 
 def plan(frozen: Sequence[str]) -> SweepPlan:
-    cells = tuple(ListedCell(number, f"cell {number}", (), None) for number in range(len(frozen)))
-    return replace(SweepPlan(command=(), axes={}, cells=()), cells=cells)
+    cells = tuple(
+        ListedCell(number=number, name=f"cell {number}", overrides=(), run=None) for number in range(len(frozen))
+    )
+    return SweepPlan(command=(), axes={}, cells=cells)
 
 
 def changed(frozen: Sequence[str], place: int) -> list[str]:

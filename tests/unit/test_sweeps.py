@@ -8,26 +8,26 @@ from typing import Any, Literal
 
 import pytest
 
-from kgqa.artefacts.metrics import Metrics
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.sweep import CellState, ListedCell, SweepPlan
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.sweep import CellState, ListedCell, SweepPlan
+from kgqa.config.axes import expand_grid, parse_axes
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config.axes import axes, grid
 from kgqa.experiment.run.estimating import Rate
 from kgqa.experiment.session.budget import Budget, limited
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.sweep.cells import Cell, adjacent, differing_settings
 from kgqa.report.columns import COLUMNS, Measured
 from kgqa.report.plots import Point
-from kgqa.report.sweeps import CellRun, SweepReport, frontier, marked, tables
+from kgqa.report.sweeps import CellRun, SweepReport, frontier, mark_best, tables
 from kgqa.runtime.costs import Spent
 from kgqa.runtime.sweep_folder import SweepFolder, keep_state
+from kgqa.sweeps.cells import Cell, adjacent, differing_settings
 
 RUN = Path(__file__).parents[1] / "golden/artefacts/trace"
 
 
 def cells(overrides: list[str]) -> list[list[str]]:
-    return [given for _, given in grid(axes(overrides))]
+    return [given for _, given in expand_grid(parse_axes(overrides))]
 
 
 def test_the_last_axis_varies_fastest_and_the_rest_is_kept_as_written() -> None:
@@ -46,7 +46,7 @@ def test_ranges_end_before_their_end_and_a_value_given_twice_counts_once() -> No
 
 
 def test_a_cell_is_named_after_what_varies() -> None:
-    assert [name for name, _ in grid(axes(["method=trace", "seed=1,2"]))] == ["seed=1", "seed=2"]
+    assert [name for name, _ in expand_grid(parse_axes(["method=trace", "seed=1,2"]))] == ["seed=1", "seed=2"]
 
 
 def cell(number: int, **config: Any) -> Cell:
@@ -102,7 +102,7 @@ def shares(right: int, of: int = 40) -> dict[str, float | None]:
 
 def test_best_and_second_are_marked_and_only_a_shown_difference_is_starred() -> None:
     figures = [Measured(each, 0.0, 100.0) for each in (75.0, 70.0, 25.0, 75.0)]
-    entries = marked(figures, [shares(30), shares(28), shares(10), shares(30)])
+    entries = mark_best(figures, [shares(30), shares(28), shares(10), shares(30)])
     assert [entry.mark for entry in entries] == ["best", "second", "", "best"]
     assert [entry.worse for entry in entries] == [False, False, True, False]
 
@@ -113,25 +113,25 @@ def test_a_cell_that_is_better_where_both_are_judged_is_not_starred() -> None:
     other = {str(n): 1.0 if n < 40 else 0.0 for n in range(100)}
     other |= {str(n): 1.0 for n in range(40, 60)}
     figures = [Measured(66.7, 0.0, 100.0), Measured(60.0, 0.0, 100.0)]
-    assert [entry.worse for entry in marked(figures, [best, other])] == [False, False]
+    assert [entry.worse for entry in mark_best(figures, [best, other])] == [False, False]
 
 
 def test_failed_questions_have_a_column_where_there_are_some() -> None:
     column = next(column for column in COLUMNS if column.label == "failed questions")
     metrics = Metrics.read(RUN)
     assert column.of(metrics) is None
-    assert column.of(replace(metrics, failed=2)) == Measured(2, None, None)
+    assert column.of(metrics.replace(failed=2)) == Measured(2, None, None)
 
 
 def test_equal_scores_and_costs_have_no_best() -> None:
     same = [Measured(50.0, 40.0, 60.0)] * 2
     costs = [Measured(3.0, None, None), Measured(4.0, None, None)]
     for figures in (same, costs):
-        assert [entry.mark for entry in marked(figures, [None, None])] == ["", ""]
+        assert [entry.mark for entry in mark_best(figures, [None, None])] == ["", ""]
 
 
 def test_what_a_cell_does_not_have_is_a_dash_and_never_zero() -> None:
-    entries = marked([Measured(50.0, 40.0, 60.0), None, Measured(0.0, 0.0, 0.0)], [None, None, None])
+    entries = mark_best([Measured(50.0, 40.0, 60.0), None, Measured(0.0, 0.0, 0.0)], [None, None, None])
     assert [entry.text for entry in entries] == ["50.0 [40.0, 60.0]", "–", "0.0 [0.0, 0.0]"]
 
 
@@ -144,7 +144,7 @@ def test_a_plot_is_of_the_first_score_that_tells_cells_apart_and_names_what_vari
     run = FinishedRun.read(RUN)
     scores = run.metrics.scores
     assert scores.em.mean == 0  # and equal in both cells
-    better = replace(run, metrics=replace(run.metrics, scores=replace(scores, f1=replace(scores.f1, mean=90.0))))
+    better = replace(run, metrics=run.metrics.replace(scores=scores.replace(f1=scores.f1.replace(mean=90.0))))
     cells = [
         CellRun(number, "", {"method": "trace", "method.beam": str(beam)}, "done", None, each)
         for number, (beam, each) in enumerate([(3, run), (5, better)])
@@ -174,8 +174,8 @@ def test_replies_are_expected_as_long_as_earlier_ones_and_never_longer_than_allo
     assert rate.output("judge", 4, 100) == 100
 
 
-PLAN = SweepPlan(command=("kgqa",), axes={}, cells=(ListedCell(0, "a", (), None),))
-NOTHING = replace(PLAN, cells=(), search="f1")
+PLAN = SweepPlan(command=("kgqa",), axes={}, cells=(ListedCell(number=0, name="a", overrides=(), run=None),))
+NOTHING = PLAN.replace(cells=(), search="f1")
 FAILED = CellState(status="failed", run=None, seconds=0, error="gone")
 
 
@@ -191,12 +191,12 @@ def test_a_search_keeps_to_its_own_folder(tmp_path: Path) -> None:
     SweepFolder(tmp_path / "search", NOTHING, []).close()
     for name, search in (("grid", "f1"), ("search", "em"), ("search", None)):
         with pytest.raises(ConfigError, match="holds another sweep"):
-            SweepFolder(tmp_path / name, replace(NOTHING, search=search), [])
+            SweepFolder(tmp_path / name, NOTHING.replace(search=search), [])
 
 
 def test_a_failed_cell_of_a_search_stays_when_the_next_is_added(tmp_path: Path) -> None:
-    one = replace(NOTHING, cells=PLAN.cells)
-    two = replace(NOTHING, cells=(*PLAN.cells, ListedCell(1, "b", (), None)))
+    one = NOTHING.replace(cells=PLAN.cells)
+    two = NOTHING.replace(cells=(*PLAN.cells, ListedCell(number=1, name="b", overrides=(), run=None)))
     with SweepFolder(tmp_path / "s", NOTHING, []) as folder:
         folder.grow(one, ["seed: 1"])
         keep_state(folder.path, 0, FAILED)
@@ -208,7 +208,7 @@ def test_a_failed_cell_of_a_search_stays_when_the_next_is_added(tmp_path: Path) 
 def test_a_failed_cell_is_forgotten_when_it_is_tried_again_and_a_done_one_is_not(
     tmp_path: Path, status: Literal["failed", "running", "done"], left: str | None
 ) -> None:
-    keep_state(_claimed(tmp_path), 0, replace(FAILED, status=status))
+    keep_state(_claimed(tmp_path), 0, FAILED.replace(status=status))
     state = CellState.read(_claimed(tmp_path), 0)
     assert (state.status if state else None) == left
 

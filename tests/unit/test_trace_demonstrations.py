@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from kgqa.config import factories as parts
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.datasets.demonstrations import load_chains, load_documents
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
 from kgqa.kg.extraction import TripleExtractor
-from kgqa.triples import read_triples
+from kgqa.util.triples import read_triples
 
 FAMILIES = ("hotpotqa", "2wiki", "musique", "iirc")
 MONTHS = (
@@ -79,11 +79,11 @@ def test_a_data_set_is_shown_its_familys() -> None:
         "iirc": "iirc",
     }.items():
         config = compose(["method=trace", f"dataset={dataset}"])
-        assert build(config["method"], "method").demonstrations_from == load_chains(family)
-        kg = {key: value for key, value in config["kg"].items() if key != "offline"}
+        assert build(config["method"], "method").few_shot == load_chains(family)
+        kg = {key: value for key, value in config["kg"].items() if key != "require_existing"}
         extractor = parts.triples(kg)
         assert isinstance(extractor, TripleExtractor)
-        assert extractor.demonstrations_from == load_documents(family)
+        assert extractor.few_shot == load_documents(family)
 
 
 def test_none_is_shown_for_two_data_sets_nor_is_of_the_demo_dataset() -> None:

@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from kgqa.artifacts.examples import Example, Origin
 from kgqa.calls import Generate
 from kgqa.engines.chat import ChatTemplate
 from kgqa.errors import ConfigError, DataError
-from kgqa.examples import Example, Origin
-from kgqa.experiment.collect.collecting import Collecting
-from kgqa.experiment.train.examples import Parted, Written, part, texts_of
-from kgqa.experiment.train.held_out import baselines, measured
-from kgqa.experiment.train.preparing import prepared, written
-from kgqa.experiment.train.request import TrainRequest
-from kgqa.experiment.train.sought import sought
 from kgqa.runtime.display import QUIET
-from kgqa.training.job import REPLIES, Outcome
+from kgqa.training.collect.collecting import Collecting
+from kgqa.training.train.evaluation import Evaluation, next_passages
+from kgqa.training.train.examples import prepare_examples, read_example_file, render_example, split_examples
+from kgqa.training.train.request import ExampleSplit, TextExample, TrainRequest
+from kgqa.training.trainers.task import REPLIES, TrainResult
 from kgqa.types import Json, Message, Prompt
 
 TEMPLATE = (
@@ -40,17 +38,19 @@ def file(folder: Path, listed: Sequence[Json]) -> Path:
     return folder / "lines.jsonl"
 
 
-def parted(folder: Path, listed: Sequence[Json], held_out: float = 0.25, count: int | None = None) -> Parted:
-    return part(texts_of(file(folder, listed), pairs=False), held_out, count, seed=0)
+def split(folder: Path, listed: Sequence[Json], eval_fraction: float = 0.25, count: int | None = None) -> ExampleSplit:
+    return split_examples(read_example_file(file(folder, listed), pairs=False), eval_fraction, count, seed=0)
 
 
-def test_no_question_is_on_both_sides_and_the_order_of_the_file_is_nothing(tmp_path: Path) -> None:
-    made = parted(tmp_path, lines(8, of_each=3))
+def test_split_is_by_question_and_independent_of_order(tmp_path: Path) -> None:
+    made = split(tmp_path, lines(8, of_each=3))
     assert len(made.train) == 18
     assert len(made.held_out) == 6
     assert not {*made.questions} & {*made.held_out_questions}
-    assert parted(tmp_path, lines(8, of_each=3)[::-1]) == made
-    fewer = parted(tmp_path, lines(8, of_each=3), count=5)
+    assert len(made.held_out_questions) == 2
+    assert {*made.questions, *made.held_out_questions} == {f"q{n}" for n in range(8)}
+    assert split(tmp_path, lines(8, of_each=3)[::-1]) == made
+    fewer = split(tmp_path, lines(8, of_each=3), count=5)
     assert fewer.held_out == made.held_out
     assert fewer.train == made.train[:5]
     assert fewer.sha256 != made.sha256
@@ -62,25 +62,25 @@ def test_no_question_is_on_both_sides_and_the_order_of_the_file_is_nothing(tmp_p
         ('{"prompt": "p"}', r"lines\.jsonl:2: completion is missing"),
         ('{"prompt": "p", "completion": 7}', r"lines\.jsonl:2: completion=7 is not a valid string"),
         ('{"prompt": "p", "completion": " "}', r"lines\.jsonl:2: completion is empty"),
-        ("[1]", r"lines\.jsonl:2: not an object with prompt, completion"),
+        ("[1]", r"lines\.jsonl:2: its content=\[1\] is not a valid object"),
         ('{"prompt": "p", "comp', r"lines\.jsonl:2.* not JSON"),
-        ('{"id": "q0/0", "prompt": "p", "completion": "c"}', r"lines\.jsonl:2: id='q0/0' stands there twice"),
+        ('{"id": "q0/0", "prompt": "p", "completion": "c"}', r"lines\.jsonl:2: id='q0/0' occurs twice"),
     ],
 )
-def test_an_example_that_cannot_be_read_names_its_line(tmp_path: Path, line: str, told: str) -> None:
+def test_invalid_example_names_its_line(tmp_path: Path, line: str, told: str) -> None:
     given = file(tmp_path, lines(1))
     given.write_text(f"{given.read_text()}{line}\n")
     with pytest.raises(DataError, match=told):
-        list(texts_of(given, pairs=False))
+        list(read_example_file(given, pairs=False))
 
 
-def test_more_than_there_is_is_refused(tmp_path: Path) -> None:
+def test_more_than_available_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.examples=9: there are only 6 that are not held out"):
-        parted(tmp_path, lines(8), count=9)
-    with pytest.raises(ConfigError, match=r"train\.held_out=8: there are only 8 questions"):
-        parted(tmp_path, lines(8), held_out=8)
+        split(tmp_path, lines(8), count=9)
+    with pytest.raises(ConfigError, match=r"train\.eval_fraction=8: there are only 8 questions"):
+        split(tmp_path, lines(8), eval_fraction=8)
     with pytest.raises(DataError, match="the examples are of 1 question"):
-        parted(tmp_path, lines(1, of_each=4))
+        split(tmp_path, lines(1, of_each=4))
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_more_than_there_is_is_refused(tmp_path: Path) -> None:
         (Prompt("t/lines", (Message("user", "Q: why?\n"),), form="completion"), "it"),
     ],
 )
-def test_a_training_prompt_is_the_inference_prompt_byte_for_byte(prompt: Prompt, begins: str) -> None:
+def test_training_prompt_equals_inference_prompt(prompt: Prompt, begins: str) -> None:
     engine = ChatTemplate(TEMPLATE, bos="<s>", eos="</s>", completion_bos=True)
     example = Example("1", "q", "agent", prompt, "it is so", "fact", Origin("demo", 1, "gold"))
 
     def render(each: Example) -> str:
         return engine.render(Generate(each.prompt, 1, role=each.role))
 
-    made = written(example, render)
+    made = render_example(example, render)
     assert made.prompt == engine.render(Generate(prompt, 64, ("\n",), role="agent"))
     assert made.completion == f"{begins} is so"
     assert made.question == "demo/q"
@@ -111,16 +111,19 @@ def test_a_training_prompt_is_the_inference_prompt_byte_for_byte(prompt: Prompt,
         (["train.examples=nowhere.jsonl"], r"train\.examples=nowhere\.jsonl: no such file or folder"),
         (["train.examples=0"], r"train\.examples=0: must be at least 1"),
         (["train.base=llama"], r"train\.base=llama: no such model; did you mean"),
-        (["train.base=smollm2_135m+mine"], r"merge the adapter first: kgqa trained export mine --merged"),
-        (["train.base=smollm2_135m@vllm"], "no engine trains; leave @vllm out"),
-        (["train.rank=0"], r"train\.rank=0: must be at least 1"),
-        (["train.ranks=8"], r"train\.ranks=8: unknown key 'train\.ranks'; did you mean train\.rank"),
-        (["train.batch=6", "train.batch_per_device=4"], r"train\.batch=6: is no multiple of 4"),
-        (["train.name=../up"], r"train\.name=\.\./up: must be a folder's name"),
-        (["method.budget=9"], r"method\.budget=9: says what is collected, and train\.examples=.* already; leave one"),
+        (["train.base=smollm2_135m+mine"], r"merge the adapter first: kgqa models trained mine --merged"),
+        (["train.base=smollm2_135m@vllm"], "remove @vllm, since no engine"),
+        (["train.lora_r=0"], r"train\.lora_r=0: must be at least 1"),
+        (["train.ranks=8"], r"train\.ranks=8: unknown key 'train\.ranks'"),
+        (["train.batch_size=6", "train.batch_per_device=4"], r"train\.batch_size=6: must be a multiple of 4"),
+        (["train.name=../up"], r"train\.name=\.\./up: must be the name of a folder"),
+        (
+            ["method.budget=9"],
+            r"method\.budget=9: chooses what is collected, but train\.examples=.* already; remove one",
+        ),
     ],
 )
-def test_a_wrong_word_is_one_line(tmp_path: Path, words: list[str], told: str) -> None:
+def test_invalid_override_is_one_line(tmp_path: Path, words: list[str], told: str) -> None:
     given = file(tmp_path, lines(8))
     with pytest.raises(ConfigError, match=told):
         TrainRequest.of("kgp_llama", [f"train.examples={given}", *words])
@@ -128,85 +131,87 @@ def test_a_wrong_word_is_one_line(tmp_path: Path, words: list[str], told: str) -
 
 def test_examples_of_another_kind_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"lines\.jsonl:1: anchor is missing"):
-        prepared(TrainRequest.of("mdr", [f"train.examples={file(tmp_path, lines(4))}"]), QUIET)
+        prepare_examples(TrainRequest.of("mdr", [f"train.examples={file(tmp_path, lines(4))}"]), QUIET)
 
 
-def test_what_names_the_weights_changes_with_what_can_change_them(tmp_path: Path) -> None:
+def test_folder_depends_on_what_changes_weights(tmp_path: Path) -> None:
     given = file(tmp_path, lines(8))
     words = [f"train.examples={given}", "train.base=smollm2_135m"]
     plain = TrainRequest.of("kgp_llama", words)
-    examples = prepared(plain, QUIET)
-    for word, same in (("train.save_minutes=1", True), ("train.max_hours=2", True), ("train.rank=4", False)):
+    examples = prepare_examples(plain, QUIET)
+    for word, same in (("train.save_minutes=1", True), ("train.max_hours=2", True), ("train.lora_r=4", False)):
         other = TrainRequest.of("kgp_llama", [*words, word])
         assert (other.folder(examples) == plain.folder(examples)) is same
-    assert isinstance(examples.train[0], Written)
+    assert isinstance(examples.train[0], TextExample)
 
 
-def test_several_data_sets_say_what_is_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_datasets_choose_what_is_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["dataset=demo,pdf", "limit=6"]
-    examples = prepared(TrainRequest.of("mdr", words), QUIET)
+    examples = prepare_examples(TrainRequest.of("mdr", words), QUIET)
     assert {question.partition("/")[0] for question in examples.questions} == {"demo"}
     assert examples.made_of == ("demo",)
     assert len(examples.text_hashes) == len(examples.questions)
-    few = prepared(TrainRequest.of("mdr", [*words, "train.examples=2"]), QUIET)
+    few = prepare_examples(TrainRequest.of("mdr", [*words, "train.examples=2"]), QUIET)
     assert len(few.text_hashes) == len(few.questions) <= 2
     assert {*few.text_hashes} < {*examples.text_hashes}
 
 
-def test_several_data_sets_are_collected_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dry_run_collects_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     request = TrainRequest.of("dpr", ["dataset=demo,pdf", "dry_run=true"])
     with pytest.raises(
         ConfigError, match=r"no examples yet, and a dry run collects none: kgqa collect dpr .*dataset=demo,pdf"
     ):
-        prepared(request, QUIET)
+        prepare_examples(request, QUIET)
 
 
-def facts_of(*words: str) -> Parted:
+def facts_of(*words: str) -> ExampleSplit:
     """Examples of the next fact, as the bare messages: no weights are here."""
     collected = ["collect.agent=llama", "dataset=demo", *words]
     Collecting.of("kgp", collected).collect(QUIET, ["kgqa", "collect", "kgp", *collected])
-    return prepared(TrainRequest.of("kgp_llama", ["dry_run=true", "dataset=demo", *words]), QUIET)
+    return prepare_examples(TrainRequest.of("kgp_llama", ["dry_run=true", "dataset=demo", *words]), QUIET)
 
 
-def test_words_of_a_method_say_what_is_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_method_overrides_choose_what_is_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the recipe's method, which is not the one that a run has by itself."""
     monkeypatch.chdir(tmp_path)
     examples = facts_of("method=kgp", "method.instruction=What comes next?")
-    assert all(isinstance(each, Written) and "What comes next?" in each.prompt for each in examples.train)
+    assert all(isinstance(each, TextExample) and "What comes next?" in each.prompt for each in examples.train)
     wrong = TrainRequest.of("kgp_llama", ["method=kgp", "method.instructions=x"])
     with pytest.raises(ConfigError, match=r"unknown key 'method\.instructions'; did you mean method\.instruction"):
-        prepared(wrong, QUIET)
+        prepare_examples(wrong, QUIET)
 
 
-def test_a_fact_is_found_where_its_passage_is_nearest_of_those_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fact_ranks_its_passage_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = facts_of()
-    wanted = sought(examples.collected)
-    facts = [each for each in (*examples.train, *examples.held_out) if isinstance(each, Written)]
+    wanted = next_passages(examples.collected)
+    facts = [each for each in (*examples.train, *examples.held_out) if isinstance(each, TextExample)]
     assert wanted.keys() > {fact.id for fact in facts}  # no more are measured than train.held_out says
-    assert all(wanted[fact.id].found(fact.completion) for fact in facts)
-    assert not any(wanted[fact.id].found("") for fact in facts)
+    assert all(wanted[fact.id].is_first_for(fact.completion) for fact in facts)
+    assert not any(wanted[fact.id].is_first_for("") for fact in facts)
     assert not any(other in fact.prompt for fact in facts for other in wanted[fact.id].others)
     (tmp_path / "outputs").rename(tmp_path / "kept")
-    assert sought(examples.collected) == {}
+    assert next_passages(examples.collected) == {}
 
 
-def test_what_needs_no_training_stands_beside_the_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_and_baselines_of_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = facts_of()
-    facts = [each for each in examples.held_out if isinstance(each, Written)][:2]
+    facts = [each for each in examples.held_out if isinstance(each, TextExample)][:2]
     replies = [{"id": each.id, "before": "", "after": each.completion} for each in facts]
     (tmp_path / REPLIES).write_text("".join(f"{json.dumps(reply)}\n" for reply in replies))
-    no_losses = Outcome(
-        steps=0, examples=0, left_out=0, cut=0, trainable=0, parameters=0, tokens=0, seconds=0.0, peak_memory=0,
-        device="CPU", processes=1, versions={}, held_out_loss=(None, None), measured={},
+    result = TrainResult(
+        steps=0, epochs=0, examples=0, left_out=0, cut=0, trainable=0, parameters=0, tokens=0, seconds=0.0,
+        peak_memory=0, device="CPU", processes=1, versions={}, held_out_loss=(None, None), curve=(),
+        measured={"first place": ((0.0, 0.0), (0.0, 1.0))},
     )  # fmt: skip
-    figures = {figure.name: figure for figure in measured(no_losses, tmp_path, examples, seed=0)}
-    assert (figures["gold passage first"].before, figures["gold passage first"].after) == (0, 100)
-    beside = baselines(tmp_path, examples)
+    evaluation = Evaluation(tmp_path, examples)
+    figures = {figure.name: figure for figure in evaluation.measured(result, seed=0)}
+    assert {name: (figure.before, figure.after, figure.n) for name, figure in figures.items()} == {
+        "first place": (0, 50, 2), "token F1": (0, 100, 2), "gold passage first": (0, 100, 2),
+    }  # fmt: skip
+    beside = evaluation.baselines()
     assert beside.keys() == {"token F1, the question as query", "gold passage first, the question as query"}
     assert 0 < beside["token F1, the question as query"] < 100

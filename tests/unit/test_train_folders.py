@@ -1,36 +1,33 @@
-"""What a training leaves: curves, card, manifest; and what is planned before it, without torch."""
+"""What a training leaves: card, manifest, damage; how a trainer ended; and plans. Nothing is trained here."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from dataclasses import replace
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from kgqa.artefacts.manifest import Code
-from kgqa.artefacts.trained import Losses, Measured, Trained, TrainedExamples, find_trained, kept_trainings
+from kgqa.artifacts.manifest import Code
+from kgqa.artifacts.trained import Losses, Measured, Trained, TrainedExamples, find_trained, list_trainings, prefer
 from kgqa.errors import ConfigError, DataError, EngineDied, UsageError
-from kgqa.experiment.train import exporting, planning
-from kgqa.experiment.train.exporting import export_examples, export_merged
-from kgqa.experiment.train.keeping import flaws, prune
-from kgqa.experiment.train.planning import planned
-from kgqa.experiment.train.preparing import prepared
-from kgqa.experiment.train.request import TrainRequest
-from kgqa.experiment.train.shapes import reckoned
+from kgqa.protocols.training import ModelSize
 from kgqa.report.training import card, curves_svg, report
-from kgqa.runtime.display import QUIET
-from kgqa.storage import json_text, sha256, text_digest
-from kgqa.training.checkpoints import mark, newest
-from kgqa.training.curves import curve, curve_csv, series
-from kgqa.training.job import Job
-from kgqa.training.launch import _judge, environment
-from kgqa.training.order import Order
-from kgqa.training.progress import Listener, Progress, Said
+from kgqa.runtime.display import QUIET, Display
+from kgqa.training.train import exporting, planning, several
+from kgqa.training.train.examples import prepare_examples
+from kgqa.training.train.exporting import export_merged, find_damage, remove_checkpoints
+from kgqa.training.train.planning import plan_training
+from kgqa.training.train.request import ExampleSplit, TrainRequest
+from kgqa.training.train.several import TrainCell, train_grid, training_grid
+from kgqa.training.trainers.process import check_exit, environment
 from kgqa.types import Json
+from kgqa.util.fs import json_text, sha256, text_digest
+from tests.unit.test_train_examples import file, lines
 
 LINE = {"id": "q1", "prompt": "Why?\n", "completion": "So."}
 
@@ -52,7 +49,8 @@ def trained(folder: Path) -> Trained:
         licences=("2wiki: Apache-2.0",),
     )  # fmt: skip
     manifest = Trained(
-        name="agent", kind="LoraTraining", recipe="kgp_llama", settings=(("train.rank", "8", "the released code"),),
+        name="agent", kind="LoraTraining", title="LoRA adapter", recipe="kgp_llama",
+        settings=(("train.lora_r", "8", "the released code"),),
         command=("kgqa", "train", "kgp_llama"), base="llama2_7b", base_sha256="f" * 64, base_folder_sha256="e" * 64,
         base_licence="Llama 2 Community License", template_sha256=None, rank=8,
         weights={"adapter/adapter_model.safetensors": sha256(folder / "adapter/adapter_model.safetensors")},
@@ -89,15 +87,15 @@ def test_the_card_is_made_of_the_manifest_alone(tmp_path: Path) -> None:
 
 def test_what_was_changed_since_is_found(tmp_path: Path) -> None:
     trained(tmp_path)
-    assert flaws(tmp_path) == []
+    assert list(find_damage(tmp_path)) == []
     (tmp_path / "adapter/adapter_model.safetensors").write_bytes(b"other")
     (tmp_path / "examples/train.jsonl").unlink()
-    first, second = flaws(tmp_path)
-    assert "another sha256 than when it was trained" in first
-    assert "the examples are gone" in second
+    first, second = find_damage(tmp_path)
+    assert "has another sha256 than after training" in first
+    assert "the examples are missing" in second
     (tmp_path / "manifest.json").write_text('{"name": "agent"}')
     with pytest.raises(DataError, match="kind is missing: damaged"):
-        flaws(tmp_path)
+        list(find_damage(tmp_path))
 
 
 def test_a_name_is_its_newest_finished_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,21 +108,16 @@ def test_a_name_is_its_newest_finished_training(tmp_path: Path, monkeypatch: pyt
         find_trained("agent")
     trained(tmp_path / "agent/done")
     assert find_trained("agent") == find_trained("agent/done") == tmp_path / "agent/done"
-    assert {(kept.name, kept.ended) for kept in kept_trainings()} == {("agent/begun", False), ("agent/done", True)}
+    assert {(kept.name, kept.ended) for kept in list_trainings()} == {("agent/begun", False), ("agent/done", True)}
     with pytest.raises(ConfigError, match="nothing trained of that name; did you mean agent"):
         find_trained("agend")
-    assert prune() == "checkpoints of 1 training removed: 0.00 GB"
+    assert remove_checkpoints() == "checkpoints of 1 training removed: 0.00 GB"
     assert not (tmp_path / "agent/done/checkpoints").exists()
-    assert flaws(tmp_path / "agent/done") == []
+    assert list(find_damage(tmp_path / "agent/done")) == []
 
 
-def test_examples_are_exported_and_a_changed_base_is_not_merged(tmp_path: Path) -> None:
-    trained(tmp_path)
-    [line] = [json.loads(line) for line in export_examples(tmp_path, "alpaca", None).read_text().splitlines()]
-    assert line == {"instruction": "Why?\n", "input": "", "output": "So."}
-    [line] = [json.loads(line) for line in export_examples(tmp_path, "sharegpt", None).read_text().splitlines()]
-    assert [turn["value"] for turn in line["conversations"]] == ["Why?\n", "So."]
-    manifest = replace(Trained.read(tmp_path), base="smollm2_135m")
+def test_changed_base_is_not_merged(tmp_path: Path) -> None:
+    manifest = trained(tmp_path).replace(base="smollm2_135m")
     (tmp_path / "manifest.json").write_text(json_text(manifest.json()))
     with pytest.raises(DataError, match="its weights are b179c9523d0e now, agent was trained on ffffff"):
         export_merged(tmp_path, None, QUIET)
@@ -133,59 +126,28 @@ def test_examples_are_exported_and_a_changed_base_is_not_merged(tmp_path: Path) 
 def test_a_merging_that_was_killed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(tmp_path)
     killed = subprocess.CompletedProcess([], -9, "", "")
-    monkeypatch.setattr(exporting, "_base", lambda trained: SimpleNamespace(folder=lambda tell: tmp_path))
+    monkeypatch.setattr(exporting, "_base", lambda trained: SimpleNamespace(folder=lambda report: tmp_path))
     monkeypatch.setattr(subprocess, "run", lambda *given, **options: killed)
-    with pytest.raises(EngineDied, match="merging failed: the process ended with -9 and said nothing"):
+    with pytest.raises(EngineDied, match="merging failed: exit code -9, no message"):
         export_merged(tmp_path, None, QUIET)
 
 
-def test_curves_hold_each_step_once(tmp_path: Path) -> None:
-    """One that was taken again after a crash counts as it was taken last; half a line is passed over."""
-    progress, listener = Progress(tmp_path), Listener(tmp_path)
-    progress.say(Said(event="held_out", step=0, loss=3.0))
-    for step, loss in ((1, 2.0), (2, 1.5), (2, 1.4)):
-        progress.say(Said(event="step", step=step, epoch=0.5, loss=loss, learning_rate=1e-3, tokens=9, seconds=1.5))
-    with (tmp_path / "progress.jsonl").open("a") as lines:
-        lines.write('{"event": "step", "st')
-    assert [said.event for said in listener.heard()] == ["held_out", "step", "step", "step"]
-    assert list(listener.heard()) == []
-    points = curve(tmp_path)
-    assert [(point.step, point.loss, point.held_out_loss) for point in points] == [
-        (0, None, 3.0),
-        (1, 2.0, None),
-        (2, 1.4, None),
-    ]
-    assert curve_csv(points).splitlines()[0] == "step,epoch,loss,held_out_loss,learning_rate,tokens,seconds"
-    assert series(points)["loss"] == ((1, 2.0), (2, 1.4))
-
-
-def test_of_checkpoints_the_newest_whole_one_is_taken(tmp_path: Path) -> None:
-    for step in (9, 10, 11, 12):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        (tmp_path / f"checkpoint-{step}" / "optimizer.pt").write_text(str(step))
-        if step < 12:
-            mark(tmp_path / f"checkpoint-{step}")
-    (tmp_path / "checkpoint-11/optimizer.pt").unlink()
-    told: list[str] = []
-    assert newest(tmp_path, told.append) == tmp_path / "checkpoint-10"
-    assert told == [f"{tmp_path / 'checkpoint-11'}: damaged (optimizer.pt is gone); the one before it is taken"]
-    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint-9", "checkpoint-10"}
-
-
 @pytest.mark.parametrize(
-    ("code", "lines", "kind", "told"),
+    ("code", "error", "log", "kind", "message"),
     [
-        (2, ["warning", "kgqa: train.rank=9: too large"], UsageError, "train.rank=9: too large"),
-        (1, ["kgqa: out of memory: lower it", "ChildFailedError"], UsageError, "out of memory: lower it"),
-        (-9, [], EngineDied, r"the trainer died \(signal 9; killed for want of memory, perhaps\): it said nothing"),
-        (1, ["Traceback", "ValueError: no"], EngineDied, r"exit code 1\): ValueError: no; what it said is in"),
-        (130, ["warning"], KeyboardInterrupt, "^$"),
+        (2, "out of memory: lower it", "warning", UsageError, "^out of memory: lower it$"),
+        (-9, "", "", EngineDied, r"crashed \(signal 9; perhaps killed because memory was short\): no message"),
+        (1, "", "Traceback\nValueError: no\n", EngineDied, r"exit code 1\): ValueError: no; its output is in"),
+        (130, "", "warning", KeyboardInterrupt, "^$"),
     ],
 )
-def test_how_a_trainer_ended_is_one_line(code: int, lines: list[str], kind: type[BaseException], told: str) -> None:
-    job = Job(kind="LoraTraining", recipe={}, base="b", named="n", folder="f")
-    with pytest.raises(kind, match=told):
-        _judge(code, lines, job)
+def test_end_of_a_trainer_is_one_line(
+    tmp_path: Path, code: int, error: str, log: str, kind: type[BaseException], message: str
+) -> None:
+    (tmp_path / "log").write_text(log)
+    check_exit(0, "", tmp_path / "log")
+    with pytest.raises(kind, match=message):
+        check_exit(code, error, tmp_path / "log")
 
 
 def test_processes_share_the_cores_and_one_takes_one_gpu() -> None:
@@ -204,65 +166,130 @@ def request(folder: Path, *words: str) -> TrainRequest:
     return TrainRequest.of("safe_evaluator", [f"train.examples={folder / 'lines.jsonl'}", "dry_run=true", *words])
 
 
-def test_a_plan_of_a_model_that_is_not_here_is_reckoned_from_its_size(tmp_path: Path) -> None:
+def test_plan_is_estimated_from_the_size(tmp_path: Path) -> None:
     """8.2 billion parameters, rank 64: 175 million trainable ones."""
     asked = request(tmp_path)
-    plan = planned(asked, prepared(asked, QUIET))
-    trainable = plan.reckoning.trainable
-    assert trainable is not None
+    plan = plan_training(asked, prepare_examples(asked, QUIET))
+    trainable = asked.training.trainable(ModelSize(8.2e9))
     assert 0.85 * 175e6 < trainable < 1.15 * 175e6
-    assert plan.shapes is not None
-    assert plan.shapes.reckoned
-    assert plan.memory["base"] == pytest.approx(8.2e9 * 0.6)
-    assert plan.memory["trainable"] == 16 * trainable
-    assert (plan.reckoning.steps, plan.counted, plan.done) == (2, False, None)
+    assert plan.cost.memory["base"] == pytest.approx(8.2e9 * 0.6)
+    assert plan.cost.memory["trainable"] == 16 * trainable
     rows = dict(plan.rows())
+    assert rows["steps"] == "2 of 64 (2 epochs)"
     assert "estimated" in rows["time"]
-    assert "not here" in rows["weights"]
+    assert "missing" in rows["weights"]
 
 
-def test_a_plan_counts_what_training_will_keep(tmp_path: Path) -> None:
-    """Of forty examples ten are longer than 100 tokens (of four characters), which training leaves out."""
-    lines = [{"prompt": f"{n:02}" + "p" * (398 if n % 4 == 0 else 98), "completion": "c" * 20} for n in range(40)]
-    (tmp_path / "lines.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    words = [f"train.examples={tmp_path / 'lines.jsonl'}", "train.max_length=100", "train.max_steps=9", "train.batch=2"]
-    asked = TrainRequest.of("safe_evaluator", [*words, "train.held_out=0", "dry_run=true"])
-    plan = planned(asked, prepared(asked, QUIET))
-    assert (plan.kept, plan.tokens, plan.longest) == (30, 30 * 31, 31)
-    assert plan.reckoning.epochs == 9 * 2 / 30
+def test_plan_counts_what_training_will_keep(tmp_path: Path) -> None:
+    """Ten of forty examples are longer than 100 tokens of four characters. Training leaves them out."""
+    texts = [{"prompt": f"{n:02}" + "p" * (398 if n % 4 == 0 else 98), "completion": "c" * 20} for n in range(40)]
+    (tmp_path / "lines.jsonl").write_text("".join(f"{json.dumps(text)}\n" for text in texts))
+    words = [
+        f"train.examples={tmp_path / 'lines.jsonl'}", "train.max_length=100", "train.max_steps=9",
+        "train.batch_size=2", "train.eval_fraction=0", "dry_run=true",
+    ]  # fmt: skip
+    asked = TrainRequest.of("safe_evaluator", words)
+    plan = plan_training(asked, prepare_examples(asked, QUIET))
+    assert (plan.cost.examples, plan.too_long, plan.cost.tokens, plan.cost.longest) == (30, 10, 30 * 31, 31)
+    assert asked.training.passes(plan.cost.examples) == 9 * 2 / 30
     rows = dict(plan.rows())
     assert rows["examples"].startswith("40 examples")
-    assert rows["left out"].startswith("10 of them, longer than train.max_length=100, estimated")
-    cut = TrainRequest.of("safe_evaluator", [*words, "train.held_out=0", "train.too_long=cut", "dry_run=true"])
-    assert planned(cut, prepared(cut, QUIET)).tokens == 30 * 31 + 10 * 100
-    paired = [words[0], "train.max_input=60", "train.max_output=10", "train.too_long=leave_out"]
-    t5 = TrainRequest.of("kgp_t5", [*paired, "train.held_out=0", "dry_run=true"])
-    assert "left out" not in dict(planned(t5, prepared(t5, QUIET)).rows())  # it has no train.max_length to name
+    assert rows["left out"].startswith("10 of them, longer than 100 tokens")
+    cut = TrainRequest.of("safe_evaluator", [*words, "train.truncation=true"])
+    assert plan_training(cut, prepare_examples(cut, QUIET)).cost.tokens == 30 * 31 + 10 * 100
 
 
-def test_more_memory_than_there_is_names_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_memory_names_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = request(tmp_path, "train.quantization=none")
-    monkeypatch.setattr(planning, "_room", lambda: 8e9)
-    [alarm] = planned(asked, prepared(asked, QUIET)).alarms
-    assert alarm == "more memory than is here; give train.quantization=nf4, or a smaller train.max_length"
+    monkeypatch.setattr(planning, "available_memory", lambda: 8e9)
+    [warning] = plan_training(asked, prepare_examples(asked, QUIET)).warnings
+    assert warning == "more memory than is available; set train.quantization=nf4, or a smaller train.max_length"
 
 
 @pytest.mark.parametrize(("parameters", "layers", "width"), [(8.2e9, 36, 4096), (6.7e9, 32, 4096), (70e9, 80, 8192)])
-def test_layers_and_width_are_reckoned_within_a_sixth(parameters: float, layers: int, width: int) -> None:
-    shapes = reckoned(parameters)
-    assert abs(shapes.layers / layers - 1) < 1 / 6
-    assert abs(shapes.width / width - 1) < 1 / 6
+def test_layers_and_width_are_estimated_within_a_sixth(parameters: float, layers: int, width: int) -> None:
+    size = ModelSize(parameters)
+    assert abs(size.layers / layers - 1) < 1 / 6
+    assert abs(size.width / width - 1) < 1 / 6
 
 
-@pytest.mark.parametrize("alike", [False, True])
-def test_an_epoch_has_each_example_once_in_an_order_of_its_own(tmp_path: Path, alike: bool) -> None:
-    training = request(tmp_path, "train.batch=4").training
-    lengths = [7 * n % 23 for n in range(30)]
-    order = Order([f"q{n}" for n in range(30)], lengths, training, alike)
-    first = list(order)
-    assert sorted(first) == list(range(30))
-    order.epoch = 1
-    assert list(order) != first
-    if alike:
-        batches = [[lengths[place] for place in first[at : at + 4]] for at in range(0, 28, 4)]
-        assert max(max(batch) - min(batch) for batch in batches) < 8
+def grid(folder: Path, *words: str) -> list[TrainCell]:
+    examples = file(folder, lines(8))
+    return training_grid("kgp_llama", [f"train.examples={examples}", "train.base=smollm2_135m", *words], QUIET)
+
+
+RATES = "train.learning_rate=1e-5,5e-5,1e-4"
+
+
+@pytest.fixture
+def losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[float, float]:
+    """The held-out loss that a training has, by its learning rate. Without one it fails."""
+    monkeypatch.chdir(tmp_path)
+    by_rate: dict[float, float] = {}
+
+    def train(request: TrainRequest, examples: ExampleSplit, display: Display) -> Path:
+        folder, loss = request.folder(examples), by_rate.get(request.training.learning_rate)
+        if loss is None:
+            raise DataError("the loss is not a number;\nlower train.learning_rate")
+        if not folder.is_dir():
+            values = Losses(first=3, last=2, lowest=2, held_out_before=2.4, held_out_after=loss)
+            (folder / "manifest.json").write_text(json_text(trained(folder).replace(losses=values).json()))
+        return folder
+
+    monkeypatch.setattr(several, "train", train)
+    return by_rate
+
+
+def test_lowest_held_out_loss_is_chosen(tmp_path: Path, losses: dict[float, float]) -> None:
+    losses |= {1e-5: 2.1, 5e-5: 1.1, 1e-4: 1.1}  # the first one of equal losses
+    outcomes = train_grid(grid(tmp_path, RATES), [], QUIET)
+    assert [(each.cell.values, each.loss) for each in outcomes] == [
+        ("train.learning_rate=5e-05", 1.1), ("train.learning_rate=0.0001", 1.1), ("train.learning_rate=1e-05", 2.1),
+    ]  # fmt: skip
+    assert find_trained("kgp_llama") == outcomes[0].cell.folder
+    os.utime(outcomes[0].cell.folder / "manifest.json", (1, 1))
+    assert find_trained("kgp_llama") != outcomes[0].cell.folder
+    assert train_grid(grid(tmp_path, RATES), [], QUIET) == outcomes
+    assert find_trained("kgp_llama") == outcomes[0].cell.folder
+
+
+def test_failed_training_stops_no_other(tmp_path: Path, losses: dict[float, float]) -> None:
+    losses |= {5e-5: 1.1, 1e-4: 1.5}
+    outcomes = train_grid(grid(tmp_path, RATES), [], QUIET)
+    assert [each.error for each in outcomes] == [None, None, "the loss is not a number; lower train.learning_rate"]
+    losses.clear()
+    with pytest.raises(DataError, match="none of the 3 trainings has a held-out loss, the first: the loss is not a"):
+        train_grid(grid(tmp_path, RATES), [], QUIET)
+
+
+def test_preferred_training_is_newest_even_with_equal_times(tmp_path: Path, losses: dict[float, float]) -> None:
+    losses |= {1e-5: 1.0, 5e-5: 2.0, 1e-4: 3.0}
+    folders = [each.cell.folder for each in train_grid(grid(tmp_path, RATES), [], QUIET)]
+    ahead = time.time_ns() + 10**9
+    for folder in folders:
+        for each in folders:
+            os.utime(each / "manifest.json", ns=(ahead, ahead))
+        prefer(folder)
+        assert find_trained("kgp_llama") == folder
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train.lora_r=4"], r"nothing to choose from: give a key several values, e\.g\. train\.learning_rate="),
+        (["train.seed=1,2"], r"train\.seed: held-out losses cannot be compared over it; train one value"),
+        (["train.max_length=256,512"], r"train\.max_length: held-out losses cannot be compared over it"),
+        (["train.learning_rate=interval(1,2)"], "has no list of values"),
+        (["train.lora_r=4,0"], r"train\.lora_r=0: must be at least 1"),
+        (["train.save_minutes=1,2"], r"train\.save_minutes=2: the same training as train\.save_minutes=1"),
+        (["train.lora_r=4,8", "train.eval_fraction=0"], r"train\.eval_fraction=0: nothing is held out to choose by"),
+    ],
+)
+def test_grid_that_cannot_be_compared_is_refused(tmp_path: Path, words: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        grid(tmp_path, *words)
+
+
+def test_grid_prepares_examples_once(tmp_path: Path) -> None:
+    first, second = grid(tmp_path, "train.lora_r=4,8")
+    assert first.examples is second.examples

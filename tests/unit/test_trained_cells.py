@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.commands import tree
-from kgqa.commands.parsing import parse
+from kgqa.cli import tree
+from kgqa.cli.parsing import parse
+from kgqa.config import factories as parts
+from kgqa.config.composing import compose
+from kgqa.config.overrides import parse_role
 from kgqa.errors import ConfigError
-from kgqa.experiment.bootstrap.request import BootstrapRequest
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.overrides import role_choice
-from kgqa.experiment.machine.availability import missing
-from kgqa.experiment.reproduce.artefacts import artefact, artefacts
-from kgqa.experiment.reproduce.cells import PlannedCell, chosen_cells, planned_cells
-from kgqa.experiment.reproduce.gpu_hours import in_all
-from kgqa.experiment.reproduce.making import Making, lacking
-from kgqa.experiment.reproduce.reading import load_table, table_ids
-from kgqa.experiment.reproduce.request import ReproduceRequest
-from kgqa.experiment.session.engines import chosen_nodes
-from kgqa.experiment.train.request import TrainRequest
+from kgqa.experiment.session.engines import choose_nodes
+from kgqa.reproduce.artifacts import artefact, artefacts
+from kgqa.reproduce.cells import PlannedCell, choose_cells, plan_cells
+from kgqa.reproduce.gpu_hours import in_all
+from kgqa.reproduce.making import Making, Task, lacking
+from kgqa.reproduce.reading import load_table, table_ids
+from kgqa.reproduce.request import ReproduceRequest
+from kgqa.system.availability import find_missing
+from kgqa.training.bootstrap.request import BootstrapRequest
+from kgqa.training.train.request import TrainRequest
 from tests.adapters_for_tests import write_lora
 
 CELLS = 268  # with twelve means of a row's columns
@@ -29,7 +29,7 @@ TRAINED = [cell for id_ in table_ids() for cell in load_table(id_).cells if cell
 
 
 def cell(table_id: str, only: str, *given: str) -> PlannedCell:
-    (planned,) = planned_cells(load_table(table_id), given, only)
+    (planned,) = plan_cells(load_table(table_id), given, only)
     return planned
 
 
@@ -59,8 +59,8 @@ def test_the_commands_of_every_artefact_are_ones_that_kgqa_takes(name: str) -> N
         command, *words = task.words
         given = parse(tree(), task.words)
         composed(command, given.places, given.overrides)
-        assert task.taken.hours is not None
-        assert task.taken.gigabytes < 80.1
+        assert task.cost.hours is not None
+        assert task.cost.gigabytes < 80.1
     *_, (command, *words) = (task.words for task in tasks)
     if command == "bootstrap":
         request = BootstrapRequest.of(words)
@@ -69,7 +69,7 @@ def test_the_commands_of_every_artefact_are_ones_that_kgqa_takes(name: str) -> N
     if command == "train":
         training = TrainRequest.of(words[0], without_folder(words[1:]))
         assert training.name == name
-        assert (None if training.pairs else training.base.preset) == artefact(name).base
+        assert (None if training.training.learns_pairs else training.base.preset) == artefact(name).base
 
 
 def without_folder(words: list[str]) -> list[str]:
@@ -116,13 +116,13 @@ def test_words_given_go_to_the_commands_that_take_them() -> None:
 def test_hours_memory_and_money_are_reckoned_from_what_is_learnt_and_asked() -> None:
     """8.2 billion parameters, 10,364 examples of 2,710 tokens, twice, at 38 % of 989 TFLOPs: 2.0 hours."""
     [*_, learns] = Making.of(["safe_evaluator"]).distinct
-    assert learns.taken.hours == pytest.approx(10_364 * 2_710 * 2 * 6 * 8.2e9 / (989e12 * 0.38) / 3600)
-    assert learns.taken.usd == pytest.approx(3 * (learns.taken.hours or 0))
-    assert 8 < learns.taken.gigabytes < 24
-    verify = Making.of(["safe_evaluator_synthetic"]).distinct[0].taken
+    assert learns.cost.hours == pytest.approx(10_364 * 2_710 * 2 * 6 * 8.2e9 / (989e12 * 0.38) / 3600)
+    assert learns.cost.usd == pytest.approx(3 * (learns.cost.hours or 0))
+    assert 8 < learns.cost.gigabytes < 24
+    verify = Making.of(["safe_evaluator_synthetic"]).distinct[0].cost
     assert verify.hours == pytest.approx(167_454 * (3_800 * 2 * 5.1e9 / (989e12 * 0.38) + 3_000 / 4_650) / 3600)
     [few, *_] = Making.of(["safe_evaluator_synthetic"], ["limit=100"]).distinct
-    assert few.taken.hours == pytest.approx((verify.hours or 0) * 100 / 167_454)
+    assert few.cost.hours == pytest.approx((verify.hours or 0) * 100 / 167_454)
 
 
 def test_commands_are_told_once_with_hours_and_what_they_are_reckoned_by() -> None:
@@ -147,8 +147,10 @@ def rows_of_the_docs() -> list[str]:
     rows = []
     for form in artefacts():
         tasks = Making.of([name := form.replace("{dataset}", "hotpotqa").replace("{round}", "4")]).tasks[name]
-        own = in_all(task.taken for task in tasks)
-        steps = ", ".join(f"{task.words[0]} {task.taken.hours:.1f}" for task in tasks if task.taken.hours)
+        own = in_all(task.cost for task in tasks)
+        steps = ", ".join(
+            f"{task.words[task.words[0] == 'data']} {task.cost.hours:.1f}" for task in tasks if task.cost.hours
+        )
         rows.append(f"| `{form}` | {steps} | {own.gigabytes:.0f} GB | {own.usd or 0:.0f} USD |")
     return rows
 
@@ -161,7 +163,7 @@ def test_the_docs_say_what_is_reckoned() -> None:
 
 
 def test_what_a_cell_lacks_is_neither_given_nor_replaced() -> None:
-    cells = chosen_cells(load_table("kgp/figure6"), "KNN-MDR,3")
+    cells = choose_cells(load_table("kgp/figure6"), "KNN-MDR,3")
     assert lacking(cells, []) == ["kgp_t5", "mdr"]
     assert lacking(cells, ["trained.mdr=x"]) == ["kgp_t5"]
     assert lacking(cells, ["trained.mdr=x", "roles.agent=flan_t5_base"]) == []
@@ -173,7 +175,7 @@ def test_a_role_takes_weights_of_ones_own(tmp_path: Path) -> None:
         "safe/table12", "Synthetic Only? Qwen 3 4B,2Wiki", f"trained.safe_evaluator_synthetic={tmp_path}/judge.gguf"
     )
     assert f"roles.feedback=qwen3_8b:{tmp_path}/judge.gguf@llamacpp" in planned.overrides
-    model, engine, *_ = chosen_nodes("roles.feedback", f"qwen3_8b:{tmp_path}/judge.gguf@llamacpp", {})
+    model, engine, *_ = choose_nodes("roles.feedback", f"qwen3_8b:{tmp_path}/judge.gguf@llamacpp", {})
     assert (model["name"], model["path"]) == ("qwen3_8b", f"{tmp_path}/judge.gguf")
     assert engine["_target_"] == "kgqa.engines.llamacpp.LlamaCpp"
 
@@ -194,9 +196,9 @@ def test_an_encoder_of_ones_own_is_looked_for_nowhere_else(tmp_path: Path, monke
     planned = cell("kgp/table1", "DPR,MuSiQue", f"trained.dpr={tmp_path}", "engine=scripted", "dataset=demo")
     assert f"retriever.encoder={tmp_path}" in planned.overrides
     assert planned.state == "run"
-    assert missing(("retriever=dpr",))
-    assert missing(("retriever=dpr", f"retriever.encoder.model={tmp_path}")) == []
-    assert missing(("ranker=e5", f"ranker.model={tmp_path}")) == []
+    assert find_missing(("retriever=dpr",))
+    assert find_missing(("retriever=dpr", f"retriever.encoder.model={tmp_path}")) == []
+    assert find_missing(("ranker=e5", f"ranker.model={tmp_path}")) == []
 
 
 def test_of_two_that_are_needed_both_are_asked_for(tmp_path: Path) -> None:
@@ -235,4 +237,12 @@ def test_what_cannot_be_used_is_refused_in_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_a_roles_choice_is_a_preset_its_weights_and_its_engine(choice: str, parts: tuple[str, ...]) -> None:
-    assert role_choice(choice) == parts
+    assert parse_role(choice) == parts
+
+
+def test_verification_keeps_its_own_keys() -> None:
+    step = artefact("safe_evaluator_synthetic").makes[0]
+    task = Task.of(step, ["verify.unparsable=noise", "collect.seed=1"])
+    assert task.words[:2] == ("data", "verify")
+    assert "verify.unparsable=noise" in task.words
+    assert "collect.seed=1" not in task.words

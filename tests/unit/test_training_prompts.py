@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.examples import Example, Source
 from kgqa.calls import Call, CountTokens, Generate
+from kgqa.config import factories as parts
+from kgqa.config.composing import compose
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.thinking import Thinking
-from kgqa.examples import Example, Source
-from kgqa.experiment.collect.kgp import NextFacts
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.composing import compose
-from kgqa.methods.kgp import Course, Kgp
+from kgqa.methods.kgp import Kgp, WalkState
 from kgqa.methods.safe import Safe
 from kgqa.methods.steps.safe_verdict import CORRECT
 from kgqa.testing import drive
+from kgqa.training.collect.kgp import NextFacts
 from kgqa.types import Completion, Hop, Passage, Question
 from tests.unit.test_chat import CHATML
 from tests.unit.test_safe_rules import BRIDGE, configured
@@ -76,6 +76,6 @@ def test_kgps_agent_is_asked_what_it_was_trained_with(template: ChatTemplate, ag
         asked.append(call)
         return Completion(example.target)
 
-    written = drive(replace(method, agent=agent).evidence(question, (first,), Course().flags), world)
+    written = drive(replace(method, agent=agent).request_evidence(question, (first,), WalkState().flags), world)
     assert written == example.target == second.text
     assert template.render(asked[0]) == rendered(template, example)

@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kgqa.artefacts.predictions import Prediction
-from kgqa.artefacts.trace import TracedCall, TracedQuestion
-from kgqa.artefacts.traced_notes import Notes
+from kgqa.artifacts.predictions import Prediction
+from kgqa.artifacts.trace import TracedCall, TracedQuestion
+from kgqa.artifacts.trace_notes import Notes
 from kgqa.errors import DataError
 from kgqa.report.traversal import traversal_svg
 from kgqa.types import Json, Passage, Question

@@ -28,10 +28,6 @@ def test_triples_are_read_one_a_line_or_several() -> None:
     )
 
 
-def test_mathematical_brackets_count_as_angle_brackets() -> None:
-    assert parts("⟨Low Tide; painter; Oddny Fir⟩") == [("Low Tide", "painter", "Oddny Fir")]
-
-
 def test_a_triple_names_its_passage() -> None:
     [triple] = parse_triples("<Low Tide; painter; Oddny Fir>", PASSAGE).triples
     assert triple.passage_id == PASSAGE.id
@@ -93,12 +89,6 @@ def test_a_malformed_triple_is_counted_and_skipped(completion: str) -> None:
 def test_chatter_is_neither_a_triple_nor_malformed(completion: str) -> None:
     assert parse_triples(completion, PASSAGE).triples == ()
     assert malformed(completion) == 0
-
-
-def test_good_triples_survive_among_bad_ones() -> None:
-    text = "Sure!\n1. <Low Tide; painter; Oddny Fir>.\n<Low Tide; x>\n<Low Tide; place; Elm"
-    assert parts(text) == [("Low Tide", "painter", "Oddny Fir")]
-    assert malformed(text) == 2
 
 
 @given(

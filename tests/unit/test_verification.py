@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kgqa.artefacts.verification import VerifiedQuestion
+from kgqa.artifacts.verification import VerifiedQuestion
 from kgqa.calls import Call, Generate
-from kgqa.experiment.config.building import build
-from kgqa.experiment.config.composing import compose
+from kgqa.config.building import build
+from kgqa.config.composing import compose
 from kgqa.kg.verification import Verification, gold_passages
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Question

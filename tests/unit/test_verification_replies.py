@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from kgqa.kg.verification_replies import (
+from kgqa.kg.verification import (
     groups_schema,
     path_schema,
     read_groups,
@@ -52,10 +52,6 @@ def test_numbers_are_texts() -> None:
 def test_without_a_list_of_lists_there_is_nothing(reply: str) -> None:
     read = read_triples(reply)
     assert read is None or (read.members, read.whole) == ((), False)
-
-
-def test_an_empty_list_is_whole() -> None:
-    assert read_triples('{"triples": []}') == ((), 0, True)
 
 
 def test_groups_have_any_number_of_names() -> None:

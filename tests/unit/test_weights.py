@@ -162,7 +162,7 @@ def test_a_copy_of_the_hub_on_disk_comes_before_packages(
 def test_a_hash_is_remembered_while_the_file_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = put(tmp_path / "own.gguf", b"own")
     first = digest(file)
-    monkeypatch.setattr("kgqa.storage.sha256", lambda _: pytest.fail("hashed again"))
+    monkeypatch.setattr("kgqa.util.fs.sha256", lambda _: pytest.fail("hashed again"))
     assert digest(file) == first == sha256(b"own")
 
 

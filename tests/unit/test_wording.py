@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgqa.scoring.wording import abstains, contains_gold, word_count
+from kgqa.scoring.answer_style import abstains, contains_gold, word_count
 
 ABSTAINED = [
     "",

@@ -1,4 +1,4 @@
-"""A folder of runs to look at: two methods on the same questions, one of them hostile, and a sweep."""
+"""A folder of runs: two methods on the same questions, one of them hostile, and a sweep."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.cli import main
+from kgqa.artifacts.runs import list_runs
+from kgqa.cli.main import main
 from tests.e2e.browser import CHROMIUM, Browser
 from tests.e2e.conftest import QUICK
 from tests.e2e.invented_island import RULES, write_island
@@ -21,7 +22,7 @@ HOSTILE = "2hop__demo_01&call=0/<img src=x>%zz\"'"  # an id that means something
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where `outputs/` lies."""
+    """Return the folder that contains `outputs/`."""
     pytest.importorskip("starlette", reason="kgqa view needs the extra view")
     base = tmp_path_factory.mktemp("viewed")
     first, *others = DEMO.read_text(encoding="utf-8").splitlines()[:12]
@@ -54,10 +55,10 @@ def viewing(folder: Path) -> Iterator[Viewing]:
 
 
 @pytest.fixture(scope="session")
-def keys(viewing: Viewing) -> dict[str, str]:
-    """Of the two runs by method."""
-    rows = viewing.get("/api/runs")["rows"]
-    return {row["method"]: row["key"] for row in rows if row["kind"] == "run" and row["dataset"] == "musique"}
+def keys(folder: Path) -> dict[str, str]:
+    """The keys of the two runs by method."""
+    root = folder / "outputs"
+    return {each.parts[1]: each.name for each in list_runs(root) if each.parts[0] == "musique"}
 
 
 @pytest.fixture(scope="session")
@@ -70,19 +71,13 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def browser(chromium: Browser, viewing: Viewing) -> Iterator[Browser]:
-    """On the first page, which gave it the cookie."""
-    chromium.ask("Page.navigate", url="about:blank")  # off the page of a viewer that may have ended
-    chromium.complaints.clear()
-    chromium.prefer("light")
-    chromium.resize(1400, 900)
-    chromium.visit(viewing.address)
-    yield chromium
-    assert not chromium.complaints  # neither errors nor dialogues nor what the policy blocked
+    """A browser on the first page, with the cookie. The page must not log errors or policy violations."""
+    yield from _opened(chromium, viewing)
 
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where it is started: documents, one of them hostile, and what a model would write of them."""
+    """A folder with documents, one of them hostile, and rules in place of a model."""
     pytest.importorskip("mammoth", reason="kgqa ask needs the extra documents")
     base = tmp_path_factory.mktemp("asking")
     island = write_island(base / "island")
@@ -104,23 +99,15 @@ def asking(place: Path) -> Iterator[Viewing]:
 
 @pytest.fixture
 def tab(chromium: Browser, asking: Viewing) -> Iterator[Browser]:
-    yield from _opened(chromium, asking)
+    yield from _opened(chromium, asking, "ask")
 
 
-@pytest.fixture
-def tab_of_triples(chromium: Browser, place: Path) -> Iterator[Browser]:
-    """The same, where chains are of triples."""
-    words = ("--documents", "island", *QUICK, "engine.rules=rules.jsonl", "method.units=triples")
-    viewing = Viewing.start(place, *words)
-    yield from _opened(chromium, viewing)
-    assert viewing.interrupt()[0] == 0
-
-
-def _opened(chromium: Browser, viewing: Viewing) -> Iterator[Browser]:
+def _opened(chromium: Browser, viewing: Viewing, path: str = "") -> Iterator[Browser]:
+    chromium.ask("Page.navigate", url="about:blank")  # leave the page of a viewer that may have ended
     chromium.complaints.clear()
     chromium.prefer("light")
     chromium.resize(1400, 900)
-    chromium.visit(f"{viewing.address}#ask")
-    chromium.wait("document.querySelectorAll('#ask-method option').length > 5")
+    chromium.visit(viewing.address)
+    chromium.visit(f"{viewing.base}{path}")
     yield chromium
     assert not chromium.complaints

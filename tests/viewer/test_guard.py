@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from kgqa import extras
-from kgqa.cli import main
+from kgqa.cli.main import main
+from kgqa.util import optional_deps as extras
 from tests.viewer.viewing import Viewing
 
 
-def test_without_the_token_nothing_is_told(viewing: Viewing) -> None:
-    for path in ("/", "/?token=guess", "/?token=", "/api/runs", "/assets/viewer.js", "/run/a/b/c/d"):
+def test_requests_without_the_token_are_rejected(viewing: Viewing) -> None:
+    for path in ("/", "/?token=guess", "/?token=", "/work", "/assets/viewer.js", "/run/a/b/c/d"):
         response, text = viewing.ask(path, {"Cookie": f"kgqa_view_{viewing.port}=guess"})
         assert response.status == 403
         assert text.count("\n") == 1
         assert not response.getheader("set-cookie")
 
 
-def test_the_token_is_taken_once_and_then_a_cookie_that_no_script_reads(viewing: Viewing) -> None:
+def test_token_sets_a_cookie_that_scripts_cannot_read(viewing: Viewing) -> None:
     response, _ = viewing.ask(viewing.address.partition(f"{viewing.port}")[2], {})
     assert response.status == 200
     cookie = response.getheader("set-cookie")
@@ -30,34 +30,34 @@ def test_the_token_is_taken_once_and_then_a_cookie_that_no_script_reads(viewing:
     assert viewing.ask("/", {"Cookie": viewing.cookie})[0].status == 200
 
 
-def test_another_hosts_name_for_this_address_is_refused(viewing: Viewing) -> None:
+def test_other_host_names_are_rejected(viewing: Viewing) -> None:
     """DNS rebinding: a page's own name that suddenly points here; its browser would send it the cookie's answer."""
     for host in ("evil.example", f"evil.example:{viewing.port}", "127.0.0.1", f"127.0.0.1:{viewing.port}.evil.example"):
-        assert viewing.ask("/api/runs", {"Cookie": viewing.cookie, "Host": host})[0].status == 403
-    assert viewing.ask("/api/runs", {"Cookie": viewing.cookie, "Host": f"localhost:{viewing.port}"})[0].status == 200
+        assert viewing.ask("/work", {"Cookie": viewing.cookie, "Host": host})[0].status == 403
+    assert viewing.ask("/work", {"Cookie": viewing.cookie, "Host": f"localhost:{viewing.port}"})[0].status == 200
 
 
-def test_other_pages_neither_read_nor_change(viewing: Viewing) -> None:
+def test_other_sites_cannot_read_or_change(viewing: Viewing) -> None:
     mine, other = {"Cookie": viewing.cookie}, {"Origin": "http://evil.example"}
-    assert viewing.ask("/api/runs", mine | other)[0].status == 403
-    change = '{"runs": [], "add": [], "remove": []}'
+    assert viewing.ask("/work", mine | other)[0].status == 403
     for origin in (other, {}, {"Origin": "null"}, {"Origin": f"http://localhost:{viewing.port}"}):
-        assert viewing.ask("/api/tags", mine | origin, "POST", change)[0].status == 403
-    assert viewing.post("/api/tags", {"runs": [], "add": [], "remove": []}) == {}
+        assert viewing.ask("/ask/cancel", mine | origin, "POST", "")[0].status == 403
+    assert viewing.post("/ask/cancel") == ""
 
 
-def test_every_answer_has_the_policy_and_no_page_a_script_of_its_own(viewing: Viewing, keys: dict[str, str]) -> None:
-    for path in ("/", f"/run/{keys['trace']}", "/api/runs", "/assets/viewer.js", "/nowhere", "/run/no/such"):
+def test_every_reply_has_the_policy_and_no_inline_script(viewing: Viewing, keys: dict[str, str]) -> None:
+    both = f"/compare?run={keys['trace']}&run={keys['no_context']}"
+    for path in ("/", both, "/plots", "/ask", "/work", "/assets/viewer.js", "/nowhere", "/run/no/such"):
         response, text = viewing.ask(path, {"Cookie": viewing.cookie})
         policy = response.getheader("content-security-policy") or ""
         assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
         assert "unsafe" not in policy
         assert response.getheader("x-content-type-options") == "nosniff"
         if "text/html" in (response.getheader("content-type") or ""):
-            assert not re.findall(r"<script(?![^>]*src=)|<style| style=| on\w+=", text)
+            assert not re.findall(r"<script(?![^>]*src=)|<style|<\w[^<>]* (?:style|on\w+)=", text)
 
 
-def test_no_file_beside_the_runs_can_be_had(viewing: Viewing) -> None:
+def test_other_files_are_not_served(viewing: Viewing) -> None:
     for path in (
         "/assets/../guard.py",
         "/assets/%2e%2e%2fguard.py",
@@ -70,19 +70,19 @@ def test_no_file_beside_the_runs_can_be_had(viewing: Viewing) -> None:
         assert "DNS" not in text
 
 
-def test_it_ends_with_the_interrupt_and_says_nothing(folder: Path) -> None:
+def test_interrupt_ends_it_without_output(folder: Path) -> None:
     viewing = Viewing.start(folder)
-    viewing.get("/api/runs")
+    viewing.get("/work")
     code, out, err = viewing.interrupt()
     assert (code, err) == (0, "")
     assert "Traceback" not in out
 
 
-def test_what_keeps_it_from_starting_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_error_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["view", str(folder / "outputs"), "--no-browser", "--port", str(port)]) == 2
-    assert f"kgqa: --port {port}: Address already in use; give another" in capsys.readouterr().err
+    assert f"kgqa: --port {port}: Address already in use; use another" in capsys.readouterr().err
     assert main(["view", str(folder / "nowhere"), "--no-browser"]) == 2
     assert f"{folder / 'nowhere'}: no such folder" in capsys.readouterr().err
     assert main(["view", "--port", "70000"]) == 2

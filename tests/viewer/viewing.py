@@ -1,17 +1,17 @@
-"""A viewer in a process of its own, and asking it."""
+"""A `kgqa view` process and requests to it."""
 
 from __future__ import annotations
 
-import json
+import re
 import signal
 import subprocess
 import sys
 from contextlib import closing
 from dataclasses import dataclass
+from html import unescape
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 
 @dataclass
@@ -56,16 +56,25 @@ class Viewing:
             response = connection.getresponse()
             return response, response.read().decode()
 
-    def get(self, path: str) -> Any:
-        """As the page asks; what is refused has its reason in `error`."""
-        return json.loads(self.ask(path, {"Cookie": self.cookie})[1])
+    def get(self, path: str) -> str:
+        """Return a page, as the browser with the cookie gets it."""
+        return self.ask(path, {"Cookie": self.cookie})[1]
 
-    def post(self, path: str, value: object) -> Any:
+    def error(self, path: str) -> str:
+        return _alarm(self.get(path))
+
+    def post(self, path: str, **form: str) -> str:
+        """Send a form of the viewer's own page, and return the error; "" if it was accepted."""
         headers = {"Cookie": self.cookie, "Origin": f"http://127.0.0.1:{self.port}"}
-        return json.loads(self.ask(path, headers, "POST", json.dumps(value))[1])
+        response, text = self.ask(path, headers, "POST", urlencode(form))
+        return "" if response.status == 303 else _alarm(text)
 
     def interrupt(self) -> tuple[int, str, str]:
         """Code, and what it said."""
         self.process.send_signal(signal.SIGINT)
         out, err = self.process.communicate(timeout=30)
         return self.process.returncode, out, err
+
+
+def _alarm(page: str) -> str:
+    return unescape("".join(re.findall(r'<p class="alarm" role="alert">(.*?)</p>', page, re.DOTALL)))

@@ -16,19 +16,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from kgqa.artefacts.adapter import Adapter
+from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
-from kgqa.constraints import Count
 from kgqa.engines.adapted import AdaptedStream, base_differs, exported
 from kgqa.engines.chat import ChatTemplate
-from kgqa.engines.grammar import bounded
+from kgqa.engines.grammar import bound_schema
 from kgqa.engines.labels import BIAS, ROOT, Spelling, continuation, spell
 from kgqa.engines.llamacpp.server import LlamaServer
-from kgqa.engines.thinking import Thinking, joined, leading, marks, parted, thinking_call
+from kgqa.engines.thinking import Thinking, join_thought, leading, marks, split_thought, thinking_call
 from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError, EngineDied, EngineError, PromptTooLong, of_one_call
 from kgqa.protocols import Deliver, Engine
 from kgqa.types import Choice, Completion, Json, Usage
+from kgqa.util.validators import Count
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
 
@@ -91,23 +91,23 @@ class LlamaCpp:
     def base(self) -> Engine:
         return self
 
-    def adapted(self, adapter: Adapter) -> Engine:
-        """Calls through different adapters share no pass. The adapter's GGUF file is read with the weights."""
+    def with_adapter(self, adapter: Adapter) -> Engine:
+        """Return calls through different adapters share no pass. The adapter's GGUF file is read with the weights."""
         if adapter not in self._views:
             view = AdaptedStream(self, adapter, base_differs(adapter, self.model))
             with self._lock:
                 self._views[adapter] = view
-                server: LlamaServer | None = self.__dict__.pop("_started", None)
+                server: LlamaServer | None = self.__dict__.pop("_start", None)
             if server is not None:
                 server.hang_up()
                 server.stop()
         return self._views[adapter]
 
     def close(self) -> None:
-        """Drops waiting calls and the connections of running ones, then stops the server."""
+        """Drop waiting calls and the connections of running ones, then stops the server."""
         self._closing.set()
         with self._lock:
-            server: LlamaServer | None = self.__dict__.pop("_started", None)
+            server: LlamaServer | None = self.__dict__.pop("_start", None)
         if server is not None:
             server.hang_up()
         self._workers.shutdown(cancel_futures=True)
@@ -134,11 +134,11 @@ class LlamaCpp:
             return replace(self._choose(prompt, spelling, adapter, started), flags=self._template.flags(call))
         if not self._template.thinks(call):
             self._check_length(prompt, call.max_tokens)
-            return parted(self._generate(prompt, call, adapter))
+            return split_thought(self._generate(prompt, call, adapter))
         budget = self._thinking.budget
         self._check_length(server.tokenize(leading(text, "", call)), budget + call.max_tokens)
         thought = self._generate(prompt, thinking_call(call, budget, text), adapter, shown=marks(text).end)
-        return joined(thought, self._generate(server.tokenize(leading(text, thought.text, call)), call, adapter))
+        return join_thought(thought, self._generate(server.tokenize(leading(text, thought.text, call)), call, adapter))
 
     def _check_length(self, prompt: Sequence[int], reply: int) -> None:
         if len(prompt) + reply > self._limit:
@@ -147,9 +147,11 @@ class LlamaCpp:
     def _generate(
         self, prompt: Sequence[int], call: Generate, adapter: int | None, shown: str | None = None
     ) -> Completion:
-        """`shown`: a special token that is to be seen in the text, where it is a stop string."""
+        """Return `shown`: a special token that is to be seen in the text, where it is a stop string."""
         started = time.perf_counter()
-        schema = None if call.schema is None else bounded(call.schema)  # one it cannot follow it would silently drop
+        schema = (
+            None if call.schema is None else bound_schema(call.schema)
+        )  # one it cannot follow it would silently drop
         answer = self._server.complete(
             prompt,
             adapter,
@@ -169,7 +171,7 @@ class LlamaCpp:
         return Completion(answer["content"], finish, usage, self._template.flags(call) + free)
 
     def _choose(self, prompt: Sequence[int], spelling: Spelling, adapter: int | None, started: float) -> Choice:
-        """One place of the options' tree after the other; each costs one token, the prompt is known by then."""
+        """Return one place of the options' tree after the other; each costs one token, the prompt is known by then."""
         conditional = [0.0] * len(spelling.pairs)
         known = 0
         for place in range(ROOT, len(spelling.tokens)):
@@ -226,10 +228,10 @@ class LlamaCpp:
         with self._lock:
             if self._closing.is_set():
                 raise EngineDied("the engine is closed")
-            return self._started
+            return self._start
 
     @cached_property
-    def _started(self) -> LlamaServer:
+    def _start(self) -> LlamaServer:
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         adapters = [exported(adapter) for adapter in self._views]
         return LlamaServer(self._weights, self.slots, self.threads or usable or 1, self._limit, adapters)

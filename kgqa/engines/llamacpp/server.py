@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, DataError, EngineDied, EngineError
-from kgqa.json_values import decoded
 from kgqa.types import Json
+from kgqa.util.jsonio import decode_json
 
 # Tokens computed between two looks at whether a call was dropped: seconds, and no slower than the default of 2048
 BATCH = 256
@@ -58,17 +58,17 @@ class LlamaServer:
         self._stopping = False
 
     def tokenize(self, text: str) -> list[int]:
-        """Tokens of a text in which special tokens are written out; none are added."""
+        """Return tokens of a text in which special tokens are written out; none are added."""
         answer = self._post("/tokenize", {"content": text, "add_special": False, "parse_special": True})
         tokens: list[int] = answer["tokens"]
         return tokens
 
     def template(self, messages: Sequence[Json]) -> str:
-        """The server's own rendering of a conversation, to compare with ours."""
+        """Return the server's own rendering of a conversation, to compare with ours."""
         return str(self._post("/apply-template", {"messages": messages})["prompt"])
 
     def complete(self, prompt: Sequence[int], adapter: int | None = None, **settings: Json) -> dict[str, Json]:
-        """llama.cpp's /completion; the settings are its own. `adapter`: the place of the one to answer through.
+        """Return llama.cpp's /completion; the settings are its own. `adapter`: the place of the one to answer through.
 
         Each request names all adapters: where it names none, llama.cpp lets all of them answer together.
         """
@@ -93,7 +93,7 @@ class LlamaServer:
             try:
                 connection.request("POST", path, json.dumps(request), {"Content-Type": "application/json"})
                 response = connection.getresponse()
-                answer: dict[str, Json] = decoded(response.read())
+                answer: dict[str, Json] = decode_json(response.read())
             except (OSError, HTTPException, ValueError) as error:
                 reason = "the engine was closed while it was answering" if self._stopping else f"no answer: {error!r}"
                 raise EngineDied(f"llama.cpp's server: {reason}") from error

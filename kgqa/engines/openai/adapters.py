@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from kgqa.artefacts.adapter import Adapter
-from kgqa.engines.openai.requests import Server
+from kgqa.artifacts.adapter import Adapter
+from kgqa.engines.openai.payloads import Server
 from kgqa.errors import ConfigError
 from kgqa.types import Json
 
@@ -13,17 +13,17 @@ SERVERS: tuple[Server, ...] = ("vllm", "llamacpp")
 
 
 def check_server(server: Server) -> None:
-    """Raises ConfigError: it takes no adapters."""
+    """Raise ConfigError: it takes no adapters."""
     if server not in SERVERS:
         raise ConfigError(f"engine.server={server} takes no adapters; serve the model with one of {', '.join(SERVERS)}")
 
 
-def served_name(adapter: Adapter) -> str:
+def find_served_name(adapter: Adapter) -> str:
     return adapter.served_name or adapter.name
 
 
 def scales(listed: Json, adapter: Adapter | None) -> list[Json]:
-    """The list for a request to llama.cpp: all its adapters, 1 for the one that answers.
+    """Return the list for a request to llama.cpp: all its adapters, 1 for the one that answers.
 
     `listed`: what its /lora-adapters says. An adapter is known by the path of its GGUF file there.
 
@@ -35,13 +35,13 @@ def scales(listed: Json, adapter: Adapter | None) -> list[Json]:
     wanted = [number for path, number in paths.items() if adapter is not None and _is(path, adapter)]
     if adapter is not None and len(wanted) != 1:
         raise ConfigError(
-            f"the server has no adapter {served_name(adapter)}, only {', '.join(paths) or 'none'}; start it with "
+            f"the server has no adapter {find_served_name(adapter)}, only {', '.join(paths) or 'none'}; start it with "
             "--lora FILE, or say which it is by served_name in conf/adapter"
         )
     return [{"id": number, "scale": float(number in wanted)} for number in paths.values()]
 
 
 def _is(path: str, adapter: Adapter) -> bool:
-    """Whether the server's file is the adapter's: the very file, or one that is called so."""
+    """Return whether the server's file is the adapter's: the very file, or one that is called so."""
     here = adapter.path is not None and path == str(adapter.gguf)
-    return here or served_name(adapter) in (path, PurePath(path).name, PurePath(path).stem)
+    return here or find_served_name(adapter) in (path, PurePath(path).name, PurePath(path).stem)

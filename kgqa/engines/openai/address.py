@@ -1,4 +1,4 @@
-"""Where a server is and with which key it is asked, read from configuration and environment."""
+"""Define where a server is and with which key it is asked, read from configuration and environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ URL_VARIABLE = "OPENAI_BASE_URL"
 
 
 def address(base_url: str | None, key_variable: str) -> str:
-    """A name, password or query in it could be a secret, so it is refused and not repeated.
+    """Return a name, password or query in it could be a secret, so it is refused and not repeated.
 
     Raises:
         ConfigError: it is no address, or holds more than one.

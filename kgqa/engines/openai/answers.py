@@ -1,4 +1,4 @@
-"""What counts as an answer of the model: how long it can be, what it must hold, and what cannot be true. No I/O.
+"""Define what counts as an answer of the model: how long it can be, what it must hold, and what cannot be true. No I/O.
 
 An answer that is none is an attempt that failed, whatever its status says: servers and the proxies before them put
 errors into it, leave the text out or count without sense, and a model is not to be scored for that.
@@ -24,7 +24,9 @@ COUNTS = ("prompt_tokens", "completion_tokens")
 
 
 def longest(asked: Mapping[str, Json] | None, sent: int) -> int:
-    """Bytes that an answer to this request of `sent` bytes may have: far more than any has, far less than memory."""
+    """Return bytes that an answer to this request of `sent` bytes may have: far more than any has, far less than
+    memory.
+    """
     asked = asked or {}
     tokens = asked.get("max_tokens") or asked.get("max_completion_tokens") or 0
     listed = max(int(asked.get(key) or 0) for key in ("logprobs", "top_logprobs"))
@@ -33,7 +35,7 @@ def longest(asked: Mapping[str, Json] | None, sent: int) -> int:
 
 
 def lacking(answer: Mapping[str, Json], asked: Mapping[str, Json]) -> str:
-    """Why this is no answer to the request; "" where it is one."""
+    """Return why this is no answer to the request; "" where it is one."""
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
         return "no choices in it"
@@ -41,11 +43,11 @@ def lacking(answer: Mapping[str, Json], asked: Mapping[str, Json]) -> str:
         return f"{len(choices)} choices for {wanted} prompts"
     listed = bool(asked.get("logprobs") or "prompt_logprobs" in asked)
     reasons = (_failure(choice) or _mistold(choice, answer, listed=listed) for choice in choices)
-    return next(filter(None, reasons), "") or _miscounted(answer.get("usage"))
+    return next(filter(None, reasons), "") or _has_wrong_counts(answer.get("usage"))
 
 
 def texts(answer: Mapping[str, Json]) -> Iterator[str]:
-    """What the model says in it, and what else may be written down; no lists of tokens."""
+    """Yield what the model says in it, and what else may be written down; no lists of tokens."""
     stack: list[Json] = [answer.get("model"), answer.get("choices")]
     while stack:
         value = stack.pop()
@@ -58,7 +60,7 @@ def texts(answer: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _prompts(asked: Mapping[str, Json]) -> int:
-    """Several texts, or several lists of tokens, in one request."""
+    """Return several texts, or several lists of tokens, in one request."""
     prompt = asked.get("prompt")
     return len(prompt) if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int) else 1
 
@@ -71,7 +73,7 @@ def _failure(choice: Mapping[str, Json]) -> str:
 
 
 def _mistold(choice: Mapping[str, Json], answer: Mapping[str, Json], *, listed: bool) -> str:
-    """What is wrong with its text or its log-probabilities, whichever the request was for."""
+    """Return what is wrong with its text or its log-probabilities, whichever the request was for."""
     told = choice.get("logprobs") or choice.get("prompt_logprobs")
     if listed and told:
         return _improbable(choice)
@@ -87,7 +89,7 @@ def _mistold(choice: Mapping[str, Json], answer: Mapping[str, Json], *, listed: 
         return ""
     if content:
         return "a message whose content is neither text nor parts of it"
-    return "" if _explained(choice, message, answer) else "a message without content"
+    return "" if _explain(choice, message, answer) else "a message without content"
 
 
 def _is_part(part: Json) -> bool:
@@ -95,8 +97,8 @@ def _is_part(part: Json) -> bool:
     return kind in PARTS and isinstance(part.get(kind), str if kind == "text" else (str, list))
 
 
-def _explained(choice: Mapping[str, Json], message: Mapping[str, Json], answer: Mapping[str, Json]) -> bool:
-    """Whether there is no text because the model thought all the time, refused, or was cut off."""
+def _explain(choice: Mapping[str, Json], message: Mapping[str, Json], answer: Mapping[str, Json]) -> bool:
+    """Return whether there is no text because the model thought all the time, refused, or was cut off."""
     if message.get("refusal") or choice.get("finish_reason") in SAID_NOTHING:
         return True
     used = answer.get("usage")
@@ -118,7 +120,7 @@ def _possible(value: Json) -> bool:
 
 
 def _logprobs(choice: Mapping[str, Json]) -> Iterator[Json]:
-    """All of a choice, in each of the forms that servers have. The first token of a prompt has none."""
+    """Yield all of a choice, in each of the forms that servers have. The first token of a prompt has none."""
     told = choice.get("logprobs") or {}
     for entry in told.get("content") or ():
         for listed in (entry, *(entry.get("top_logprobs") or ())):
@@ -132,8 +134,8 @@ def _logprobs(choice: Mapping[str, Json]) -> Iterator[Json]:
         yield from (listed["logprob"] for listed in (tokens or {}).values())
 
 
-def _miscounted(usage: Json) -> str:
-    """Tokens are paid for and stand in the report. None at all is what a server may not be able to tell."""
+def _has_wrong_counts(usage: Json) -> str:
+    """Return tokens are paid for and stand in the report. None at all is what a server may not be able to tell."""
     counts: Sequence[Json] = [usage.get(key) for key in COUNTS] if isinstance(usage, dict) else ()
     wrong = [count for count in counts if count is not None and not _countable(count)]
     return f"a usage of {repr(wrong[0])[:20]} tokens" if wrong else ""

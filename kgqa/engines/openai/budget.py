@@ -38,12 +38,12 @@ class Budget:
 
     async def enter(self) -> None:
         """Begin a call. Raises BudgetSpent, once nothing is under way, if the budget is spent."""
-        if self._spent():
+        if self._spend():
             while self._running:
                 self._idle.clear()
                 await self._idle.wait()
             raise BudgetSpent(
-                f"{self._spent()} is spent ({self.spent_tokens:,} tokens, {self.spent_dollars:.4f} USD by this "
+                f"{self._spend()} is spent ({self.spent_tokens:,} tokens, {self.spent_dollars:.4f} USD by this "
                 "command); everything answered is saved, the same command goes on with a raised budget"
             )
         self._running += 1
@@ -61,14 +61,14 @@ class Budget:
             self.spent_dollars += self.prices.dollars(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens)
         if int(10 * self._share()) > int(10 * before):  # another tenth of it
             told = {"event": "budget", "tokens": self.spent_tokens, "usd": round(self.spent_dollars, 6)}
-            events.info("%.0f %% of the engine's budget is spent", 100 * self._share(), extra={"told": told})
+            events.info("%.0f %% of the engine's budget is spent", 100 * self._share(), extra={"fields": told})
 
     def _share(self) -> float:
-        """Of the budget that is nearer to its end; 0 without one."""
+        """Return the share of the budget that is nearer to its end; 0 without one."""
         return max(self.spent_tokens / (self.tokens or math.inf), self.spent_dollars / (self.dollars or math.inf))
 
-    def _spent(self) -> str:
-        """The key of the budget that is spent, with its value; "" while there is some left."""
+    def _spend(self) -> str:
+        """Return the key of the budget that is spent, with its value; "" while there is some left."""
         if self.tokens is not None and self.spent_tokens >= self.tokens:
             return f"engine.budget_tokens={self.tokens}"
         if self.dollars is not None and self.spent_dollars >= self.dollars:

@@ -9,16 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kgqa.artefacts.adapter import Adapter
+from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.labels import Spelling, continuation, spell
-from kgqa.engines.openai.adapters import scales, served_name
+from kgqa.engines.openai.adapters import find_served_name, scales
 from kgqa.engines.openai.answers import lacking
 from kgqa.engines.openai.budget import Budget
+from kgqa.engines.openai.concurrency import Room
 from kgqa.engines.openai.endpoint import Endpoint, Refused, ServerReply, Unknown
-from kgqa.engines.openai.requests import Abilities, Server, chat, too_long, usage
-from kgqa.engines.openai.room import Room
+from kgqa.engines.openai.payloads import Abilities, Server, chat, too_long, usage
 from kgqa.engines.thinking import NO_THINKING, TAGS, Thinking, opening
 from kgqa.engines.tokens import END_TOKENS
 from kgqa.errors import ConfigError, EngineError, PromptTooLong
@@ -59,7 +59,7 @@ class Client:
     _seen: set[str] = field(default_factory=set)  # names under which it has answered
 
     async def ask(self, call: ModelCall, settings: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
-        """One reply, and flags for what the server did not do.
+        """Return one reply, and flags for what the server did not do.
 
         Raises:
             PromptTooLong, EngineError, and what `Endpoint.post` raises.
@@ -78,11 +78,13 @@ class Client:
         return answered, (*flags, *UNTEMPLATED.flags(call)) if call.prompt.form == "chat" else flags
 
     async def go_on(self, tokens: list[int], settings: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
-        """What a server that takes tokens writes behind them."""
+        """Return what a server that takes tokens writes behind them."""
         return await self.complete(COMPLETIONS, {"prompt": tokens, **settings, **self._ends})
 
     def thinks(self, call: ModelCall) -> bool:
-        """Whether a thought comes before the reply. Before a choice only where nothing can keep the model from it."""
+        """Return whether a thought comes before the reply. Before a choice only where nothing can keep the model from
+        it.
+        """
         if not self.thinking.budget:
             return False
         if self.server in TOKENS_SHOWN:
@@ -90,18 +92,18 @@ class Client:
         return self.plain_text(call) is None and (isinstance(call, Generate) or self.server == "hosted")
 
     def plain_text(self, call: ModelCall) -> str | None:
-        """The text that goes to the completions endpoint; None where messages go to the chat endpoint."""
+        """Return the text that goes to the completions endpoint; None where messages go to the chat endpoint."""
         goes_as_text = self.endpoints != "chat" if call.prompt.form == "completion" else self.endpoints == "completions"
         return UNTEMPLATED.render(call) if goes_as_text else None
 
     def leaves_out(self, call: ModelCall) -> str:
-        """The prefill, where this server cannot go on with one, or would not think then."""
+        """Return the prefill, where this server cannot go on with one, or would not think then."""
         takes_messages = self.server not in TOKENS_SHOWN and self.plain_text(call) is None
         return call.prompt.prefill if takes_messages and (self.server == "hosted" or self.thinks(call)) else ""
 
     async def complete(self, path: str, body: Mapping[str, Json]) -> tuple[ServerReply, tuple[str, ...]]:
-        """One request, fitted to what the server takes."""
-        request = {"model": self.model, **self.extra, **body, **await self._scaled()}
+        """Return one request, fitted to what the server takes."""
+        request = {"model": self.model, **self.extra, **body, **await self._scale()}
         while True:
             fitted = self.abilities.fit(request)
             try:
@@ -116,11 +118,11 @@ class Client:
 
     @property
     def model(self) -> str:
-        """The name to ask for: vLLM serves adapters as models."""
-        return self.served if self.adapter is None or self.server != "vllm" else served_name(self.adapter)
+        """Return the name to ask for: vLLM serves adapters as models."""
+        return self.served if self.adapter is None or self.server != "vllm" else find_served_name(self.adapter)
 
-    async def _scaled(self) -> Mapping[str, Json]:
-        """What a llama.cpp server is told of its adapters, for else all of them answer together.
+    async def _scale(self) -> Mapping[str, Json]:
+        """Return what a llama.cpp server is told of its adapters, for else all of them answer together.
 
         What it knows of a prompt it finds by the tokens alone, whichever adapter made it, so that is not used.
         """
@@ -178,7 +180,7 @@ class Client:
             self.room.told((await self.endpoint.get("../props")).get("total_slots"))
 
     async def prompt_tokens(self, prompt: Prompt, reply: int) -> list[int]:
-        """The prompt under the server's own chat template, the prefill at its end.
+        """Return the prompt under the server's own chat template, the prefill at its end.
 
         Raises:
             PromptTooLong: with a reply of so many tokens it exceeds the context.
@@ -193,51 +195,55 @@ class Client:
         return tokens
 
     def check_length(self, prompt: int, reply: int) -> None:
-        """Raises PromptTooLong."""
+        """Raise PromptTooLong ."""
         if prompt + reply > self.context:
             raise PromptTooLong(prompt, self.context - reply)
 
     async def turn(self, prompt: Prompt, *, thinks: bool) -> tuple[list[int], str]:
-        """A conversation up to the reply, or to the thought before it; and what the thought was made to begin with."""
+        """Return a conversation up to the reply, or to the thought before it; and what the thought was made to begin
+        with.
+        """
         messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
         told = self.thinking.template(thinks=thinks)
         conversation = {"model": self.model, "messages": messages, "chat_template_kwargs": told}
         prefill = "" if thinks else prompt.prefill
         if self.server == "llamacpp":
-            text = str(await self._told("../apply-template", conversation, "prompt"))
+            text = str(await self._report("../apply-template", conversation, "prompt"))
             begin = opening(text, thinks=thinks)
             tokens = await self.tokenize(text + begin + prefill, special=True)  # it leaves the BOS token to this step
             return tokens, begin or TAGS.begin
-        tokens = list(await self._told("../tokenize", conversation, "tokens"))
+        tokens = list(await self._report("../tokenize", conversation, "tokens"))
         if thinks not in self._openings:  # every conversation ends alike, so one look is enough
             last = {"model": self.model, "tokens": tokens[-8:]}
-            self._openings[thinks] = opening(str(await self._told("../detokenize", last, "prompt")), thinks=thinks)
+            self._openings[thinks] = opening(str(await self._report("../detokenize", last, "prompt")), thinks=thinks)
         begin = self._openings[thinks]
         parts = await self._continuations(part for part in (begin, prefill) if part)
         return [*tokens, *parts.get(begin, ()), *parts.get(prefill, ())], begin or TAGS.begin
 
     async def continuation(self, text: str) -> list[int]:
-        """The tokens of a text that goes on behind others; not kept, as most are long and come once."""
+        """Return the tokens of a text that goes on behind others; not kept, as most are long and come once."""
         forms = {form: await self.tokenize(form) for form in ("\n", text, f"\n{text}")}
         return list(continuation(forms.__getitem__)(text))
 
     async def spelling(self, options: tuple[str, ...]) -> Spelling:
-        """How the options are written in the server's tokens."""
+        """Return how the options are written in the server's tokens."""
         if options not in self._spellings:
             forms = [form for option in options for form in (option, f" {option}")]
             self._spellings[options] = spell(options, (await self._continuations(forms)).__getitem__)
         return self._spellings[options]
 
     async def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Tokens of a text in which special tokens are written out. `special`: those every text starts with, too."""
+        """Return tokens of a text in which special tokens are written out. `special`: those every text starts with,
+        too.
+        """
         if self.server == "vllm":
             body: dict[str, Json] = {"model": self.model, "prompt": text, "add_special_tokens": special}
         else:
             body = {"content": text, "add_special": special, "parse_special": True}
-        return list(await self._told("../tokenize", body, "tokens"))
+        return list(await self._report("../tokenize", body, "tokens"))
 
     async def _continuations(self, texts: Iterable[str]) -> dict[str, list[int]]:
-        """The tokens of each text inside a line."""
+        """Return the tokens of each text inside a line."""
         texts = list(texts)
         for form in ("\n", *texts, *(f"\n{text}" for text in texts)):  # one by one: they are few, and kept
             if form not in self._known:
@@ -245,8 +251,8 @@ class Client:
         tokenize = continuation(self._known.__getitem__)
         return {text: tokenize(text) for text in texts}
 
-    async def _told(self, path: str, body: Mapping[str, Json], key: str) -> Any:
-        """A value of an answer that is no reply of the model."""
+    async def _report(self, path: str, body: Mapping[str, Json], key: str) -> Any:
+        """Return a value of an answer that is no reply of the model."""
         answered = await self.endpoint.post(path, body)
         if key not in answered.json:
             raise EngineError(f"{path[2:]} of engine.server={self.server} gave no {key}")

@@ -1,6 +1,6 @@
 """One request and its answer, by aiohttp, which costs a sixth of httpx2's CPU a call (docs/PERFORMANCE.md).
 
-What goes wrong is told in the words of `kgqa.http`; what an answer means is for `endpoint`.
+What goes wrong is told in the words of `kgqa.util.http`; what an answer means is for `endpoint`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from kgqa import http
+from kgqa.util import http
 
 if TYPE_CHECKING:
     import aiohttp
@@ -41,14 +41,14 @@ class Connections:
         self._session: aiohttp.ClientSession | None = None
 
     async def ask(self, method: str, url: str, body: bytes | None, most: int) -> Received:
-        """The whole answer to a JSON body.
+        """Return the whole answer to a JSON body.
 
         Raises:
             http.Unanswered: there is none, none in time (http.Silent), or it has more than `most` bytes (http.TooLong).
         """
         told = {"Content-Type": "application/json"} if body is not None else None
         with _in_words():
-            async with self._opened().request(method, url, data=body, headers=told, allow_redirects=False) as answer:
+            async with self._open().request(method, url, data=body, headers=told, allow_redirects=False) as answer:
                 return Received(answer.status, answer.headers, await _content(answer, most))
 
     async def close(self) -> None:
@@ -56,55 +56,57 @@ class Connections:
             await self._session.close()
             await asyncio.sleep(0)  # transports are told to close, and do so in the loop's next round
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             import aiohttp
 
-            trusted = http.trusted() if self._server.startswith("https:") else True
+            trusted = http.ssl_context() if self._server.startswith("https:") else True
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT, ssl=trusted),
                 headers=self._headers,
                 timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=http.CONNECT),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
-                proxy=http.proxy(self._server),  # trust_env would look for it, and into ~/.netrc, with every request
+                proxy=http.find_proxy(
+                    self._server
+                ),  # trust_env would look for it, and into ~/.netrc, with every request
             )
         return self._session
 
 
 async def _content(answer: aiohttp.ClientResponse, most: int) -> bytes:
-    """The body, unpacked as it comes, as far as it may go, however small it came packed."""
+    """Return the body, unpacked as it comes, as far as it may go, however small it came packed."""
     packing = answer.headers.get("content-encoding", "identity").strip().lower()
     if packing not in ("", "identity", "gzip"):
-        raise http.Unanswered(f"an answer packed as {packing!r:.40}, which was not asked for")
+        raise http.NoResponse(f"an answer packed as {packing!r:.40}, which was not asked for")
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16) if packing == "gzip" else None
     body = bytearray()
     async for chunk in answer.content.iter_any():
         try:
             body += unpacker.decompress(chunk, most + 1 - len(body)) if unpacker else chunk
         except zlib.error as error:
-            raise http.Unanswered("an answer that says it is gzip and is not") from error
+            raise http.NoResponse("an answer that says it is gzip and is not") from error
         if len(body) > most:
-            raise http.TooLong(f"an answer of more than {most:,} bytes")
+            raise http.ResponseTooLong(f"an answer of more than {most:,} bytes")
     if unpacker and not unpacker.eof:
-        raise http.Unanswered("an answer whose gzip ends half-way")
+        raise http.NoResponse("an answer whose gzip ends half-way")
     return bytes(body)
 
 
 @contextmanager
 def _in_words() -> Iterator[None]:
-    """Raises http.Unanswered for what aiohttp raises; a status that says no is an answer."""
+    """Raise http .Unanswered for what aiohttp raises; a status that says no is an answer."""
     import aiohttp
 
     try:
         yield
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         cause = getattr(error, "os_error", None)
-        kind = http.Absent if isinstance(cause, NOBODY) else http.NoServer
+        kind = http.ServerNotFound if isinstance(cause, NOBODY) else http.ConnectionFailed
         raise kind(str(error) or type(error).__name__) from error
     except asyncio.TimeoutError as error:
-        raise http.Silent(str(error) or type(error).__name__) from error
+        raise http.ResponseTimeout(str(error) or type(error).__name__) from error
     except aiohttp.InvalidURL as error:
-        raise http.Absent(str(error)) from error
+        raise http.ServerNotFound(str(error)) from error
     except (aiohttp.ClientError, OSError) as error:
-        raise http.Unanswered(f"the connection broke ({type(error).__name__})") from error
+        raise http.NoResponse(f"the connection broke ({type(error).__name__})") from error

@@ -17,13 +17,13 @@ from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from kgqa import http
 from kgqa.engines.openai.answers import longest, texts
 from kgqa.engines.openai.connection import Connections, Received
 from kgqa.errors import ConfigError, EngineDied, EngineError, UsageError
-from kgqa.json_texts import compact
-from kgqa.redaction import Key
 from kgqa.types import Json
+from kgqa.util import http
+from kgqa.util.jsonio import encode_request
+from kgqa.util.redaction import Key
 
 log = logging.getLogger(__name__)
 events = logging.getLogger("kgqa.events")  # see kgqa.runtime.work_log
@@ -68,7 +68,7 @@ class _Trouble(Exception):
 
 @dataclass(frozen=True)
 class Persistence:
-    """How long to go on: seconds for one attempt, attempts beside the first, seconds before the second attempt
+    """Hold how long to go on: seconds for one attempt, attempts beside the first, seconds before the second attempt
     (doubled each time), and seconds that a server may be gone or ask to wait."""
 
     timeout: float
@@ -97,11 +97,11 @@ class Endpoint:
         self._resume_at = 0.0  # what one call learns from Retry-After holds for all
 
     async def get(self, path: str) -> dict[str, Json]:
-        """A path below the address, e.g. "/models"; one that starts with ".." is taken beside it."""
+        """Return a path below the address, e.g. "/models"; one that starts with ".." is taken beside it."""
         return (await self._ask("GET", path, None, None)).json
 
     async def post(self, path: str, body: Mapping[str, Json], lacking: Lacking | None = None) -> ServerReply:
-        """The server's answer. `lacking`: what makes it none, so that it is asked for again.
+        """Return the server's answer. `lacking`: what makes it none, so that it is asked for again.
 
         Raises:
             Refused: it says that the request is wrong; asking again would not help.
@@ -127,7 +127,7 @@ class Endpoint:
                 answered = await self._attempt(method, url, body)
                 if lacking and body is not None:
                     self._accept(answered.json, lacking(answered.json, body))
-            except http.NoServer as gone:
+            except http.ConnectionFailed as gone:
                 wait = self._until_next_look(gone)
             except _Trouble as trouble:
                 failures += 1
@@ -137,16 +137,16 @@ class Endpoint:
             await asyncio.sleep(wait)
 
     async def _attempt(self, method: str, url: str, body: Mapping[str, Json] | None) -> ServerReply:
-        content = None if body is None else compact(dict(body))
+        content = None if body is None else encode_request(dict(body))
         started = time.perf_counter()
         try:
             received = await self._connections.ask(method, url, content, longest(body, len(content or b"")))
-        except http.NoServer:
+        except http.ConnectionFailed:
             raise
-        except http.Silent as error:
+        except http.ResponseTimeout as error:
             raise _Trouble(f"no answer within {self._persistence.timeout:g} s") from error
-        except http.Unanswered as error:
-            raise _Trouble(self._shown(str(error))) from error
+        except http.NoResponse as error:
+            raise _Trouble(self._show(str(error))) from error
         self._gone_since = None
         return ServerReply(self._read(received, asks=body is not None), time.perf_counter() - started)
 
@@ -157,7 +157,7 @@ class Endpoint:
             answer = {"data": answer}  # as OpenAI's lists are; llama.cpp's of its adapters is bare
         if 200 <= status < 300:
             if not isinstance(answer, dict):
-                raise _Trouble(f"{_unlike_json(content)}: {self._shown(content[:READ].decode(errors='replace'))!r}")
+                raise _Trouble(f"{_unlike_json(content)}: {self._show(content[:READ].decode(errors='replace'))!r}")
             if not answer.get("error"):
                 if self._key and self._key.is_in("\n".join(texts(answer))):
                     raise _Trouble("an answer that repeats the key it was asked with")
@@ -170,26 +170,26 @@ class Endpoint:
         if status == 401 and not self._key:
             names = "the variable that engine.api_key_env names (OPENAI_API_KEY unless set otherwise)"
             raise ConfigError(f"the server wants a key, and {names} holds none: {Refused(status, error).message}")
-        raise _refusal(status, self._key.left_out_of_all(error) if self._key else error, headers)
+        raise _refusal(status, self._key.redact_json(error) if self._key else error, headers)
 
     def _accept(self, answer: Mapping[str, Json], reason: str) -> None:
-        """Raises _Trouble where there is a reason against it."""
+        """Raise _Trouble where there is a reason against it."""
         if reason:
-            raise _Trouble(f"{reason}: {self._shown(json.dumps(answer, ensure_ascii=False))}")
+            raise _Trouble(f"{reason}: {self._show(json.dumps(answer, ensure_ascii=False))}")
 
-    def _shown(self, text: str) -> str:
-        """The beginning of what a server said."""
+    def _show(self, text: str) -> str:
+        """Return the beginning of what a server said."""
         text = text[:READ]
-        return (self._key.left_out_of(text) if self._key else text)[:SHOWN]
+        return (self._key.redact(text) if self._key else text)[:SHOWN]
 
     def _place(self, headers: Mapping[str, str]) -> str:
-        """Where a redirection leads, with nothing that could be a secret."""
+        """Return where a redirection leads, with nothing that could be a secret."""
         parts = urlsplit(headers.get("location", ""))
         host = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else ""
-        return self._shown(host + parts.path) or "another place"
+        return self._show(host + parts.path) or "another place"
 
-    def _until_next_look(self, gone: http.NoServer) -> float:
-        """Seconds to wait for a server that is gone; waiting for it costs no call an attempt."""
+    def _until_next_look(self, gone: http.ConnectionFailed) -> float:
+        """Return seconds to wait for a server that is gone; waiting for it costs no call an attempt."""
         now = time.monotonic()
         patience = self._persistence.patience
         if self._gone_since is None:
@@ -219,13 +219,13 @@ class Endpoint:
 
 
 def _tell(event: str, cause: str, seconds: float) -> None:
-    """For logs and `kgqa status`, which count equal causes."""
+    """For logs and `kgqa runs --running`, which count equal causes."""
     told = {"event": event, "cause": cause, "seconds": round(seconds, 2)}
-    events.info("again in %.1f s: %s", seconds, cause, extra={"told": told})
+    events.info("again in %.1f s: %s", seconds, cause, extra={"fields": told})
 
 
 def _refusal(status: int, error: Mapping[str, Json], headers: Mapping[str, str]) -> Exception:
-    """What an answer that brings no reply means."""
+    """Return what an answer that brings no reply means."""
     if status < 300:  # some proxies answer so and put the status inside
         status = code if isinstance(code := error.get("code"), int) and 400 <= code < 600 else 502
     refused = Refused(status, error)
@@ -241,7 +241,7 @@ def _refusal(status: int, error: Mapping[str, Json], headers: Mapping[str, str])
 
 
 def _json(content: bytes) -> Json:
-    """None where it is not JSON: an encoding that is none, numbers and nesting beyond measure included."""
+    """Return None where it is not JSON: an encoding that is none, numbers and nesting beyond measure included."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
@@ -254,7 +254,9 @@ def _unlike_json(content: bytes) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds; 0 where the server does not say. The header holds seconds or a date, which is read by its own clock."""
+    """Return seconds; 0 where the server does not say. The header holds seconds or a date, which is read by its own
+    clock.
+    """
     value = headers.get("retry-after", "")
     try:
         return max(0.0, float(value))
@@ -268,5 +270,5 @@ def _retry_after(headers: Mapping[str, str]) -> float:
 
 
 def _jitter() -> float:
-    """So that calls which failed together do not come back together."""
+    """Return the jitter so that calls which failed together do not come back together."""
     return random.uniform(1.0, 1.25)  # noqa: S311 - not for secrets

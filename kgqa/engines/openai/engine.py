@@ -14,30 +14,30 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
-from kgqa.artefacts.adapter import Adapter
+from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
-from kgqa.constraints import Bound, Count, Natural, Seconds
 from kgqa.engines.adapted import AdaptedStream
 from kgqa.engines.openai import extra as extras
 from kgqa.engines.openai.adapters import check_server
 from kgqa.engines.openai.address import address, key
 from kgqa.engines.openai.budget import Budget
-from kgqa.engines.openai.choices import WAYS, Choosing, Way
 from kgqa.engines.openai.client import TOKENS_SHOWN, Client, Endpoints
+from kgqa.engines.openai.concurrency import Room
 from kgqa.engines.openai.endpoint import Endpoint, Persistence
 from kgqa.engines.openai.loop import Loop
-from kgqa.engines.openai.requests import SCHEMAS, Abilities, Server, completion, decoding, readable, trimmed
-from kgqa.engines.openai.room import Room
-from kgqa.engines.openai.thoughts import thoughtful
+from kgqa.engines.openai.option_logprobs import WAYS, Choosing, Way
+from kgqa.engines.openai.payloads import SCHEMAS, Abilities, Server, completion, decoding, readable, trim_payload
+from kgqa.engines.openai.reasoning import thoughtful
 from kgqa.engines.thinking import NO_THINKING, Thinking
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, KgqaError, of_one_call
 from kgqa.protocols import Deliver, Engine
 from kgqa.types import Json
+from kgqa.util.validators import Count, Natural, Seconds, Validator
 
 ADAPTER = 2  # raise it when equal calls get other replies than before
 BYTES_PER_TOKEN = 4  # of English text, where the server does not count
-Dollars = Annotated[float, Bound("must be more than 0", lambda dollars: dollars > 0)]
+Dollars = Annotated[float, Validator("must be more than 0", lambda dollars: dollars > 0)]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class OpenAI:
         return {
             "engine": "openai",
             "adapter": ADAPTER,
-            "model": self._served,
+            "model": self._find_served_model,
             "deployment": self.deployment or self._url,
             "server": self.server,
             "template": "the server's own",
@@ -102,7 +102,7 @@ class OpenAI:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether `count_tokens` is right, not an estimate."""
+        """Return whether `count_tokens` is right, not an estimate."""
         return self.server in TOKENS_SHOWN
 
     @property
@@ -114,7 +114,7 @@ class OpenAI:
         return not self.counts_tokens
 
     def render(self, call: ModelCall) -> str:
-        """The messages; only the server knows the text it makes of them."""
+        """Return the messages; only the server knows the text it makes of them."""
         return readable(call.prompt)
 
     def count_tokens(self, text: str) -> int:
@@ -126,8 +126,8 @@ class OpenAI:
     def base(self) -> Engine:
         return self
 
-    def adapted(self, adapter: Adapter) -> Engine:
-        """Raises ConfigError: of these servers only vLLM's and llama.cpp's have adapters."""
+    def with_adapter(self, adapter: Adapter) -> Engine:
+        """Raise ConfigError: of these servers only vLLM's and llama.cpp's have adapters."""
         check_server(self.server)
         if adapter not in self._views:
             self._views[adapter] = AdaptedStream(self, adapter, differs=False)  # the server has the base, too
@@ -141,7 +141,7 @@ class OpenAI:
         self._loop.begin(self._serve(call, deliver, adapter), lambda error: deliver(of_one_call(error)))
 
     def close(self) -> None:
-        """Drops all calls and their connections."""
+        """Drop all calls and their connections."""
         self._loop.close(self._hang_up)
 
     async def _serve(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None) -> None:
@@ -173,7 +173,7 @@ class OpenAI:
         else:
             settings = decoding(call, self.server, client.thinking if thinks else NO_THINKING)
             answered, undone = await client.ask(call, settings)
-            reply = trimmed(completion(answered, undone, thinks=thinks), call.stop, client.leaves_out(call))
+            reply = trim_payload(completion(answered, undone, thinks=thinks), call.stop, client.leaves_out(call))
         free = call.schema is not None and not set(SCHEMAS) & set(decoding(call, self.server))
         flags = {"unconstrained": free, "no_thinking": client.thinking.budget > 0 and not thinks}
         return replace(reply, flags=(*reply.flags, *(flag for flag, is_set in flags.items() if is_set)))
@@ -197,12 +197,12 @@ class OpenAI:
         return Endpoint(self._url, key(self.api_key_env, self._url), persistence, self._room.crowded)
 
     def _client(self, adapter: Adapter | None) -> Client:
-        """One for each adapter, as they differ in names; used in the loop's thread alone."""
+        """Return one for each adapter, as they differ in names; used in the loop's thread alone."""
         if adapter not in self._clients:
             self._clients[adapter] = Client(
                 self._endpoint,
                 self.server,
-                self._served,
+                self._find_served_model,
                 self.model.context,
                 self.endpoints,
                 self._budget,
@@ -220,7 +220,7 @@ class OpenAI:
         return address(self.base_url, self.api_key_env)
 
     @cached_property
-    def _served(self) -> str:
+    def _find_served_model(self) -> str:
         return self.served_model or (self.model.hub or self.model.name).partition(":")[0]
 
     @cached_property

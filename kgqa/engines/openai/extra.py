@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from kgqa.engines.openai.requests import EXTRAS, Server
+from kgqa.engines.openai.payloads import EXTRAS, Server
 from kgqa.engines.thinking import Thinking
 from kgqa.errors import ConfigError
 from kgqa.types import Json
@@ -24,7 +24,7 @@ SECRET = re.compile(r"api_?key|secret|password|authorization|access_token", re.I
 
 
 def check(extra: Mapping[str, Json], server: Server, thinking: Thinking) -> None:
-    """Raises ConfigError: what JSON cannot say, a key that kgqa sets, or a secret, which would be written down."""
+    """Raise ConfigError: what JSON cannot say, a key that kgqa sets, or a secret, which would be written down."""
     try:
         json.dumps(dict(extra), allow_nan=False)
     except ValueError:

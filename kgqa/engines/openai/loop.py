@@ -32,7 +32,7 @@ class Loop:
             EngineDied: it is closed.
         """
         with self._lock:
-            loop = self._opened(work)
+            loop = self._open(work)
             self._handed.append((work, failed))
             if len(self._handed) == 1:
                 loop.call_soon_threadsafe(self._take)
@@ -40,8 +40,8 @@ class Loop:
     def result(self, work: Coroutine[Any, Any, T]) -> T:
         """Do the work and wait for what comes of it. Raises EngineDied as `begin`, and what the work raises."""
         with self._lock:
-            loop = self._opened(work)
-            done = asyncio.run_coroutine_threadsafe(self._tracked(work), loop)
+            loop = self._open(work)
+            done = asyncio.run_coroutine_threadsafe(self._track(work), loop)
         return done.result()
 
     def close(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -59,7 +59,7 @@ class Loop:
         self._thread.join()
         loop.close()
 
-    def _opened(self, work: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
+    def _open(self, work: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
         if self._closed:
             work.close()
             raise EngineDied("the engine is closed")
@@ -75,15 +75,15 @@ class Loop:
         for work, failed in handed:
             task = asyncio.ensure_future(work)
             self._under_way.add(task)
-            task.add_done_callback(partial(self._ended, failed))
+            task.add_done_callback(partial(self._end, failed))
 
-    def _ended(self, failed: Callable[[BaseException], None], task: asyncio.Task[None]) -> None:
+    def _end(self, failed: Callable[[BaseException], None], task: asyncio.Task[None]) -> None:
         """Whatever went wrong is told, so that nobody waits for ever."""
         self._under_way.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None and not self._closed:
             failed(error)
 
-    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _track(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.current_task()
         assert task is not None
         self._under_way.add(task)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from kgqa.engines.labels import ROOT, Spelling
+from kgqa.engines.transformers.adapter_switch import Worn
 from kgqa.engines.transformers.kv_cache import empty_cache
-from kgqa.engines.transformers.worn import Worn
 from kgqa.errors import EngineDied
 
 CHUNK = 256  # tokens; smaller pieces share more but feed the matrix units less
@@ -27,7 +27,7 @@ class Writer(Protocol):
     """The reply a row is writing."""
 
     def pick(self, logits: Tensor) -> int | None:
-        """A token drawn from the row's logits; None takes the likeliest."""
+        """Return a token drawn from the row's logits; None takes the likeliest."""
         ...
 
     def push(self, token: int) -> bool:
@@ -54,7 +54,7 @@ class Decoder:
             active = list(writers)
             lengths = torch.tensor([len(prompt) for prompt in prompts], device=self.device)
             while True:
-                tokens = picked(logits[:, -1], active)
+                tokens = pick_tokens(logits[:, -1], active)
                 going = [row for row, token in enumerate(tokens) if not active[row].push(token)]
                 if not going:
                     return known
@@ -71,7 +71,7 @@ class Decoder:
     def choose(
         self, prompts: Sequence[Sequence[int]], spellings: Sequence[Spelling]
     ) -> tuple[list[list[float]], list[int]]:
-        """Per prompt log p(token | place) of its spelling's pairs, and how many prompt tokens were known."""
+        """Return per prompt log p(token | place) of its spelling's pairs, and how many prompt tokens were known."""
         import torch
 
         with torch.inference_mode():
@@ -89,7 +89,7 @@ class Decoder:
             return conditionals, known
 
     def _places(self, cache: Tensor, mask: Tensor, lengths: list[int], spellings: Sequence[Spelling]) -> Tensor:
-        """Logits after each inner place of each row: all places in one pass, each seeing only its own path."""
+        """Return logits after each inner place of each row: all places in one pass, each seeing only its own path."""
         import torch
 
         width = max(len(spelling.tokens) for spelling in spellings)
@@ -108,7 +108,7 @@ class Decoder:
         return self._forward(ids.to(self.device), cache, tree, positions.to(self.device), keep=width)
 
     def _prompts(self, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor, list[int]]:
-        """The batch's cache, its mask, the logits after each prompt, and the known tokens of each."""
+        """Return the batch's cache, its mask, the logits after each prompt, and the known tokens of each."""
         import torch
 
         heads, known = [], []
@@ -116,7 +116,7 @@ class Decoder:
             head, reused = self._head(prompt)
             heads.append(head)
             known.append(reused * CHUNK)
-        cache = self._joined(heads)
+        cache = self._join(heads)
         depth = max(len(head) for head in heads) * CHUNK
         tails = [prompt[len(head) * CHUNK :] for prompt, head in zip(prompts, heads, strict=True)]
         width = max(len(tail) for tail in tails)
@@ -133,7 +133,9 @@ class Decoder:
         return cache, mask, logits, known
 
     def _head(self, prompt: Sequence[int]) -> tuple[list[Chunk], int]:
-        """The prompt's whole pieces, at least one token left over, and how many of them were kept from before."""
+        """Return the prompt's whole pieces, at least one token left over, and how many of them were kept from
+        before.
+        """
         import torch
 
         pieces: list[Chunk] = []
@@ -144,7 +146,7 @@ class Decoder:
             if piece is not None:
                 reused, cache = reused + 1, None
             else:
-                cache = self._joined([pieces]) if cache is None else cache
+                cache = self._join([pieces]) if cache is None else cache
                 start = end - CHUNK
                 positions = torch.arange(start, end, device=self.device)[None]
                 mask = torch.ones((1, end), dtype=torch.long, device=self.device)
@@ -159,8 +161,8 @@ class Decoder:
             self.chunks.popitem(last=False)
         return pieces, reused
 
-    def _joined(self, heads: Sequence[list[Chunk]]) -> Tensor:
-        """A cache with one row per head, padded on the left to the longest."""
+    def _join(self, heads: Sequence[list[Chunk]]) -> Tensor:
+        """Return a cache with one row per head, padded on the left to the longest."""
         import torch
 
         cache = empty_cache()
@@ -185,7 +187,7 @@ class Decoder:
         return cache
 
     def _forward(self, ids: Tensor, cache: Tensor, mask: Tensor, positions: Tensor, keep: int = 1) -> Tensor:
-        """Logits of the last `keep` tokens; extends the cache.
+        """Return logits of the last `keep` tokens; extends the cache.
 
         Raises:
             EngineDied: `stop` was set.
@@ -202,8 +204,8 @@ class Decoder:
         ).logits
 
 
-def picked(logits: Tensor, writers: Sequence[Writer]) -> list[int]:
-    """Each row's next token."""
+def pick_tokens(logits: Tensor, writers: Sequence[Writer]) -> list[int]:
+    """Return each row's next token."""
     likeliest: list[int] = logits.argmax(-1).tolist()
     drawn = [writer.pick(logits[row]) for row, writer in enumerate(writers)]
     return [best if token is None else token for best, token in zip(likeliest, drawn, strict=True)]

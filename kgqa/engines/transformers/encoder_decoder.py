@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kgqa.engines.labels import ROOT, Spelling
-from kgqa.engines.transformers.decoding import Writer, picked
-from kgqa.engines.transformers.worn import Worn
+from kgqa.engines.transformers.adapter_switch import Worn
+from kgqa.engines.transformers.decoding import Writer, pick_tokens
 from kgqa.errors import ConfigError, DataError, EngineDied
-from kgqa.json_values import read_value
+from kgqa.util.jsonio import parse_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -35,12 +35,12 @@ class Seam:
 
     @classmethod
     def of(cls, folder: Path, tokenizer: Tokenizer) -> Seam:
-        """As the folder's configuration names them.
+        """Return as the folder's configuration names them.
 
         Raises:
             ConfigError: a model with absolute positions, which rows that are padded on the left would shift.
         """
-        settings = read_value((folder / "config.json").read_bytes(), str(folder / "config.json"))
+        settings = parse_json((folder / "config.json").read_bytes(), str(folder / "config.json"))
         if not isinstance(settings, dict) or "relative_attention_num_buckets" not in settings:
             raise ConfigError(f"{folder}: of encoder-decoder models only T5 and its kin are known; name another model")
         tokens = []
@@ -66,11 +66,11 @@ class EncoderDecoder:
 
         with torch.inference_mode():
             read, mask, begun = self._read(prompts)
-            ids, seen = self._padded(begun, left=True)
+            ids, seen = self._pad(begun, left=True)
             cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
             active = list(writers)
             while True:
-                tokens = picked(self._write(ids, seen, (read, mask), cache), active)
+                tokens = pick_tokens(self._write(ids, seen, (read, mask), cache), active)
                 going = [row for row, token in enumerate(tokens) if not active[row].push(token)]
                 if not going:
                     return [0] * len(prompts)
@@ -85,7 +85,7 @@ class EncoderDecoder:
     def choose(
         self, prompts: Sequence[Sequence[int]], spellings: Sequence[Spelling]
     ) -> tuple[list[list[float]], list[int]]:
-        """Per prompt log p(token | place) of its spelling's pairs; of no prompt any token was known before.
+        """Return per prompt log p(token | place) of its spelling's pairs; of no prompt any token was known before.
 
         Each place of the options' tree is a row of its own: relative position biases follow a token's place in its
         row, so that several places cannot share one as they do in `decoding`.
@@ -100,7 +100,7 @@ class EncoderDecoder:
                 some = paths[first : first + ROWS]
                 rows = torch.tensor([row for row, _ in some], device=self.network.device)
                 written = [[*begun[row], *_path(spellings[row], place)] for row, place in some]
-                ids, seen = self._padded(written, left=True)
+                ids, seen = self._pad(written, left=True)
                 logits = self._write(ids, seen, (read[rows], mask[rows]), None)
                 tables.update(zip(some, torch.log_softmax(logits.float(), -1), strict=True))
             conditionals = [
@@ -110,15 +110,15 @@ class EncoderDecoder:
             return conditionals, [0] * len(prompts)
 
     def _read(self, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, list[Sequence[int]]]:
-        """What the encoder made of each prompt, its mask, and the tokens each reply begins with."""
+        """Return what the encoder made of each prompt, its mask, and the tokens each reply begins with."""
         seams = [len(prompt) - 1 - list(reversed(prompt)).index(self._start) for prompt in prompts]
-        ids, mask = self._padded([prompt[:seam] for prompt, seam in zip(prompts, seams, strict=True)], left=False)
+        ids, mask = self._pad([prompt[:seam] for prompt, seam in zip(prompts, seams, strict=True)], left=False)
         self._check()
         read = self.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
         return read, mask, [prompt[seam:] for prompt, seam in zip(prompts, seams, strict=True)]
 
     def _write(self, ids: Tensor, seen: Tensor, read: tuple[Tensor, Tensor], cache: Any) -> Tensor:
-        """Logits after the last token of each row; extends the cache, if there is one."""
+        """Return logits after the last token of each row; extends the cache, if there is one."""
         from transformers.modeling_outputs import BaseModelOutput
 
         self._check()
@@ -131,8 +131,8 @@ class EncoderDecoder:
             use_cache=cache is not None,
         ).logits[:, -1]
 
-    def _padded(self, rows: Sequence[Sequence[int]], *, left: bool) -> tuple[Tensor, Tensor]:
-        """Tokens and mask, (rows, longest)."""
+    def _pad(self, rows: Sequence[Sequence[int]], *, left: bool) -> tuple[Tensor, Tensor]:
+        """Return tokens and mask, (rows, longest)."""
         import torch
 
         width = max(len(row) for row in rows)

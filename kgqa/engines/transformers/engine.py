@@ -10,23 +10,23 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import Any, ClassVar, Literal
 
-from kgqa.artefacts.adapter import Adapter
+from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
-from kgqa.constraints import Count
 from kgqa.engines.adapted import AdaptedBatch, base_differs
 from kgqa.engines.grammar import Grammars
-from kgqa.engines.thinking import Thinking, joined, leading, parted, thinking_call
+from kgqa.engines.thinking import Thinking, join_thought, leading, split_thought, thinking_call
 from kgqa.engines.tokens import Tokens
+from kgqa.engines.transformers.adapter_switch import Worn
 from kgqa.engines.transformers.decoding import Decoder
 from kgqa.engines.transformers.encoder_decoder import EncoderDecoder, Seam
 from kgqa.engines.transformers.loading import is_encoder_decoder, load
 from kgqa.engines.transformers.reply import DecodedReply
-from kgqa.engines.transformers.worn import Worn
 from kgqa.engines.weights import Model, is_gguf
 from kgqa.errors import ConfigError, EngineDied, EngineError
-from kgqa.extras import missing_libraries
 from kgqa.protocols import Engine
 from kgqa.types import Choice, Completion, Json, Usage
+from kgqa.util.optional_deps import missing_libraries
+from kgqa.util.validators import Count
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
 
@@ -81,8 +81,8 @@ class Transformers:
     def base(self) -> Engine:
         return self
 
-    def adapted(self, adapter: Adapter) -> Engine:
-        """Each batch is answered through one adapter, which is loaded for its first one."""
+    def with_adapter(self, adapter: Adapter) -> Engine:
+        """Return each batch is answered through one adapter, which is loaded for its first one."""
         if adapter not in self._views:
             self._views[adapter] = AdaptedBatch(self, adapter, base_differs(adapter, self.model))
         return self._views[adapter]
@@ -91,7 +91,7 @@ class Transformers:
         return self.answer_with(calls, None)
 
     def answer_with(self, calls: Sequence[ModelCall], adapter: Adapter | None) -> Sequence[ModelReply | Exception]:
-        """As `answer`, through an adapter."""
+        """Return as `answer`, through an adapter."""
         with self._lock:
             if self._closing.is_set():
                 raise EngineDied("the engine is closed")
@@ -119,7 +119,7 @@ class Transformers:
             self.__dict__.pop("_decoder", None)
 
     def _generate(self, prompts: list[list[int]], calls: list[Any]) -> list[ModelReply]:
-        """Those that think do so together, and then all answer together."""
+        """Return those that think do so together, and then all answer together."""
         texts = {row: self.render(call) for row, call in enumerate(calls) if self._tokens.thinks(call)}
         thoughts: dict[int, Completion] = {}
         if texts:
@@ -130,7 +130,10 @@ class Transformers:
             for row, thought in thoughts.items():
                 prompts[row] = self._tokens.encode(leading(texts[row], thought.text, calls[row]))
         answers = self._write(prompts, calls, self._tokens.decode)
-        return [joined(thoughts[row], reply) if row in thoughts else parted(reply) for row, reply in enumerate(answers)]
+        return [
+            join_thought(thoughts[row], reply) if row in thoughts else split_thought(reply)
+            for row, reply in enumerate(answers)
+        ]
 
     def _write(
         self, prompts: list[list[int]], calls: Sequence[Generate], decode: Callable[[Sequence[int]], str]
@@ -162,7 +165,9 @@ class Transformers:
         ]
 
     def _prompt(self, call: ModelCall) -> list[int] | EngineError:
-        """The call's tokens, or why it has none: a template that refuses, options that look alike, its length."""
+        """Return the call's tokens, or why it has none: a template that refuses, options that look alike, its
+        length.
+        """
         try:
             return self._tokens.prompt(call, self.render(call))
         except EngineError as error:
@@ -188,7 +193,7 @@ class Transformers:
 
     @cached_property
     def _seam(self) -> Seam | None:
-        """None for a causal model, which reads and writes one text."""
+        """Return None for a causal model, which reads and writes one text."""
         if is_gguf(self._weights) or not is_encoder_decoder(self._weights):
             return None
         return Seam.of(self._weights, self._tokens.tokenizer)
@@ -206,7 +211,9 @@ class Transformers:
 
     @cached_property
     def _ends(self) -> frozenset[int]:
-        """Tokens that end a reply: what the model's configuration names and the usual ones its vocabulary has."""
+        """Return tokens that end a reply: what the model's configuration names and the usual ones its vocabulary
+        has.
+        """
         configured = self._decoder.network.generation_config.eos_token_id
         named = configured if isinstance(configured, list) else [] if configured is None else [configured]
         return frozenset({*named, *self._tokens.ends})

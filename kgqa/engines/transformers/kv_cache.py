@@ -11,7 +11,9 @@ Tensor = Any  # torch is imported late and not checked
 
 
 def empty_cache() -> Any:
-    """A transformers cache in which every layer keeps all tokens; a sliding window is the attention mask's business."""
+    """Return a transformers cache in which every layer keeps all tokens; a sliding window is the attention mask's
+    business.
+    """
     from transformers.cache_utils import Cache
 
     return Cache(layer_class_to_replicate=_growing_layer())
@@ -19,7 +21,7 @@ def empty_cache() -> Any:
 
 @cache
 def _growing_layer() -> type:
-    """A class made on first use, because its base lies in transformers."""
+    """Return a class made on first use, because its base lies in transformers."""
     from transformers.cache_utils import DynamicLayer
 
     class GrowingLayer(DynamicLayer):  # type: ignore[misc]
@@ -51,7 +53,7 @@ def _growing_layer() -> type:
 
 
 def _roomy(old: Tensor, new: Tensor, end: int) -> Tensor:
-    """A buffer for `end` tokens and more that starts with the old ones."""
+    """Return a buffer for `end` tokens and more that starts with the old ones."""
     buffer = new.new_empty((*new.shape[:2], end + ROOM, new.shape[-1]))
     if old.numel():
         buffer[:, :, : old.shape[-2]] = old

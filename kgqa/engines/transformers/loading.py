@@ -9,22 +9,22 @@ from typing import Any
 
 from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, DataError
-from kgqa.extras import keep_four_bits
-from kgqa.json_values import decoded
+from kgqa.util.jsonio import decode_json
+from kgqa.util.optional_deps import keep_four_bits
 
 Network = Any  # torch is imported late and not checked
 
 
 def is_encoder_decoder(folder: Path) -> bool:
-    """Whether one half of the model reads and the other writes, as the folder's config.json says."""
+    """Return whether one half of the model reads and the other writes, as the folder's config.json says."""
     try:
-        return bool(decoded((folder / "config.json").read_bytes()).get("is_encoder_decoder"))
+        return bool(decode_json((folder / "config.json").read_bytes()).get("is_encoder_decoder"))
     except ValueError as error:
         raise DataError(f"{folder / 'config.json'}: not JSON ({error}); get the model's folder again") from error
 
 
 def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Network:
-    """The network, ready to answer; its `device` is where its input goes.
+    """Return the network, ready to answer; its `device` is where its input goes.
 
     device: "auto" takes the GPUs there are, spreading the layers over several, else the CPU.
 
@@ -44,7 +44,7 @@ def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Net
     if spread or quantization is not None:  # accelerate places the layers while it loads
         settings["device_map"] = "auto" if spread else {"": chosen}
     if quantization is not None:
-        settings["quantization_config"] = _quantized(quantization, dtype)
+        settings["quantization_config"] = _quantization_config(quantization, dtype)
     if is_encoder_decoder(folder):
         family: Any = AutoModelForSeq2SeqLM
     else:
@@ -69,7 +69,7 @@ def _device(name: str) -> Any:
         raise ConfigError(f"engine.device={name}: torch cannot use it ({error}); use auto or cpu") from error
 
 
-def _quantized(quantization: str, dtype: str) -> Any:
+def _quantization_config(quantization: str, dtype: str) -> Any:
     import torch
     from transformers import BitsAndBytesConfig
 

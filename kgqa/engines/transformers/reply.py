@@ -31,13 +31,13 @@ class DecodedReply:
 
     @property
     def text(self) -> str:
-        """What was written, up to the first stop string."""
+        """Return what was written, up to the first stop string."""
         written = self._decode(self._tokens)
         cuts = [cut for stop in self._call.stop if (cut := written.find(stop)) >= 0]
         return written[: min(cuts, default=None)]
 
     def pick(self, logits: Tensor) -> int | None:
-        """A token drawn at the call's temperature; None for the likeliest of all. A missing seed counts as 0."""
+        """Return a token drawn at the call's temperature; None for the likeliest of all. A missing seed counts as 0."""
         import torch
 
         if self._constraint:
@@ -55,7 +55,9 @@ class DecodedReply:
         return int(torch.multinomial(chances, 1, generator=self._generator))
 
     def push(self, token: int) -> bool:
-        """True when the reply is complete: an end token, a stop string, all that its schema wants, or `max_tokens`."""
+        """Return true when the reply is complete: an end token, a stop string, all that its schema wants, or
+        `max_tokens`.
+        """
         self.spent += 1
         if token in self._ends:
             self.finish = "stop"
@@ -68,6 +70,6 @@ class DecodedReply:
         return self.spent >= self._call.max_tokens
 
     def _stops(self) -> bool:
-        """Only the end is decoded: a stop string that ended earlier would have been seen earlier."""
+        """Return only the end is decoded: a stop string that ended earlier would have been seen earlier."""
         tail = self._decode(self._tokens[-self._longest_stop - SPARE :])
         return any(stop in tail for stop in self._call.stop)

@@ -10,19 +10,19 @@ from importlib.util import find_spec
 from threading import Event, Lock
 from typing import Annotated, ClassVar, Literal
 
-from kgqa.artefacts.adapter import Adapter
+from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
-from kgqa.constraints import Bound, Count
 from kgqa.engines.adapted import AdaptedStream, base_differs, check_layers
-from kgqa.engines.grammar import bounded
+from kgqa.engines.grammar import bound_schema
 from kgqa.engines.labels import ROOT
-from kgqa.engines.thinking import Thinking, joined, leading, parted, thinking_call
+from kgqa.engines.thinking import Thinking, join_thought, leading, split_thought, thinking_call
 from kgqa.engines.tokens import Tokens
 from kgqa.engines.vllm.loop import LoopSettings, Lora, Output, VllmLoop
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, EngineDied, of_one_call
 from kgqa.protocols import Deliver, Engine
 from kgqa.types import Choice, Completion, Json, Usage
+from kgqa.util.validators import Count, Validator
 
 ADAPTER = 1  # raise it when equal calls get other replies than before
 LISTED = 128  # token ids whose log-probabilities one request may ask for: vLLM's limit
@@ -31,8 +31,8 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of LoRA adapters, as vLLM make
 # layer, a tenth of their time goes to pages (docs/PERFORMANCE.md)
 KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**34)}
 CPU_CACHE = 4.0  # GiB; vLLM's own default would take nearly all of the machine's memory
-GpuShare = Annotated[float, Bound("must be a share above 0, at most 1", lambda share: 0 < share <= 1)]
-Gibibytes = Annotated[float, Bound("must be above 0 GiB, or null", lambda size: size > 0)]
+GpuShare = Annotated[float, Validator("must be a share above 0, at most 1", lambda share: 0 < share <= 1)]
+Gibibytes = Annotated[float, Validator("must be above 0 GiB, or null", lambda size: size > 0)]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Vllm:
 
     @property
     def places(self) -> int:
-        """As many again as there are slots wait inside vLLM: a slot that becomes free never waits for us."""
+        """Return as many again as there are slots wait inside vLLM: a slot that becomes free never waits for us."""
         return 2 * self.slots * self.data_parallel
 
     def identity(self) -> Mapping[str, Json]:
@@ -110,8 +110,10 @@ class Vllm:
     def base(self) -> Engine:
         return self
 
-    def adapted(self, adapter: Adapter) -> Engine:
-        """Calls through any of the adapters and none share a step. Raises ConfigError: beyond the ranks vLLM knows."""
+    def with_adapter(self, adapter: Adapter) -> Engine:
+        """Return calls through any of the adapters and none share a step. Raises ConfigError: beyond the ranks vLLM
+        knows.
+        """
         if adapter not in self._views:
             view = AdaptedStream(self, adapter, base_differs(adapter, self.model))
             if adapter.rank > RANKS[-1]:
@@ -124,7 +126,7 @@ class Vllm:
         return self._views[adapter]
 
     def close(self) -> None:
-        """Drops waiting and running calls, then ends vLLM's processes."""
+        """Drop waiting and running calls, then end vLLM's processes."""
         with self._lock:
             self._closing.set()
             started = "_loop" in self.__dict__
@@ -146,17 +148,17 @@ class Vllm:
         if not isinstance(call, Generate):
             return await self._choose(prompt, call, lora)
         if not self._tokens.thinks(call):
-            return parted(await self._generate(prompt, call, lora))
+            return split_thought(await self._generate(prompt, call, lora))
         text = self.render(call)
         thinking = thinking_call(call, self._thinking.budget, text)
         thought = await self._generate(prompt, thinking, lora, skip_special_tokens=False)  # one of them may end it
         continued = await self._loop.beside(self._tokens.encode, leading(text, thought.text, call))
-        return joined(thought, await self._generate(continued, call, lora))
+        return join_thought(thought, await self._generate(continued, call, lora))
 
     async def _generate(self, prompt: list[int], call: Generate, lora: Lora | None, **sampling: bool) -> Completion:
         from vllm.sampling_params import StructuredOutputsParams
 
-        schema = bounded(call.schema) if call.schema is not None else None
+        schema = bound_schema(call.schema) if call.schema is not None else None
         output = await self._loop.ask(
             prompt,
             lora,
@@ -175,7 +177,9 @@ class Vllm:
         return Completion(written.text, written.finish_reason, usage, self._tokens.flags(call) + free)
 
     async def _choose(self, prompt: list[int], call: Choose, lora: Lora | None) -> Choice:
-        """All places of the options' tree side by side; the prompt is computed once, the rest comes from its cache."""
+        """Return all places of the options' tree side by side; the prompt is computed once, the rest comes from its
+        cache.
+        """
         spelling = self._tokens.spelling(call.options)
         requests: list[tuple[list[int], list[int]]] = []  # what to append to the prompt, and the pairs wanted there
         for place in range(ROOT, len(spelling.tokens)):
@@ -199,7 +203,7 @@ class Vllm:
         return Choice(logprobs, mass, _usage(outputs, 1), self._tokens.flags(call))
 
     def _settings(self) -> LoopSettings:
-        """Loads torch to see whether there is a GPU, and converts a .gguf file."""
+        """Load torch to see whether there is a GPU, and convert a .gguf file."""
         missing = [library for library in ("vllm", "torch", "transformers") if find_spec(library) is None]
         if missing:
             raise ConfigError(f"engine=vllm needs {', '.join(missing)}; pip install 'kgqa[vllm]'")
@@ -230,7 +234,7 @@ class Vllm:
         return LoopSettings({**arguments, **self._room()}, {**(KEEPING if on_cpu else {}), **environment})
 
     def _room(self) -> Mapping[str, Json]:
-        """What vLLM is told of the adapters that will come."""
+        """Return what vLLM is told of the adapters that will come."""
         adapters = list(self._views)
         for adapter in adapters:
             check_layers(adapter, self._tokens.folder)
@@ -258,7 +262,9 @@ class Vllm:
 
 
 def _usage(outputs: Sequence[Output], written: int) -> Usage:
-    """Of the requests that make up one call; the first one's prompt is the call's. Waiting inside vLLM is left out."""
+    """Return the usage of the requests that make up one call; the first one's prompt is the call's. Waiting inside
+    vLLM is left out.
+    """
     first = outputs[0]
     seconds = max(o.metrics.last_token_ts for o in outputs) - min(o.metrics.scheduled_ts for o in outputs)
     return Usage(len(first.prompt_token_ids), first.num_cached_tokens or 0, written, seconds)

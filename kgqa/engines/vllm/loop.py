@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.engines.vllm.worker import LOG, RUN
 from kgqa.errors import ConfigError, EngineDied, EngineError
-from kgqa.storage import home, made
+from kgqa.util.fs import ensure_dir, home
 
 T = TypeVar("T")
 Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
@@ -44,7 +44,7 @@ class Lora(NamedTuple):
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """How to start an engine."""
+    """Hold how to start an engine."""
 
     arguments: Mapping[str, Any]  # of vLLM's AsyncEngineArgs
     environment: Mapping[str, str]  # what vLLM takes from environment variables only
@@ -89,7 +89,7 @@ class VllmLoop:
         await asyncio.shield(self._started)
 
     async def ask(self, prompt: Sequence[int], lora: Lora | None, **sampling: Any) -> Output:
-        """One request to its end; the settings are those of vLLM's SamplingParams."""
+        """Return one request to its end; the settings are those of vLLM's SamplingParams."""
         from vllm import SamplingParams
         from vllm.lora.request import LoRARequest
         from vllm.sampling_params import RequestOutputKind
@@ -141,7 +141,7 @@ class VllmLoop:
         let_waiting_threads_sleep()
         warnings.filterwarnings("ignore", module="vllm")  # for good: another thread's filters cannot be put back
         settings = await self.beside(self._prepare)
-        made(self._log.parent)
+        ensure_dir(self._log.parent)
         with _environment({**settings.environment, RUN: str(os.getpid()), LOG: str(self._log)}):
             from vllm.engine.arg_utils import AsyncEngineArgs
             from vllm.v1.engine.async_llm import AsyncLLM
@@ -178,7 +178,7 @@ class VllmLoop:
                     child.kill()
 
     def _last_words(self) -> str:
-        """The last error that vLLM's processes wrote, and where to read more."""
+        """Return the last error that vLLM's processes wrote, and where to read more."""
         self._failed = True
         written = self._log.read_text(encoding="utf-8", errors="replace") if self._log.is_file() else ""
         errors = re.findall(r"\b(\w+(?:Error|Exception|Exit|Interrupt): .+)", written)
@@ -187,7 +187,7 @@ class VllmLoop:
 
 @contextmanager
 def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for vLLM and the processes it starts meanwhile; afterwards they are as they were."""
+    """Yield environment variables for vLLM and the processes it starts meanwhile; afterwards they are as they were."""
     with _STARTING:
         before = dict(os.environ)
         spawn = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}  # a fork would lose this process's threads

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kgqa.artefacts.form import read
-from kgqa.artefacts.metrics import METRICS, Metrics
-from kgqa.artefacts.predictions import PREDICTIONS, Prediction
-from kgqa.artefacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET, SETTINGS, Chosen
-from kgqa.artefacts.trace import TRACE, read_questions
-from kgqa.datasets.predictions import matched, read_predictions
+from kgqa.artifacts.metrics import METRICS, Metrics
+from kgqa.artifacts.predictions import PREDICTIONS, Prediction
+from kgqa.artifacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET, SETTINGS, Chosen
+from kgqa.artifacts.schema import read
+from kgqa.artifacts.trace import TRACE, read_questions
+from kgqa.config import factories as parts
+from kgqa.config.files import Config, load_yaml
+from kgqa.datasets.predictions import match_predictions, read_predictions
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.files import Config, load_yaml
 from kgqa.experiment.run.judge_roles import reader_preset
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.scoring.questions import ScoredQuestion, score_question
@@ -33,7 +33,7 @@ class AnsweredQuestions:
 
     @property
     def reader(self) -> str:
-        """The preset that answered, "" where that is not known."""
+        """Return the preset that answered, "" where that is not known."""
         return reader_preset(self.config) if self.config else ""
 
     @property
@@ -43,18 +43,18 @@ class AnsweredQuestions:
         return read(Chosen, settings).choices.get("method", "") if self.config and settings.is_file() else ""
 
     @property
-    def made_up(self) -> str:
-        """What a list of runs adds to the name of one that no model answered."""
+    def simulation_note(self) -> str:
+        """Return what a list of runs adds to the name of one that no model answered."""
         scripted = self.config is not None and self.config["engine"].get("_target_") == SCRIPTED_TARGET
         return f" ({MADE_UP})" if scripted else ""
 
     def rows(self) -> list[ScoredQuestion]:
-        """Where the file does not say which passages were used, the support is not scored."""
+        """Return where the file does not say which passages were used, the support is not scored."""
         return [score_question(question, self.predictions[question.id], self.profile) for question in self.questions]
 
 
 def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
-    """A finished run; the data set's file is asked only where the folder has no trace.
+    """Return a finished run; the data set's file is asked only where the folder has no trace.
 
     Raises:
         DataError: not a run's folder, one of a run that has not ended, or one whose files do not fit together.
@@ -77,7 +77,7 @@ def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
 
 
 def open_predictions(file: Path, experiment: Experiment, *, subset: bool) -> AnsweredQuestions:
-    """Predictions of others for the experiment's questions; `subset`: for those of them the file answers.
+    """Return predictions of others for the experiment's questions; `subset`: for those of them the file answers.
 
     Raises:
         DataError: the file is in no known format, or not for these questions.
@@ -89,12 +89,12 @@ def open_predictions(file: Path, experiment: Experiment, *, subset: bool) -> Ans
     questions = tuple(question for question in everything if question.id in answered or not subset)
     if not questions:
         raise DataError(f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}")
-    by_id = matched(predictions, questions, file, known=known)
+    by_id = match_predictions(predictions, questions, file, known=known)
     return AnsweredQuestions(str(file), questions, by_id, experiment.profile, None)
 
 
 def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[AnsweredQuestions]:
-    """The runs over the same questions, in the first one's order; `common`: over those that all of them have.
+    """Return the runs over the same questions, in the first one's order; `common`: over those that all of them have.
 
     Raises:
         ConfigError: the questions differ, naming some, or there is none that all of them have.
@@ -129,7 +129,7 @@ def _differing(
 
 
 def _questions(folder: Path, config: Config, predictions: Mapping[str, Prediction]) -> list[Question]:
-    """In the order of the predictions."""
+    """Return the questions in the order of the predictions."""
     traced = (folder / TRACE).is_file()
     listed = read_questions(folder) if traced else parts.dataset(config["dataset"]).questions()
     questions = {question.id: question for question in listed}

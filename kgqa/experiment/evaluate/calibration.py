@@ -1,4 +1,4 @@
-"""How far a judge's verdicts agree with exact match, with another judge, and with people."""
+"""Define how far a judge's verdicts agree with exact match, with another judge, and with people."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.artefacts.form import as_json
-from kgqa.artefacts.metrics import Agreement
-from kgqa.artefacts.verdicts import RIGHT, WRONG, Judgement, judge_of, read_verdicts
+from kgqa.artifacts.metrics import Agreement
+from kgqa.artifacts.schema import as_json
+from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement, judge_of, read_verdicts
+from kgqa.config.files import groups
 from kgqa.errors import ConfigError, DataError, nearest
-from kgqa.experiment.config.files import groups
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run
-from kgqa.experiment.evaluate.evaluation import scored
+from kgqa.experiment.evaluate.evaluation import score_run
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.report.content import Section, agreement_section
 from kgqa.report.spreadsheet import text_of
 from kgqa.runtime.display import Display
 from kgqa.scoring.agreement import agreement
-from kgqa.storage import json_text, replace_file
+from kgqa.util.fs import json_text, replace_file
 
 HUMAN = {**dict.fromkeys(("1", "true", "yes", RIGHT), RIGHT), **dict.fromkeys(("0", "false", "no", WRONG), WRONG)}
 Labels = Mapping[str, str | None]
@@ -37,14 +37,14 @@ class Calibration:
         return [_section(name, agreement) for name, agreement in self.agreements.items()]
 
     def write(self) -> Path:
-        """Gives calibration.json, in the run's folder."""
+        """Return calibration.json, in the run's folder."""
         return replace_file(self.run / "calibration.json", json_text({"judge": self.judge, **as_json(self.agreements)}))
 
 
 def calibrate_judge(
     folder: Path, human: Path | None, other: str | None, overrides: Sequence[str], display: Display
 ) -> Calibration:
-    """The run's verdicts against exact match, and people's or another judge's if they are given.
+    """Return the run's verdicts against exact match, and people's or another judge's if they are given.
 
     human: a file of verdicts, see `read_human`. other: another run's folder, or a judge, asked now as the overrides
     say.
@@ -68,7 +68,7 @@ def calibrate_judge(
 
 
 def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
-    """A CSV with the columns question_id and correct (1, 0, true, false, yes, no); an empty cell is no verdict.
+    """Return a CSV with the columns question_id and correct (1, 0, true, false, yes, no); an empty cell is no verdict.
 
     Raises:
         DataError: naming file:line: a column is missing, an id unknown or there twice, or a verdict none of these.
@@ -102,20 +102,20 @@ def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
 
 
 def _second(run: AnsweredQuestions, other: str, overrides: Sequence[str], display: Display) -> Labels:
-    """The verdicts of another judge on the same answers: kept in a folder, or given now."""
+    """Return the verdicts of another judge on the same answers: kept in a folder, or given now."""
     if Path(other).is_dir():
         if overrides:
             raise ConfigError(f"{overrides[0]}: other={other} is judged already; leave it out, or name a judge")
         return _labels(run, read_verdicts(Path(other)), Path(other))
     if other not in groups()["judge"]:
         raise ConfigError(f"other={other}: neither a run's folder nor a judge; {nearest(other, groups()['judge'])}")
-    _, judged = scored(Experiment.of([f"judge={other}", *overrides]), run, display)
+    _, judged = score_run(Experiment.of([f"judge={other}", *overrides]), run, display)
     assert judged is not None
     return _labels(run, {line.question_id: line for line in judged.lines}, Path(other))
 
 
 def _labels(run: AnsweredQuestions, verdicts: Mapping[str, Judgement], source: Path) -> dict[str, str | None]:
-    """Right or wrong by question; None where unscored, failed, or taken for correct without being sent.
+    """Return right or wrong by question; None where unscored, failed, or taken for correct without being sent.
 
     Raises:
         DataError: a question was not judged, or has another answer now.

@@ -8,8 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from string import ascii_uppercase
 
-from kgqa.artefacts.verdicts import VERDICTS, judge_of, read_verdicts
-from kgqa.counting import counted
+from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
 from kgqa.errors import ConfigError
 from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run, share_questions
 from kgqa.report.card import cards
@@ -17,6 +16,7 @@ from kgqa.report.content import Section
 from kgqa.report.evaluation import comparison_section
 from kgqa.report.splits import HEADER, NOTE, Answered, split_by_knowledge
 from kgqa.scoring.comparison import compare
+from kgqa.util.text import pluralize
 
 Shares = list[float | None]
 
@@ -41,7 +41,7 @@ class Comparison:
 
 
 def compare_answers(request: ComparisonRequest) -> Comparison:
-    """Every pair of runs in EM, F1 and, where one judge judged all of them, its verdicts.
+    """Return every pair of runs in EM, F1 and, where one judge judged all of them, its verdicts.
 
     Raises:
         ConfigError: the runs are over different questions, or scored by different profiles.
@@ -57,16 +57,16 @@ def compare_answers(request: ComparisonRequest) -> Comparison:
     verdicts, notes = _verdicts(runs, names)
     differences = compare({**scores, **({"judge": verdicts} if verdicts else {})}, request.seed)
     flips = _flips(runs, names, verdicts or scores["EM"], request.flips)
-    title = f"{counted(len(runs[0].questions), 'question')}, profile {runs[0].profile}"
+    title = f"{pluralize(len(runs[0].questions), 'question')}, profile {runs[0].profile}"
     if request.in_all:
         title += f" (those that all runs have; {names[0]} has {count:,})"
-    lines = [f"{name}: {run.name}{run.made_up}" for name, run in zip(names, runs, strict=True)]
+    lines = [f"{name}: {run.name}{run.simulation_note}" for name, run in zip(names, runs, strict=True)]
     shown = [comparison_section(differences, request.difference), *_knowledge(runs, names, scores["EM"]), *flips]
     return Comparison("\n".join([title, *lines, *notes]), shown)
 
 
 def _knowledge(runs: Sequence[AnsweredQuestions], names: str, em: Mapping[str, Shares]) -> list[Section]:
-    """Where a run without context is among them: what the others add to what their model knows."""
+    """Return where a run without context is among them: what the others add to what their model knows."""
     ids = [question.id for question in runs[0].questions]
     answered = [
         Answered(name, run.method, run.reader, dict(zip(ids, em[name], strict=True)))
@@ -77,7 +77,7 @@ def _knowledge(runs: Sequence[AnsweredQuestions], names: str, em: Mapping[str, S
 
 
 def _scores(runs: Sequence[AnsweredQuestions], names: str) -> dict[str, dict[str, Shares]]:
-    """EM and F1 by run."""
+    """Return EM and F1 by run."""
     scores: dict[str, dict[str, Shares]] = {"EM": {}, "F1": {}}
     for name, run in zip(names, runs, strict=True):
         rows = run.rows()
@@ -86,7 +86,9 @@ def _scores(runs: Sequence[AnsweredQuestions], names: str) -> dict[str, dict[str
 
 
 def _verdicts(runs: Sequence[AnsweredQuestions], names: str) -> tuple[dict[str, Shares] | None, list[str]]:
-    """Shares by run if one judge judged them all and what they now answer; else None, and why not if any was judged."""
+    """Return shares by run if one judge judged them all and what they now answer; else None, and why not if any was
+    judged.
+    """
     folders = [Path(run.name) for run in runs]
     if not any((folder / VERDICTS).is_file() for folder in folders):
         return None, []
@@ -109,7 +111,7 @@ def _verdicts(runs: Sequence[AnsweredQuestions], names: str) -> tuple[dict[str, 
 def _flips(
     runs: Sequence[AnsweredQuestions], names: str, right: Mapping[str, Shares], limit: int | None
 ) -> list[Section]:
-    """For each pair the questions that one run has right and the other wrong, in order."""
+    """Return the flips for each pair the questions that one run has right and the other wrong, in order."""
     sections = []
     for (first, mine), (second, theirs) in combinations(zip(names, runs, strict=True), 2):
         rows = []

@@ -14,18 +14,28 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from kgqa.artefacts.form import read
+from kgqa.artifacts.schema import read
 from kgqa.errors import ConfigError
 from kgqa.experiment.prepare.triples import TripleBuilder
 from kgqa.experiment.session.session import Session
+from kgqa.kg.graph import too_many_failed
 from kgqa.kg.parsing import Extraction
-from kgqa.kg.statistics import too_many_failed
 from kgqa.kg.store import TripleStore, extraction_line, read_extractions
 from kgqa.retrieval.passages import StoredPassages, store
 from kgqa.runtime.display import Display
-from kgqa.runtime.watch import watched
-from kgqa.storage import AGAIN, begun, digest, filled, locked, made, replace_file, replacing, storing
+from kgqa.runtime.monitor import monitor_work
 from kgqa.types import Json, Passage
+from kgqa.util.fs import (
+    AGAIN,
+    create_private,
+    digest,
+    ensure_dir,
+    explain_storage_errors,
+    has_content,
+    lock_file,
+    replace_atomically,
+    replace_file,
+)
 
 AFRESH = "remove its folder and run the same command again, which begins afresh with the triples of the call cache"
 MOST_SHARDS = 64  # of a small corpus: enough for workers to end at about the same time
@@ -34,20 +44,20 @@ SMALLEST, LARGEST = 16, 2_000  # passages of a shard: a batch; a few minutes on 
 
 @dataclass(frozen=True)
 class _Corpus:
-    """What is kept beside the passages."""
+    """Hold what is kept beside the passages."""
 
     passages: int
 
 
 @dataclass(frozen=True)
 class CorpusBuild:
-    """What is left to do for one corpus."""
+    """Hold what is left to do for one corpus."""
 
     folder: Path
 
     @property
     def prepared(self) -> bool:
-        return filled(self._manifest)
+        return has_content(self._manifest)
 
     def prepare(self, passages: Iterable[Passage], display: Display) -> None:
         """Write down the passages to extract, which are distinct; nothing if there are none."""
@@ -56,14 +66,14 @@ class CorpusBuild:
         if first is None:
             return
         shutil.rmtree(self.folder / "shards", ignore_errors=True)  # of a build that was killed as it was removed
-        with storing(self.folder), display.counting("passages") as advance:
+        with explain_storage_errors(self.folder), display.counting("passages") as advance:
             count = store(chain([first], some), self.folder, lambda number: advance("storing", number, None)).count
-            made(self.folder / "shards")
+            ensure_dir(self.folder / "shards")
             # last: without it some are not there
             replace_file(self._manifest, json.dumps({"passages": count}) + "\n", AGAIN)
 
     def shards(self) -> list[range]:
-        """All of them, as places of their passages. They depend on the number of passages alone."""
+        """Return all of them, as places of their passages. They depend on the number of passages alone."""
         count = read(_Corpus, self._manifest, remedy=AFRESH).passages
         size = min(LARGEST, max(SMALLEST, -(-count // MOST_SHARDS)))
         return [range(start, min(start + size, count)) for start in range(0, count, size)]
@@ -72,7 +82,7 @@ class CorpusBuild:
         return [shard for shard in self.shards() if not self._file(shard).exists()]
 
     def left(self) -> int:
-        """Passages of the shards that are not finished."""
+        """Return passages of the shards that are not finished."""
         return sum(map(len, self.unfinished()))
 
     def passages(self, shard: range) -> list[Passage]:
@@ -81,12 +91,15 @@ class CorpusBuild:
 
     def keep(self, shard: range, extractions: Iterable[Extraction]) -> None:
         """Write a shard; it is there as a whole or not at all."""
-        with replacing(self._file(shard)) as fresh, fresh.open("wb") as lines:
+        with replace_atomically(self._file(shard)) as fresh, fresh.open("wb") as lines:
             lines.writelines(map(extraction_line, extractions))
 
     def begin_attempt(self, shard: range) -> int:
         """Count an attempt, the first is 1; on disk, since its process may be killed."""
-        with storing(self.folder), begun(self._file(shard).with_suffix(".attempts")).open("ab") as attempts:
+        with (
+            explain_storage_errors(self.folder),
+            create_private(self._file(shard).with_suffix(".attempts")).open("ab") as attempts,
+        ):
             attempts.write(b".")
             return attempts.tell()
 
@@ -108,7 +121,6 @@ class CorpusBuild:
         error = too_many_failed(failed, sum(map(len, shards)))
         if error is None:
             kept.add_all(failed)
-        kept.arrange()
         self._manifest.unlink()  # first: what a kill leaves of the others is no build
         shutil.rmtree(self.folder)
         if error is not None:
@@ -116,8 +128,10 @@ class CorpusBuild:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Nobody else builds here meanwhile; a folder that holds nothing does not stay."""
-        with locked(self.folder / ".lock", self._refuse):
+        """Lock the folder, so that no other process builds in it meanwhile; a folder that holds nothing does not
+        stay.
+        """
+        with lock_file(self.folder / ".lock", self._refuse):
             yield
             if not self.prepared:
                 shutil.rmtree(self.folder, ignore_errors=True)
@@ -143,9 +157,9 @@ def build_corpus(session: Session, extract: Extract, display: Display) -> dict[s
         raise ConfigError("ids, sample: these are of questions, and --corpus asks for none; limit=N takes N passages")
     builder = TripleBuilder(session)
     build = CorpusBuild(_folder(session, builder.store))
-    with watched(display, "kg build", builder.store.folder) as display, build.claimed():
+    with monitor_work(display, "kg build", builder.store.folder) as display, build.claimed():
         if not build.prepared:
-            build.prepare(builder.store.stream_missing(_corpus(session)), display)
+            build.prepare(builder.store.missing(_corpus(session)), display)
         if build.prepared:
             extract(session, builder, build, display)
             build.merge(builder.store)
@@ -161,11 +175,11 @@ def extract_here(session: Session, builder: TripleBuilder, build: CorpusBuild, d
 
         def told(extractions: Iterable[Extraction]) -> Iterator[Extraction]:
             for extraction in extractions:
-                stage.finished(failed=extraction.error is not None)
+                stage.finish(failed=extraction.error is not None)
                 yield extraction
 
         for shard in build.unfinished():
-            build.keep(shard, told(builder.extractions(runner, build.passages(shard), stage.recorded)))
+            build.keep(shard, told(builder.extractions(runner, build.passages(shard), stage.record)))
 
 
 def _corpus(session: Session) -> Iterator[Passage]:
@@ -173,6 +187,6 @@ def _corpus(session: Session) -> Iterator[Passage]:
 
 
 def _folder(session: Session, kept: TripleStore) -> Path:
-    """Another limit is another build, so that neither finds the other's passages."""
+    """Return another limit is another build, so that neither finds the other's passages."""
     experiment = session.experiment
     return kept.folder / f"build-{digest([experiment.dataset.corpus_identity(), experiment.settings.limit], 8)}"

@@ -5,36 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kgqa.errors import DataError
-from kgqa.experiment.prepare.triples import Added, TripleBuilder, distinct_passages
+from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
 from kgqa.experiment.session.session import Session
-from kgqa.kg.imported import ImportedTriples
-from kgqa.kg.imported_file import ImportedFile
-from kgqa.kg.statistics import triple_figures
+from kgqa.kg.graph import graph_statistics
+from kgqa.kg.imported import ImportedFile, ImportedTriples
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
 from kgqa.types import Json, Question
 
 
 class GivenTriples:
-    """What `TripleBuilder` is where triples are extracted."""
+    """Hold what `TripleBuilder` is where triples are extracted."""
 
     def __init__(self, session: Session, chosen: ImportedTriples) -> None:
         self.store = ImportedFile(chosen.path)
         self._session = session
 
-    def extract(
-        self,
-        questions: Sequence[Question],
-        display: Display,
-        added: Added = lambda _: None,  # noqa: ARG002 - as `TripleBuilder.extract`
-    ) -> Ledger:
-        """Nothing; says how many passages the file has not. They have no triples then.
+    def extract(self, questions: Sequence[Question], display: Display) -> Ledger:
+        """Report how many passages the file has not. They have no triples then.
 
         Raises:
-            DataError: it has none of them; or `kg.offline` forbids to go on without some.
+            DataError: it has none of them; or `kg.require_existing` forbids to go on without some.
         """
         count = sum(1 for _ in distinct_passages(questions))
-        lacking = self.store.lacking(distinct_passages(questions))
+        lacking = self.store.missing(distinct_passages(questions))
         if not lacking:
             return Ledger()
         said = f"{len(lacking):,} of {count:,} passages are not in {self.store.file}"
@@ -43,14 +37,20 @@ class GivenTriples:
             raise DataError(
                 f"kg=imported: {said}, {first}; is it of dataset={self._session.experiment.name('dataset')}?"
             )
-        if self._session.experiment.settings.offline:
-            raise DataError(f"kg.offline=true: {said}, {first}; import triples of all of them, or kg.offline=false")
+        if self._session.experiment.settings.require_existing:
+            raise DataError(
+                f"kg.require_existing=true: {said}, {first}; import the triples of all passages, or set it to false"
+            )
         display.line(f"{said}, {first}: they have no triples", alarm=True)
         return Ledger()
 
     def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
-        """As `TripleBuilder.statistics`, with passages that the file has not in place of what a parser skipped."""
-        means = triple_figures([t for p in question.passages for t in self.store.triples(p)] for question in questions)
+        """Return as `TripleBuilder.statistics`, with passages that the file has not in place of what a parser
+        skipped.
+        """
+        means = graph_statistics(
+            [t for p in question.passages for t in self.store.triples(p)] for question in questions
+        )
         return {
             "folder": str(self.store.file),
             "entities_per_question": means.entities,
@@ -61,6 +61,6 @@ class GivenTriples:
 
 
 def triples_of(session: Session) -> TripleBuilder | GivenTriples:
-    """Where a run's triples come from, as `kg=` says."""
+    """Return where a run's triples come from, as `kg=` says."""
     chosen = session.experiment.triples
     return GivenTriples(session, chosen) if isinstance(chosen, ImportedTriples) else TripleBuilder(session)

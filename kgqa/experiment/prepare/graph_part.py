@@ -8,7 +8,7 @@ from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.experiment.prepare.given_triples import GivenTriples, triples_of
 from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
 from kgqa.experiment.session.session import Session
-from kgqa.kg.neighbourhood import entities, folded, neighbourhood
+from kgqa.kg.graph import entity_names, neighborhood, normalize_entity
 from kgqa.report.neighbourhood import GraphPart
 from kgqa.types import Passage
 
@@ -17,7 +17,7 @@ HINTED = 2000  # entities that a name is compared with to find what may have bee
 
 
 def graph_part(session: Session, wanted: str, hops: int) -> GraphPart:
-    """A question's whole graph, or what surrounds an entity in the graph of all questions' passages.
+    """Return a question's whole graph, or what surrounds an entity in the graph of all questions' passages.
 
     Raises:
         ConfigError: neither a question nor an entity is called so.
@@ -34,17 +34,17 @@ def graph_part(session: Session, wanted: str, hops: int) -> GraphPart:
 
 
 def _part(heading: str, source: Source, passages: Sequence[Passage], hops: int | None) -> GraphPart:
-    """`hops`: of an entity, whose name the heading is."""
+    """Return `hops`: of an entity, whose name the heading is."""
     triples = [triple for passage in passages for triple in source.store.triples(passage)]
     if not triples:
         raise DataError(f"{_place(source)}: no triples of these passages")
     if hops is not None:
-        known = entities(triples)
-        if folded(heading) not in known:
+        known = entity_names(triples)
+        if normalize_entity(heading) not in known:
             few = len(known) <= HINTED
             hint = nearest(heading, known.values()) if few else "kgqa kg export lists them"
             raise ConfigError(f"{heading}: neither a question's id nor an entity of these triples; {hint}")
-        heading, triples = known[folded(heading)], neighbourhood(triples, heading, hops)
+        heading, triples = known[normalize_entity(heading)], neighborhood(triples, heading, hops)
     return GraphPart(heading, _place(source), triples, {passage.id: passage.title for passage in passages})
 
 

@@ -1,4 +1,4 @@
-"""Do the neighbours of the seeds hold the supporting passages? KGP's Figures 5 and 9, for `kgqa graph quality`."""
+"""Do the neighbours of the seeds hold the supporting passages? KGP's Figures 5 and 9, for `kgqa kg link-quality`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgqa.calls import Search
-from kgqa.counting import counted
 from kgqa.errors import ConfigError
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.methods.neighbourhood import Counted, coverage
-from kgqa.methods.steps.structure import ordinary
+from kgqa.methods.steps.structure import text_passages
 from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.retrieval.search import PoolIndex
 from kgqa.runtime.display import Display
-from kgqa.storage import made, outputs, replace_file
+from kgqa.util.fs import ensure_dir, outputs, replace_file
+from kgqa.util.text import pluralize
 
 Value = int | float | str
 # what makes each graph denser, and the values tried where none are given
@@ -64,7 +64,7 @@ class QualityCurve:
 def quality_curve(
     overrides: Sequence[str], values: Sequence[str] | None, seeds: int, count: Counted, display: Display
 ) -> QualityCurve:
-    """`values`: of the key, None: the usual ones. `seeds`: passages found for a question by TF-IDF.
+    """Return `values`: of the key, None: the usual ones. `seeds`: passages found for a question by TF-IDF.
 
     Raises:
         ConfigError: the graph has no density to vary, or no question comes with its supporting passages.
@@ -88,14 +88,14 @@ def quality_curve(
 def _quality(
     session: Session, seeded: Mapping[str, Sequence[str]], value: str, count: Counted, display: Display
 ) -> Quality:
-    """`seeded`: the seeds' ids by question id; questions that are not in it are left out."""
+    """Return `seeded`: the seeds' ids by question id; questions that are not in it are left out."""
     collections, questions = PassageGraphs(session), session.experiment.questions
     found, degrees, densities = [], [], []
     collections.build(questions, display)
     for question in questions:
         if question.id not in seeded:
             continue
-        built = collections.store.open(ordinary(question.passages))
+        built = collections.store.open(text_passages(question.passages))
         seeds = [built.passages[built.places[seed]] for seed in seeded[question.id]]
         reached = {passage.id for seed in seeds for passage in built.neighbours(seed)}
         reached |= {seed.id for seed in seeds} if count == "with_seeds" else set()
@@ -107,11 +107,11 @@ def _quality(
 
 
 def _seeds(session: Session, count: int) -> dict[str, tuple[str, ...]]:
-    """What TF-IDF finds first for each question all of whose supporting passages are in its collection."""
+    """Return what TF-IDF finds first for each question all of whose supporting passages are in its collection."""
     seeds = {}
     with closing(PoolIndex(session.retriever)) as index:
         for question in session.experiment.questions:
-            pool = ordinary(question.passages)
+            pool = text_passages(question.passages)
             if question.support and question.support <= {passage.id for passage in pool}:
                 (passages,) = index.search([Search(question.text, count, pool=pool)])
                 seeds[question.id] = tuple(passage.id for passage in passages)
@@ -123,7 +123,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def quality_rows(curve: QualityCurve) -> list[tuple[str, ...]]:
-    """As a table: the names of its columns, then a row a value."""
+    """Return as a table: the names of its columns, then a row a value."""
     rows: list[tuple[str, ...]] = [(curve.key, *COLUMNS)]
     for point in curve.points:
         figures = (getattr(point, column) for column in COLUMNS)
@@ -134,7 +134,7 @@ def quality_rows(curve: QualityCurve) -> list[tuple[str, ...]]:
 
 
 def write_quality(curve: QualityCurve) -> list[Path]:
-    """The table as CSV and a picture of it, in `outputs/graph_quality`."""
+    """Return the table as CSV and a picture of it, in `outputs/graph_quality`."""
     name, points = f"{curve.dataset}-{curve.graph}", curve.points
     reached = "of the neighbours of the seeds" if curve.count == "neighbours" else "of the seeds and their neighbours"
     table = io.StringIO()
@@ -142,13 +142,13 @@ def write_quality(curve: QualityCurve) -> list[Path]:
     plot = Plot(
         f"{name}: SF-EM and precision {reached}",
         "mean number of neighbours of a passage",
-        f"{counted(points[0].questions, 'question')}, labels: {curve.key}",
+        f"{pluralize(points[0].questions, 'question')}, labels: {curve.key}",
         [
             Series("SF-EM", [Point(point.neighbours, point.sf_em, label=point.value) for point in points], 0),
             Series("supporting passages covered", [Point(p.neighbours, p.covered) for p in points], 2, hollow=True),
             Series("precision", [Point(point.neighbours, point.precision) for point in points], 1),
         ],
     )
-    folder = made(outputs() / "graph_quality")
+    folder = ensure_dir(outputs() / "graph_quality")
     written = ((folder / f"{name}.csv", table.getvalue()), (folder / f"{name}.svg", svg(plot) + "\n"))
     return [replace_file(file, text) for file, text in written]

@@ -1,4 +1,4 @@
-"""Whether an index finds the passages it holds, as `kgqa index check` asks."""
+"""Define whether an index finds the passages it holds, as `kgqa data check-index` asks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DEPTH = 10
 
 @dataclass(frozen=True, slots=True)
 class KnownItems:
-    """How many of a sample of passages are found by their own first words."""
+    """Hold how many of a sample of passages are found by their own first words."""
 
     first: int  # as the best
     among: int  # in the first `DEPTH`
     searched: int
 
 
-def known_items(index: PassageIndex, seed: int) -> KnownItems:
+def sample_known_items(index: PassageIndex, seed: int) -> KnownItems:
     places = random.Random(seed).sample(range(len(index.passages)), min(SAMPLE, len(index.passages)))  # noqa: S311
     passages = [passage for place in places if (passage := index.passages[place]).text.strip()]
     queries = [Search(" ".join(passage.text.split()[:SAMPLE_WORDS]), DEPTH) for passage in passages]

@@ -15,22 +15,22 @@ from kgqa.protocols import Index
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PassageIndex, PoolIndex
 from kgqa.runtime.display import Display
-from kgqa.runtime.watch import watched
-from kgqa.storage import digest, outputs
+from kgqa.runtime.monitor import monitor_work
+from kgqa.util.fs import digest, outputs
 
 SMALL = 50_000  # passages that a run indexes by itself: seconds for BM25
 EMBEDDED = 5_000  # where they are embedded for it: minutes with a small encoder on a CPU
 
 
 def index_folder(session: Session) -> IndexFolder:
-    """Where the index of this dataset's corpus under this retriever lies, or will."""
+    """Return where the index of this dataset's corpus under this retriever lies, or will."""
     experiment, retriever = session.experiment, session.retriever
     made_from = experiment.dataset.corpus_identity()
     address = digest([made_from, retriever.identity()], 12, ensure_ascii=False)
     names = [experiment.name("dataset"), experiment.name("retriever")]
     shaping = r"[+~]*(dataset\.|collection[.=]|retriever\.|\w+@retriever)"
     own = [override for override in experiment.overrides if re.match(shaping, override)]
-    command = " ".join(["kgqa index build", f"dataset={names[0]}", f"retriever={names[1]}", *own])
+    command = " ".join(["kgqa data index", f"dataset={names[0]}", f"retriever={names[1]}", *own])
     return IndexFolder(outputs().joinpath("index", *names, address), retriever, made_from, command)
 
 
@@ -40,9 +40,9 @@ class Built(NamedTuple):
 
 
 def build_index(session: Session, display: Display) -> Built:
-    """The index, which is there already or built now."""
+    """Return the index, which is there already or built now."""
     folder, passages = index_folder(session), 0
-    with watched(display, "index build", folder.path) as told, told.counting("passages") as advance:
+    with monitor_work(display, "index build", folder.path) as told, told.counting("passages") as advance:
 
         def counted(stage: str, more: int, of: int | None) -> None:
             nonlocal passages
@@ -54,8 +54,9 @@ def build_index(session: Session, display: Display) -> Built:
 
 
 @contextmanager
-def opened_index(session: Session, display: Display) -> Iterator[Index | None]:
-    """The index a run searches, None if its method searches nothing; one of a small corpus is built now if missing.
+def open_index(session: Session, display: Display) -> Iterator[Index | None]:
+    """Yield the index a run searches, None if its method searches nothing; one of a small corpus is built now if
+    missing.
 
     Raises:
         ConfigError: it is missing and its corpus is large.
@@ -77,7 +78,7 @@ def opened_index(session: Session, display: Display) -> Iterator[Index | None]:
 
 @contextmanager
 def corpus_index(session: Session, display: Display) -> Iterator[PassageIndex]:
-    """The index of the corpus, whatever the method asks for; a missing one is built now, however large.
+    """Yield the index of the corpus, whatever the method asks for; a missing one is built now, however large.
 
     Raises:
         DataError: it is damaged.
@@ -102,7 +103,7 @@ def _refuse_large(session: Session, command: str) -> None:
 
 
 def _embeds(retriever: object) -> bool:
-    """Whether it, or a retriever it is made of, embeds every passage."""
+    """Return whether it, or a retriever it is made of, embeds every passage."""
     from kgqa.retrieval.dense import Dense
 
     if isinstance(retriever, Dense):

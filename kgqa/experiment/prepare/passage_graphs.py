@@ -1,4 +1,4 @@
-"""The passage graphs of a run's collections: found, built by the run itself, or ahead by `kgqa graph build`."""
+"""The passage graphs of a run's collections: found, built by the run itself, or ahead by `kgqa kg link`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from itertools import islice
 
 from kgqa.errors import ConfigError
 from kgqa.experiment.session.session import Session
-from kgqa.methods.steps.structure import ordinary
+from kgqa.methods.steps.structure import text_passages
 from kgqa.retrieval.graphs.store import Built, GraphStore, averages
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
-from kgqa.storage import outputs
 from kgqa.types import Json, Passage, Question
+from kgqa.util.fs import outputs
 
 LARGEST = 50_000  # passages of a corpus that is linked as a whole: all are held in memory
 
@@ -27,7 +27,7 @@ class PassageGraphs:
         self.store = GraphStore(outputs() / "graphs", name, session.linker, self.corpus)
 
     def corpus(self) -> tuple[Passage, ...]:
-        """The ordinary passages of the data set's corpus; read when a call has no pool.
+        """Return the text_passages passages of the data set's corpus; read when a call has no pool.
 
         Raises:
             ConfigError: there are too many to link.
@@ -36,7 +36,7 @@ class PassageGraphs:
             some = tuple(islice(self._experiment.dataset.passages(), LARGEST + 1))
             if len(some) > LARGEST:
                 raise ConfigError(f"the corpus has more than {LARGEST:,} passages; choose method.scope=own")
-            self._corpus = ordinary(some)
+            self._corpus = text_passages(some)
         return self._corpus
 
     def build(self, questions: Sequence[Question], display: Display) -> int:
@@ -46,18 +46,18 @@ class PassageGraphs:
             with display.stage("passage graphs", len(missing), Ledger()) as stage:
                 for pool in missing:
                     self.store.build(pool)
-                    stage.finished(failed=False)
+                    stage.finish(failed=False)
         return len(missing)
 
     def missing(self, questions: Sequence[Question]) -> list[tuple[Passage, ...]]:
-        """The collections that have no graph yet."""
+        """Return the collections that have no graph yet."""
         return [pool for pool in self.pools(questions) if not self.store.has(pool)]
 
     def pools(self, questions: Sequence[Question]) -> list[tuple[Passage, ...]]:
-        """The distinct collections that the method walks through, in the questions' order."""
+        """Return the distinct collections that the method walks through, in the questions' order."""
         if getattr(self._experiment.method, "scope", "own") == "corpus":
             return [self.corpus()]
-        pools = (ordinary(question.passages) for question in questions)
+        pools = (text_passages(question.passages) for question in questions)
         return list({tuple(passage.id for passage in pool): pool for pool in pools if pool}.values())
 
     def graphs(self, questions: Sequence[Question]) -> Iterator[Built]:

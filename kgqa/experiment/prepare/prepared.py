@@ -1,4 +1,4 @@
-"""What a run makes before its method starts: triples of its passages, graphs of its collections."""
+"""Define what a run makes before its method starts: triples of its passages, graphs of its collections."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kgqa.artefacts.metrics import Figures
+from kgqa.artifacts.metrics import Figures
 from kgqa.experiment.session.runner import Prepared
 from kgqa.experiment.session.session import Session
 from kgqa.protocols import Index
@@ -17,12 +17,12 @@ from kgqa.types import Question
 if TYPE_CHECKING:
     from kgqa.experiment.prepare.given_triples import GivenTriples
     from kgqa.experiment.prepare.passage_graphs import PassageGraphs
-    from kgqa.experiment.prepare.triples import Added, TripleBuilder
+    from kgqa.experiment.prepare.triples import TripleBuilder
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What was made, what it cost, and what there is to tell of it."""
+    """Hold what was made, what it cost, and what there is to tell of it."""
 
     prepared: Prepared
     extraction: Ledger
@@ -30,19 +30,19 @@ class Preparation:
     collections: PassageGraphs | None
 
     def graph(self, questions: Sequence[Question]) -> Figures | None:
-        """What `metrics.json` says of the triples that these questions were answered with."""
+        """Return what `metrics.json` says of the triples that these questions were answered with."""
         return self.triples.statistics(questions) if self.triples else None
 
     def passage_graph(self, questions: Sequence[Question]) -> Figures | None:
-        """The same of the graphs of their collections."""
+        """Return the same of the graphs of their collections."""
         return self.collections.statistics(questions) if self.collections else None
 
 
-def prepare(session: Session, index: Index | None, display: Display, added: Added = lambda _: None) -> Preparation:
-    """Extract and link what the method asks for and is not there yet. added: told of each extraction that is made.
+def prepare(session: Session, index: Index | None, display: Display) -> Preparation:
+    """Extract and link what the method asks for and is not there yet.
 
     Raises:
-        DataError: triples are missing and `kg.offline` forbids to extract them, or an imported file has none of them.
+        DataError: triples are missing with `kg.require_existing`, or an imported file has none of the passages.
         EngineError: more than 5 % of the passages failed.
     """
     uses, questions = session.experiment.method.uses, session.experiment.questions
@@ -51,7 +51,7 @@ def prepare(session: Session, index: Index | None, display: Display, added: Adde
         from kgqa.experiment.prepare.given_triples import triples_of
 
         triples = triples_of(session)
-        extraction = triples.extract(questions, display, added)
+        extraction = triples.extract(questions, display)
     if "graph" in uses:
         from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from kgqa.config.files import Config
 from kgqa.errors import ConfigError, EngineDied, KgqaError, UsageError
-from kgqa.experiment.config.files import Config
 from kgqa.experiment.prepare.corpus import CorpusBuild, Extract
 from kgqa.experiment.prepare.triples import TripleBuilder
 from kgqa.experiment.session.experiment import Experiment
@@ -19,7 +19,7 @@ from kgqa.experiment.session.session import Session
 from kgqa.kg.parsing import Extraction
 from kgqa.runtime.costs import Ledger, Tally, total
 from kgqa.runtime.display import Display
-from kgqa.storage import call_cache
+from kgqa.util.fs import call_cache
 
 ATTEMPTS = 3  # at a shard whose worker or engine dies
 OBJECT_STORE = 100_000_000  # bytes, Ray's least is 75 MB; places of shards and costs are all that passes through it
@@ -52,14 +52,14 @@ def extract_by_workers(workers: int, gpus: int) -> Extract:
                     _include(ledger.method, outcome.ledger.method)
                     _include(ledger.paid, outcome.ledger.paid)
                     for failed in outcome.failed:
-                        stage.finished(failed=failed)
+                        stage.finish(failed=failed)
 
     return extract
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker must know."""
+    """Hold what a worker must know."""
 
     overrides: tuple[str, ...]
     config: Config
@@ -128,7 +128,7 @@ def _include(sums: dict[str, Tally], tallies: Mapping[str, Tally]) -> None:
 
 
 def _outcomes(order: Order, shards: Sequence[range], workers: int, gpus: int) -> Iterator[Outcome | KgqaError]:
-    """As they come."""
+    """Yield as they come."""
     from ray.data import ActorPoolStrategy, DataContext, from_items
     from ray.exceptions import RayError
 
@@ -153,7 +153,7 @@ def _outcomes(order: Order, shards: Sequence[range], workers: int, gpus: int) ->
 
 @contextmanager
 def _cluster(workers: int, gpus: int) -> Iterator[None]:
-    """The cluster of `RAY_ADDRESS`, else one of our own on 127.0.0.1, which ends with the block."""
+    """Yield the cluster of `RAY_ADDRESS`, else one of our own on 127.0.0.1, which ends with the block."""
     import ray
 
     address = os.environ.get("RAY_ADDRESS", "local")

@@ -9,17 +9,15 @@ from kgqa.errors import DataError
 from kgqa.experiment.session.runner import Runner
 from kgqa.experiment.session.session import Session
 from kgqa.kg.extraction import ROLE
+from kgqa.kg.graph import graph_statistics, too_many_failed
 from kgqa.kg.parsing import Extraction
-from kgqa.kg.statistics import too_many_failed, triple_figures
 from kgqa.kg.store import TripleStore, store_folder
 from kgqa.prompting import template_hash
-from kgqa.redaction import told
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
-from kgqa.storage import outputs, text_digest
 from kgqa.types import Json, Passage, Question
-
-Added = Callable[[Extraction], None]
+from kgqa.util.fs import outputs, text_digest
+from kgqa.util.redaction import describe_error
 
 
 class TripleBuilder:
@@ -30,48 +28,45 @@ class TripleBuilder:
         self._session = session
         dataset, model = session.experiment.name("dataset"), session.experiment.name("model")
         self._command = f"kgqa kg build dataset={dataset} model={model}"
-        built_with = self._built_with()
+        built_with = self._build_settings()
         self.store = TripleStore(store_folder(outputs() / "kg", dataset, built_with), built_with)
 
-    def _built_with(self) -> dict[str, Json]:
-        node, elsewhere = self._session.experiment.config["kg"], ("_target_", "demonstrations_from", "offline")
+    def _build_settings(self) -> dict[str, Json]:
+        node, elsewhere = self._session.experiment.config["kg"], ("_target_", "few_shot", "require_existing")
         ranks = "demonstrations_ranker" in self.extractor.uses
         return {
             "template": template_hash(self.extractor.template),
-            "demonstrations": text_digest(repr(self.extractor.demonstrations_from), 16),
+            "demonstrations": text_digest(repr(self.extractor.few_shot), 16),
             "decoding": {key: value for key, value in node.items() if key not in elsewhere},
             "engine": dict(self._session.engines(ROLE).identity()),
             "ranker": dict(self._session.ranker("demonstrations_ranker").identity()) if ranks else None,
         }
 
-    def extract(self, questions: Sequence[Question], display: Display, added: Added = lambda _: None) -> Ledger:
+    def extract(self, questions: Sequence[Question], display: Display) -> Ledger:
         """Extract what is missing for these questions' passages, and give what it cost.
 
-        added: told of each that came into the store.
-
         Raises:
-            DataError: triples are missing and `kg.offline` forbids to extract them.
+            DataError: triples are missing and `kg.require_existing` forbids to extract them.
             EngineError: more than 5 % of the passages failed.
         """
-        lacking = sum(1 for _ in self.store.stream_missing(distinct_passages(questions)))
+        lacking = sum(1 for _ in self.store.missing(distinct_passages(questions)))
         if not lacking:
             return Ledger()
-        if self._session.experiment.settings.offline:
+        if self._session.experiment.settings.require_existing:
             count = sum(1 for _ in distinct_passages(questions))
             raise DataError(
-                f"kg.offline=true: no triples for {lacking} of {count} passages in {self.store.folder}; "
+                f"kg.require_existing=true: no triples for {lacking} of {count} passages in {self.store.folder}; "
                 f"run: {self._command}"
             )
         failed: list[Extraction] = []
-        missing = self.store.stream_missing(distinct_passages(questions))
+        missing = self.store.missing(distinct_passages(questions))
         with self._session.runner() as runner, display.stage("triples", lacking, runner.ledger) as stage:
-            for extraction in self.extractions(runner, missing, stage.recorded):
+            for extraction in self.extractions(runner, missing, stage.record):
                 if extraction.error is None:
                     self.store.add(extraction)
-                    added(extraction)
                 else:
                     failed.append(extraction)
-                stage.finished(failed=extraction.error is not None)
+                stage.finish(failed=extraction.error is not None)
         if error := too_many_failed(failed, lacking):
             raise error
         self.store.add_all(failed)
@@ -80,7 +75,7 @@ class TripleBuilder:
     def extractions(
         self, runner: Runner, passages: Iterable[Passage], recorded: Callable[[], None] = lambda: None
     ) -> Generator[Extraction, None, None]:
-        """Each passage's extraction as it is finished; one that failed has its error and no completion.
+        """Yield each passage's extraction as it is finished; one that failed has its error and no completion.
 
         Passages are taken as there is room for them.
         """
@@ -94,15 +89,15 @@ class TripleBuilder:
         for ended in runner.run(programs(), recorded):
             title = titles.pop(ended.key)
             if isinstance(ended.result, Exception):
-                error = told(ended.result)
+                error = describe_error(ended.result)
                 yield Extraction(ended.key, title, "", error=error)
             else:
                 yield ended.result
 
     def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
-        """Table 5's figures over these questions, and what the parser had to skip."""
+        """Return table 5's figures over these questions, and what the parser had to skip."""
         graphs = ([t for p in question.passages for t in self.store.triples(p)] for question in questions)
-        means = triple_figures(graphs)
+        means = graph_statistics(graphs)
         passages = distinct_passages(questions)
         return {
             "folder": str(self.store.folder),
@@ -114,7 +109,7 @@ class TripleBuilder:
 
 
 def distinct_passages(questions: Iterable[Question]) -> Iterator[Passage]:
-    """Each once, one after another: of ten thousand questions they are too many for a list."""
+    """Yield each once, one after another: of ten thousand questions they are too many for a list."""
     seen = set[str]()
     for question in questions:
         for passage in question.passages:

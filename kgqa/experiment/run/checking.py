@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from kgqa.errors import ConfigError, UsageError, note
+from kgqa.experiment.run.contamination import refuse_trained
 from kgqa.experiment.run.judge_roles import judge_engines
-from kgqa.experiment.run.leaks import refuse_trained
-from kgqa.experiment.run.tracking import chosen_tracker
+from kgqa.experiment.run.tracking import choose_tracker
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.scoring.metrics import profile_formula
@@ -41,11 +41,11 @@ def _wrong(look: Callable[[], object]) -> UsageError | None:
 
 
 def _looks(session: Session) -> Iterator[Callable[[], object]]:
-    """Each raises what is wrong with its part."""
+    """Yield checks, each of which raises what is wrong with its part."""
     experiment = session.experiment
     yield lambda: _answering(experiment)
     yield lambda: profile_formula(experiment.profile)
-    yield lambda: chosen_tracker(experiment.config)
+    yield lambda: choose_tracker(experiment.config)
     yield session.engines.identities
     yield lambda: experiment.questions
     yield lambda: refuse_trained(experiment)
@@ -53,7 +53,7 @@ def _looks(session: Session) -> Iterator[Callable[[], object]]:
         "retriever": lambda: session.retriever,
         "graph": lambda: session.linker,
         # with its identity: whether its packages and its model can be had
-        **{group: partial(_identified, session, group) for group in ("ranker", "demonstrations_ranker", "reranker")},
+        **{group: partial(_identify, session, group) for group in ("ranker", "demonstrations_ranker", "reranker")},
     }
     for group, look in parts.items():
         yield partial(_look_at_chosen, session, group, look)
@@ -62,7 +62,7 @@ def _looks(session: Session) -> Iterator[Callable[[], object]]:
 
 def _answering(experiment: Experiment) -> None:
     if experiment.verifies:
-        raise ConfigError(f"verify={experiment.name('verify')}: a run answers questions; kgqa verify verifies them")
+        raise ConfigError(f"verify={experiment.name('verify')}: a run answers questions; use kgqa data verify")
 
 
 def _look_at_chosen(session: Session, group: str, look: Callable[[], object]) -> None:
@@ -82,12 +82,12 @@ def _judging(session: Session) -> None:
 
 
 def _unready(session: Session) -> list[str]:
-    """Of what is not looked at for a run that its call cache may answer."""
+    """Return the unready of what is not looked at for a run that its call cache may answer."""
     try:
         return session.engines.unready()
     except UsageError:  # told already
         return []
 
 
-def _identified(session: Session, group: str) -> None:
+def _identify(session: Session, group: str) -> None:
     session.ranker(group).identity()

@@ -1,14 +1,16 @@
-"""What planned calls will take: time by the rates that earlier runs were measured at, money by the price table."""
+"""Define what planned calls will take: time by the rates that earlier runs were measured at, money by the price
+table.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from kgqa.artefacts.metrics import METRICS, Metrics
+from kgqa.artifacts.metrics import METRICS, Metrics
 from kgqa.errors import DataError
 from kgqa.experiment.run.planning import Planned
-from kgqa.storage import outputs
+from kgqa.util.fs import outputs
 
 _FIT = 3  # runs that it takes to tell the cost of reading from that of writing
 
@@ -21,7 +23,9 @@ class Rate:
     replies: dict[str, tuple[int, int]] = field(default_factory=dict)  # by role: output tokens, calls
 
     def seconds(self, prompt: float, output: float) -> float:
-        """Least squares with costs per prompt and output token that are not negative; few runs: one cost for both."""
+        """Return least squares with costs per prompt and output token that are not negative; few runs: one cost for
+        both.
+        """
         if len(self.runs) >= _FIT:
             from scipy.optimize import nnls
 
@@ -31,7 +35,7 @@ class Rate:
         return (prompt + output) * sum(run[2] for run in self.runs) / max(tokens, 1)
 
     def output(self, role: str, calls: int, at_most: int) -> float:
-        """Tokens that so many replies are likely to have: as many as this role's had on average."""
+        """Return tokens that so many replies are likely to have: as many as this role's had on average."""
         tokens, known = self.replies.get(role, (0, 0))
         return min(at_most, calls * tokens / known) if known else at_most
 
@@ -85,8 +89,10 @@ def estimate_roles(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estim
     return Estimated(calls, new_calls, tokens, known, usd if priced else None, tuple(dict.fromkeys(unmeasured)), runs)
 
 
-def measured_rates() -> dict[str, Rate]:
-    """By `model@engine`, from the metrics of the finished runs in outputs/; what cannot be read is left out."""
+def measure_rates() -> dict[str, Rate]:
+    """Return the values by `model@engine`, from the metrics of the finished runs in outputs/; what cannot be read is
+    left out.
+    """
     rates: dict[str, Rate] = {}
     for file in sorted(outputs().glob(f"*/*/*/*/{METRICS}")):
         try:

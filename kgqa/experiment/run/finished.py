@@ -1,28 +1,38 @@
-"""Whether a run's folder holds just what a session would answer, so that there is nothing to do."""
+"""Define whether a run's folder holds just what a session would answer, so that there is nothing to do."""
 
 from __future__ import annotations
 
 import json
 
-from kgqa.artefacts.form import read_json
-from kgqa.artefacts.metrics import METRICS, Metrics
-from kgqa.artefacts.predictions import PREDICTIONS, question_ids
-from kgqa.artefacts.run import IDENTITY, SETTINGS, FinishedRun
-from kgqa.artefacts.trace import TRACE
+from kgqa.artifacts.metrics import METRICS, Metrics
+from kgqa.artifacts.predictions import PREDICTIONS, question_ids
+from kgqa.artifacts.run import IDENTITY, SETTINGS, FinishedRun
+from kgqa.artifacts.schema import read_json
+from kgqa.artifacts.trace import TRACE
+from kgqa.config.files import Config, load_yaml
+from kgqa.config.settings import REACHING
 from kgqa.errors import DataError
-from kgqa.experiment.config.files import Config, load_yaml
-from kgqa.experiment.config.settings import REACHING
 from kgqa.experiment.run.manifest import code_hash
 from kgqa.experiment.session.identity import run_folder, run_identity
 from kgqa.experiment.session.session import Session
 from kgqa.types import Json
 
 REPORTS = ("md", "html")  # that a run leaves in its folder
-_TELLS_NOTHING = ("choices", "dry_run", "experiment", "fail_above", "name", "out", "tracker", "width")
+_TELLS_NOTHING = (
+    "choices",
+    "dry_run",
+    "experiment",
+    "max_failure_rate",
+    "name",
+    "out",
+    "tracker",
+    "max_parallel_questions",
+)
 
 
-def finished(session: Session) -> Metrics | None:
-    """The metrics of the session's run if its folder has them for exactly this configuration and these questions.
+def find_finished_run(session: Session) -> Metrics | None:
+    """Return the metrics of the session's run if its folder has them for exactly this configuration and these
+    questions.
 
     Made by other code, a run is not finished: running it again takes its replies from the cache. The data file is read
     only where its hash and the run's settings do not tell already which questions there are.
@@ -40,14 +50,15 @@ def finished(session: Session) -> Metrics | None:
     same = same and made.code == code_hash(experiment.config)
     judged = experiment.config.get("judge") is None or metrics.judge is not None
     told = metrics.questions == len(answered) and (folder / TRACE).is_file()
-    if not same or not judged or not told or too_many_failed(metrics, experiment.settings.fail_above):
+    if not same or not judged or not told or too_many_failed(metrics, experiment.settings.max_failure_rate):
         return None
     whole = asking == _asking(experiment.config) and made.dataset.questions == len(answered)
     return metrics if whole or answered == list(experiment.question_ids) else None
 
 
 def nothing_is_left(session: Session, metrics: Metrics) -> bool:
-    """Of a finished run: nothing failed, no setting changes what is told of it, and its files are of one making.
+    """Return the nothing is left of a finished run: nothing failed, no setting changes what is told of it, and its
+    files are of one making.
 
     Prices change what is told, and nothing else. Predictions that were changed after they were scored are made anew.
     """
@@ -67,25 +78,25 @@ def nothing_is_left(session: Session, metrics: Metrics) -> bool:
         return False  # killed before its last report, or somebody took one away
 
 
-def too_many_failed(metrics: Metrics, fail_above: float) -> bool:
-    """Whether the run's scores stand for nothing, so that running it again asks what failed once more."""
-    return metrics.failed > fail_above * metrics.questions
+def too_many_failed(metrics: Metrics, max_failure_rate: float) -> bool:
+    """Return whether the run's scores stand for nothing, so that running it again asks what failed once more."""
+    return metrics.failed > max_failure_rate * metrics.questions
 
 
 def _telling(config: Config) -> dict[str, Json]:
-    """What may change anything that a run leaves."""
+    """Return what may change anything that a run leaves."""
     engine = {key: value for key, value in config["engine"].items() if key not in REACHING}
     kept = {key: value for key, value in config.items() if key not in _TELLS_NOTHING}
     return {**kept, "engine": engine}
 
 
 def _asking(config: Config) -> dict[str, Json]:
-    """What decides, with the data's hash and the code, which questions a run has."""
+    """Return what decides, with the data's hash and the code, which questions a run has."""
     return {key: config.get(key) for key in ("dataset", "collection", "limit", "ids", "sample", "seed")}
 
 
 def _reporting(config: Config) -> dict[str, Json]:
-    """What decides a run's scores beside its identity."""
+    """Return what decides a run's scores beside its identity."""
     judge = config.get("judge")
     judging = {"roles": config["roles"]["judge"], "model": config["model"], "engine": config["engine"]} if judge else {}
     return {"judge": judge, "profile": config["profile"], "dataset": config["dataset"]["profile"], **judging}

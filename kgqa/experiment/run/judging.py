@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kgqa.artefacts.form import extended
-from kgqa.artefacts.metrics import JudgeMetrics
-from kgqa.artefacts.verdicts import Fate, Judgement, KeptVote
+from kgqa.artifacts.metrics import JudgeMetrics
+from kgqa.artifacts.schema import extend
+from kgqa.artifacts.verdicts import Fate, Judgement, StoredVote
 from kgqa.experiment.run.judge_roles import judge_engines, reader_preset
 from kgqa.experiment.session.session import Session
 from kgqa.judge import ROLE
 from kgqa.judge.judges import JudgedAnswer, Verdict
 from kgqa.prompting import template_hash
-from kgqa.redaction import told
 from kgqa.runtime.display import Display
 from kgqa.scoring.questions import ScoredQuestion
 from kgqa.scoring.verdicts import summarise_verdicts
+from kgqa.util.redaction import describe_error
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,15 @@ def judge_answers(
     verdicts: dict[str, Verdict | Exception] = {}
     with session.runner(engines=engines) as runner, display.stage("verdicts", len(answers), runner.ledger) as stage:
         programs = ((key, judge.judge(answer)) for key, answer in answers.items())
-        for ended in runner.run(programs, stage.recorded):
+        for ended in runner.run(programs, stage.record):
             verdicts[ended.key] = ended.result
-            stage.finished(failed=isinstance(ended.result, Exception))
+            stage.finish(failed=isinstance(ended.result, Exception))
     labels = {role: engines.label(role) for role in judge.roles}
     name = experiment.name(ROLE)
     prompts = {template: template_hash(template) for template in judge.templates}
     identity = " ".join([name, *labels.values(), *prompts.values()])
     lines = [_judgement(row, verdicts.get(row.id), identity) for row in rows]
-    metrics = extended(
+    metrics = extend(
         JudgeMetrics,
         summarise_verdicts(lines, [bool(row.em) for row in rows], seed=experiment.settings.seed),
         judge=name,
@@ -67,7 +67,7 @@ def judge_answers(
 
 
 def _judgement(row: ScoredQuestion, verdict: Verdict | Exception | None, judge: str) -> Judgement:
-    """None: the question had failed, and was not sent."""
+    """Return None if the question had failed, and was not sent."""
     given = verdict if isinstance(verdict, Verdict) else Verdict(None)
     fate: Fate = "failed" if verdict is None else "judged" if given.votes or given.label is None else "exact"
     return Judgement(
@@ -75,8 +75,8 @@ def _judgement(row: ScoredQuestion, verdict: Verdict | Exception | None, judge: 
         verdict=given.label,
         fate=fate,
         answer=row.answer,
-        votes=tuple(KeptVote(vote.label, vote.replies, vote.error) for vote in given.votes),
-        error=told(verdict) if isinstance(verdict, Exception) else None,
+        votes=tuple(StoredVote(verdict=vote.label, replies=vote.replies, error=vote.error) for vote in given.votes),
+        error=describe_error(verdict) if isinstance(verdict, Exception) else None,
         judge=judge,
     )
 

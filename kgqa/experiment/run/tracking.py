@@ -1,26 +1,26 @@
-"""What a tracker is told of a finished run. It can fail: the run is on disk by then, so that is a warning."""
+"""Define what a tracker is told of a finished run. It can fail: the run is on disk by then, so that is a warning."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from kgqa.artefacts.form import Number
-from kgqa.artefacts.manifest import MANIFEST
-from kgqa.artefacts.metrics import METRICS, Metrics
-from kgqa.artefacts.predictions import PREDICTIONS
+from kgqa.artifacts.manifest import MANIFEST
+from kgqa.artifacts.metrics import METRICS, Metrics
+from kgqa.artifacts.predictions import PREDICTIONS
+from kgqa.artifacts.schema import Number
+from kgqa.config import factories as parts
+from kgqa.config.files import Config, flatten, groups
 from kgqa.errors import TrackerError
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.files import Config, flatten, groups
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.protocols import TrackedRun, Tracker
-from kgqa.redaction import without_secrets
+from kgqa.util.redaction import redact
 
 FILES = ("report.html", "report.md", METRICS, MANIFEST, "config.yaml", PREDICTIONS)
 LONGEST = 500  # characters of a parameter; trackers cut or refuse longer ones
 
 
-def chosen_tracker(config: Config) -> Tracker | None:
-    """Raises ConfigError naming what is wrong with it, or the extra that is not installed."""
+def choose_tracker(config: Config) -> Tracker | None:
+    """Raise ConfigError naming what is wrong with it, or the extra that is not installed."""
     if config.get("tracker") is None:
         return None
     tracker = parts.tracker(config["tracker"])
@@ -30,29 +30,33 @@ def chosen_tracker(config: Config) -> Tracker | None:
 
 def track(experiment: Experiment, folder: Path, metrics: Metrics) -> str | None:
     """Tell the tracker, if one is chosen, and give the line that says where; a failure is such a line, too."""
-    tracker = chosen_tracker(experiment.config)
+    tracker = choose_tracker(experiment.config)
     if tracker is None:
         return None
     files = tuple(file for name in FILES if (file := folder / name).is_file())
     name = "/".join([experiment.name("dataset"), experiment.name("method"), folder.name])
     try:
-        return f"tracked: {tracker.log(TrackedRun(name, parameters(experiment), tracked_metrics(metrics), files))}"
+        return f"tracked: {tracker.log(TrackedRun(name, parameters(experiment), list_tracked_metrics(metrics), files))}"
     except TrackerError as error:
-        reason = " ".join(without_secrets(error).split())
+        reason = " ".join(redact(error).split())
         return f"warning: tracker={experiment.name('tracker')}: {reason:.160}; the run itself is complete"
 
 
 def parameters(experiment: Experiment) -> dict[str, str]:
-    """The resolved configuration, of what the run made use of; addresses without the credentials they may hold."""
+    """Return the resolved configuration, of what the run made use of; addresses without the credentials they may
+    hold.
+    """
     unused = (groups().keys() - experiment.choices.keys()) | {"choices", "tracker"}
     used = {key: value for key, value in experiment.config.items() if key not in unused}
     named = {group: name for group, name in experiment.choices.items() if group != "tracker"}
     flat = {key: value for key, value in flatten(used).items() if value is not None and not key.endswith("._target_")}
-    return {key: without_secrets(value)[:LONGEST] for key, value in (named | flat).items()}
+    return {key: redact(value)[:LONGEST] for key, value in (named | flat).items()}
 
 
-def tracked_metrics(metrics: Metrics) -> dict[str, float]:
-    """Scores with the ends of their intervals, recalls, the judge's accuracy, counts and costs; what is defined."""
+def list_tracked_metrics(metrics: Metrics) -> dict[str, float]:
+    """Return scores with the ends of their intervals, recalls, the judge's accuracy, counts and costs; what is
+    defined.
+    """
     scores = metrics.scores.named()
     if metrics.retrieval:
         scores |= {f"recall_at_{budget}": score for budget, score in metrics.retrieval.recall.items()}

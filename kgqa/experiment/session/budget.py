@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from kgqa.config.files import Config
 from kgqa.errors import ConfigError
-from kgqa.experiment.config.files import Config
 from kgqa.runtime.costs import NOTHING, Spent
 from kgqa.types import Json
 
@@ -22,7 +22,7 @@ class Budget:
 
     @classmethod
     def of(cls, value: str) -> Budget:
-        """`2.50usd` or `500000tokens`. Raises ConfigError for anything else."""
+        """Return `2.50usd` or `500000tokens`. Raises ConfigError for anything else."""
         amount = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?) ?(usd|tokens)", value.strip().lower())
         if not amount or (amount[2] == "tokens" and "." in amount[1]) or not float(amount[1]):
             raise ConfigError(f"budget={value}: expected dollars or tokens, e.g. budget=2.50usd or budget=500000tokens")
@@ -51,7 +51,7 @@ class Budget:
 
 
 def limited(config: Config, allowance: Budget | None) -> dict[str, Json]:
-    """The configuration with an engine that stops when the allowance is spent, if it is one that counts.
+    """Return the configuration with an engine that stops when the allowance is spent, if it is one that counts.
 
     An engine on this machine has no budget of its own: there the sweep stops between cells.
     """

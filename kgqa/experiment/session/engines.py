@@ -7,24 +7,26 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.util import find_spec
 from typing import NamedTuple, TypeVar, cast
 
-from kgqa.artefacts.adapter import Adapter
-from kgqa.artefacts.run import AS_READER
+from kgqa.artifacts.adapter import Adapter
+from kgqa.artifacts.run import AS_READER
+from kgqa.config import factories as parts
+from kgqa.config.composing import compose
+from kgqa.config.files import Config, Node
+from kgqa.config.overrides import format_override, parse_role
 from kgqa.engines.thinking import Thinking
 from kgqa.engines.weights import Prices
 from kgqa.errors import ConfigError
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.files import Config, Node
-from kgqa.experiment.config.overrides import role_choice, spelt
-from kgqa.extras import LIBRARIES, missing_libraries
 from kgqa.protocols import Adaptable, Engine
 from kgqa.types import Json
+from kgqa.util.optional_deps import LIBRARIES, missing_libraries
 
 T = TypeVar("T")
 
 
-class Answering(NamedTuple):
-    """What answers a role: model and engine as configured, and the adapter on them; `key`: where it was written."""
+class RoleBinding(NamedTuple):
+    """Hold what answers a role: model and engine as configured, and the adapter on them; `key`: where it was
+    written.
+    """
 
     model: Node
     engine: Node
@@ -32,17 +34,17 @@ class Answering(NamedTuple):
     key: str = ""
 
 
-RoleNodes = Mapping[str, Answering]  # by role; "" for all other roles
+RoleNodes = Mapping[str, RoleBinding]  # by role; "" for all other roles
 
 
 class Pool:
-    """What holds a model, by its configuration: built once, closed when the pool is. Who opens it closes it."""
+    """Hold what holds a model, by its configuration: built once, closed when the pool is. Who opens it closes it."""
 
     def __init__(self) -> None:
         self._built: dict[str, object] = {}
 
     def shared(self, key: str, make: Callable[[], T]) -> T:
-        """What was made for the configuration nodes of this `pool_key`, made now if nothing was."""
+        """Return what was made for the configuration nodes of this `pool_key`, made now if nothing was."""
         if key not in self._built:
             self._built[key] = make()
         return cast(T, self._built[key])
@@ -86,12 +88,14 @@ class Engines:
         if self._ready.get(key) is not engine:
             for each in self._nodes.values():
                 if pool_key([each.model, each.engine]) == key:
-                    _adapted(engine, each)
+                    _adapt(engine, each)
             self._ready[key] = engine
-        return _adapted(engine, answering)
+        return _adapt(engine, answering)
 
     def estimates_tokens(self, role: str) -> bool:
-        """Whether this role's engine cannot count a text's tokens: a hosted model whose tokenizer is not known."""
+        """Return whether this role's engine cannot count a text's tokens: a hosted model whose tokenizer is not
+        known.
+        """
         return str(self(role).identity().get("tokens", "")).startswith("estimated")
 
     def streaming(self) -> bool:
@@ -101,7 +105,7 @@ class Engines:
         return {role or "default": dict(self(role).identity()) for role in self._nodes}
 
     def unready(self) -> list[str]:
-        """What asking these models lacks here, in words; replies from the call cache can do without."""
+        """Return what asking these models lacks here, in words; replies from the call cache can do without."""
         lacking = []
         for model, engine, adapter, _ in self._nodes.values():
             module = str(engine["_target_"]).rpartition(".")[0]  # of kgqa.engines.vllm.Vllm
@@ -116,17 +120,21 @@ class Engines:
         return lacking
 
     def label(self, role: str) -> str:
-        """Which model answers this role and how, e.g. "smollm2_135m@llamacpp" or "qwen3_8b+safe_evaluator@vllm"."""
+        """Return which model answers this role and how, e.g. "smollm2_135m@llamacpp" or
+        "qwen3_8b+safe_evaluator@vllm".
+        """
         answering = self._answering(role)
         adapter = f"+{answering.adapter.name}" if answering.adapter else ""
         return f"{answering.model['name']}{adapter}@{self(role).identity()['engine']}"
 
-    def thought_tokens(self, role: str) -> int:
-        """The most a thought of the role's model may take, beside what its calls ask for."""
+    def reasoning_tokens_limit(self, role: str) -> int:
+        """Return the most a thought of the role's model may take, beside what its calls ask for."""
         return Thinking.of(parts.model(self._answering(role).model).thinking).budget
 
     def prices(self, role: str) -> Prices | None:
-        """What the role's model costs; None where that is not known. Free to ask: a display does so every second."""
+        """Return what the role's model costs; None where that is not known. Free to ask: a display does so every
+        second.
+        """
         if role not in self._prices:
             self._prices[role] = parts.model(self._answering(role).model).prices
         return self._prices[role]
@@ -135,7 +143,7 @@ class Engines:
         """Close these; whoever asks next gets fresh ones."""
         self._pool.discard(engines)
 
-    def _answering(self, role: str) -> Answering:
+    def _answering(self, role: str) -> RoleBinding:
         answering = "reader" if role in AS_READER and role not in self._nodes else role
         found = self._nodes.get(answering, self._nodes.get(""))
         if found is None:
@@ -144,39 +152,40 @@ class Engines:
 
 
 def role_nodes(config: Config) -> RoleNodes:
-    """What answers the method's roles; the judge is no part of a method."""
+    """Return what answers the method's roles; the judge is no part of a method."""
     own = {role: choice for role, choice in config["roles"].items() if choice and role != "judge"}
-    default = {"": Answering(config["model"], config["engine"])}
-    return default | {role: chosen_nodes(f"roles.{role}", str(choice), config) for role, choice in own.items()}
+    default = {"": RoleBinding(config["model"], config["engine"])}
+    return default | {role: choose_nodes(f"roles.{role}", str(choice), config) for role, choice in own.items()}
 
 
-def chosen_nodes(key: str, choice: str, run: Config) -> Answering:
-    """What a role's choice stands for, see `role_choice`; `key` is where it was written, `run` has the run's own model.
+def choose_nodes(key: str, choice: str, run: Config) -> RoleBinding:
+    """Return what a role's choice stands for, see `role_choice`; `key` is where it was written, `run` has the run's
+    own model.
 
     Raises:
         ConfigError: naming the key, and what of it is not there.
     """
-    from kgqa.experiment.machine.adapters import adapter as adapter_named
+    from kgqa.system.adapters import find_adapter as adapter_named
 
-    preset, path, adapter_name, engine = role_choice(choice)
+    preset, path, adapter_name, engine = parse_role(choice)
     named = {"model": preset, "model.path": path, "engine": engine}
     try:
         adapter = adapter_named(adapter_name) if "+" in choice.partition(":")[0] else None
-        config = compose([spelt(each, value) for each, value in named.items() if value])
+        config = compose([format_override(each, value) for each, value in named.items() if value])
     except ConfigError as error:
         raise ConfigError(f"{key}={choice}: {error}") from error
     own = config if preset or adapter is None else run
-    return Answering(own["model"], config["engine"] if engine else own["engine"], adapter, f"{key}={choice}")
+    return RoleBinding(own["model"], config["engine"] if engine else own["engine"], adapter, f"{key}={choice}")
 
 
-def _adapted(engine: Engine, answering: Answering) -> Engine:
-    """Raises ConfigError naming the key: the engine takes no adapters, or not this one."""
+def _adapt(engine: Engine, answering: RoleBinding) -> Engine:
+    """Raise ConfigError naming the key: the engine takes no adapters, or not this one."""
     if answering.adapter is None:
         return engine
     if not isinstance(engine, Adaptable):
         name = answering.engine["_target_"]
         raise ConfigError(f"{answering.key}: {name} takes no adapters; choose another engine, behind an @")
     try:
-        return engine.adapted(answering.adapter)
+        return engine.with_adapter(answering.adapter)
     except ConfigError as error:
         raise ConfigError(f"{answering.key}: {error}") from error

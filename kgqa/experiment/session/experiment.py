@@ -1,4 +1,6 @@
-"""What a configuration means: its method, its questions, its judge. Nothing is opened, printed or registered here."""
+"""Define what a configuration means: its method, its questions, its judge. Nothing is opened, printed or registered
+here.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +11,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kgqa.config import factories as parts
+from kgqa.config.composing import compose
+from kgqa.config.files import Config, groups
+from kgqa.config.overrides import override_group
+from kgqa.config.settings import RunSettings
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.composing import compose
-from kgqa.experiment.config.files import Config, groups
-from kgqa.experiment.config.overrides import override_group
-from kgqa.experiment.config.settings import RunSettings
-from kgqa.experiment.session.kept_questions import KeptQuestions
 from kgqa.experiment.session.method_code import program_hash
 from kgqa.judge import ROLE
 from kgqa.protocols import Dataset, Method
-from kgqa.storage import text_digest
 from kgqa.types import Question
+from kgqa.util.fs import text_digest
 
 if TYPE_CHECKING:
     from kgqa.datasets.collections import Collected
-    from kgqa.datasets.given import Given
+    from kgqa.datasets.in_memory import Given
     from kgqa.judge.judges import AnyJudge
     from kgqa.kg.extraction import TripleExtractor
     from kgqa.kg.imported import ImportedTriples
@@ -42,7 +43,7 @@ class Experiment:
 
     @classmethod
     def of(cls, overrides: Sequence[str], config: Config | None = None, given: Given | None = None) -> Experiment:
-        """`config`: what `compose` gave for these overrides earlier, which then holds even if conf/ has changed.
+        """Return `config`: what `compose` gave for these overrides earlier, which then holds even if conf/ has changed.
 
         given: questions in place of the dataset's.
         """
@@ -50,14 +51,14 @@ class Experiment:
         return cls(tuple(overrides), composed, RunSettings.of(composed), given)
 
     def with_models_of(self, config: Config) -> Experiment:
-        """The same with the models of another configuration, unless the overrides name models themselves."""
+        """Return the same with the models of another configuration, unless the overrides name models themselves."""
         if {"model", "engine"} & {override_group(override) for override in self.overrides}:
             return self
         return replace(self, config={**self.config, "model": config["model"], "engine": config["engine"]})
 
     @cached_property
     def method(self) -> Method:
-        """Raises ConfigError naming what is wrong with it, or the role that lacks a model of its own."""
+        """Raise ConfigError naming what is wrong with it, or the role that lacks a model of its own."""
         method = parts.method(self.config["method"])
         for role, cause in getattr(method, "separate_roles", {}).items():
             if self.config["roles"].get(role) is None:
@@ -66,12 +67,12 @@ class Experiment:
 
     @cached_property
     def triples(self) -> TripleExtractor | ImportedTriples:
-        """For a method that asks for them: what extracts them, or where they are."""
-        return parts.triples({key: value for key, value in self.config["kg"].items() if key != "offline"})
+        """Return the triples for a method that asks for them: what extracts them, or where they are."""
+        return parts.triples({key: value for key, value in self.config["kg"].items() if key != "require_existing"})
 
     @property
     def extractor(self) -> TripleExtractor:
-        """Raises ConfigError: the triples were made by others, so that nothing extracts them."""
+        """Raise ConfigError: the triples were made by others, so that nothing extracts them."""
         from kgqa.kg.imported import ImportedTriples
 
         if isinstance(self.triples, ImportedTriples):
@@ -82,7 +83,9 @@ class Experiment:
 
     @cached_property
     def code(self) -> dict[str, str]:
-        """Hashes of the programs that make the answers: the method's, and the extractor's where it asks for triples."""
+        """Return the hash of the programs that make the answers: the method's, and the extractor's where it asks for
+        triples.
+        """
         programs: dict[str, object] = {"method": self.method}
         if "triples" in self.method.uses:
             from kgqa.kg.imported import ImportedTriples
@@ -93,17 +96,17 @@ class Experiment:
 
     @cached_property
     def whole(self) -> Dataset:
-        """The dataset as its files give it."""
+        """Return the dataset as its files give it."""
         return parts.dataset(self.config["dataset"]) if self.given is None else self.given
 
     @cached_property
     def source(self) -> Dataset:
-        """The same with its verified questions alone, if these were chosen."""
+        """Return the same with its verified questions alone, if these were chosen."""
         return self._of_verified(self.whole)
 
     @cached_property
     def verified(self) -> frozenset[str] | None:
-        """The ids that `dataset.verified` leaves; None: all.
+        """Return the ids that `dataset.verified` leaves; None: all.
 
         Raises:
             ConfigError: it is no folder's name.
@@ -113,20 +116,20 @@ class Experiment:
         if folder is None:
             return None
         if not isinstance(folder, str):
-            raise ConfigError(f"dataset.verified={json.dumps(folder)}: expected a folder of kgqa verify, or null")
+            raise ConfigError(f"dataset.verified={json.dumps(folder)}: expected a folder of kgqa data verify, or null")
         from kgqa.datasets.verified import valid_ids
 
         return valid_ids(Path(folder), self.data_sha256)
 
     @cached_property
     def collection(self) -> Collected | None:
-        """Its questions with their collections, if such were chosen."""
+        """Return its questions with their collections, if such were chosen."""
         node = self.config.get("collection")
         return None if node is None else parts.collection(node, self.whole)
 
     @property
     def dataset(self) -> Dataset:
-        """What is searched and answered."""
+        """Return what is searched and answered."""
         return self.source if self.collection is None else self._of_verified(self.collection)
 
     def _of_verified(self, questions: Dataset) -> Dataset:
@@ -138,50 +141,51 @@ class Experiment:
 
     @cached_property
     def data_sha256(self) -> str:
-        """Of the files that shape the questions, as they lay on disk when this was first asked."""
+        """Return the data sha256 of the files that shape the questions, as they lay on disk when this was first
+        asked.
+        """
         return self.whole.sha256
 
     @cached_property
     def questions(self) -> Sequence[Question]:
-        """Those asked for by `ids`, `sample` and `limit`, in file order; the whole file is read, so all is checked."""
-        kept = KeptQuestions(self.source.questions())
+        """Return the questions of `ids`, `sample` and `limit`, in file order. The complete file is read and checked."""
+        questions = list(self.source.questions())
         if self.settings.ids is not None:
-            known = set(kept.ids)
+            known = {question.id for question in questions}
             for wanted in self.settings.ids:
                 if wanted not in known:
                     hint = nearest(wanted, known) if len(known) < 100 else "see the data file for its ids"
                     among = "in" if self.verified is None else "among the verified ones of"
                     raise ConfigError(f"ids={wanted}: no such question {among} dataset={self.name('dataset')}; {hint}")
-            kept = kept.only(place for place, id_ in enumerate(kept.ids) if id_ in self.settings.ids)
-        kept = self._sampled(kept)[: self.settings.limit]
-        return list(self.collection.collect(kept)) if self.collection else kept
+            questions = [question for question in questions if question.id in self.settings.ids]
+        questions = self._sample(questions)[: self.settings.limit]
+        return list(self.collection.collect(questions)) if self.collection else questions
 
     @property
     def question_ids(self) -> Sequence[str]:
-        """Those of `questions`, none of which has to be unpacked for it."""
-        questions = self.questions
-        return questions.ids if isinstance(questions, KeptQuestions) else [question.id for question in questions]
+        """Return the ids of `questions`."""
+        return [question.id for question in self.questions]
 
-    def _sampled(self, questions: KeptQuestions) -> KeptQuestions:
-        """`sample` of these: an id is drawn or not by itself and the seed, wherever it stands in the file."""
+    def _sample(self, questions: list[Question]) -> list[Question]:
+        """Return `sample` of the questions in file order. Whether an id is sampled depends on it and the seed only."""
         count = self.settings.sample
         if count is None:
             return questions
         if count > len(questions):
             raise ConfigError(f"sample={count}: only {len(questions):,} questions to draw from; leave it out for all")
-        drawn = sorted((text_digest(f"{self.settings.seed} {id_}"), id_) for id_ in questions.ids)
-        ids = {id_ for _, id_ in drawn[:count]}
-        return questions.only(place for place, id_ in enumerate(questions.ids) if id_ in ids)
+        order = sorted((text_digest(f"{self.settings.seed} {question.id}"), question.id) for question in questions)
+        ids = {id_ for _, id_ in order[:count]}
+        return [question for question in questions if question.id in ids]
 
     @cached_property
     def judge(self) -> AnyJudge | None:
-        """Raises ConfigError naming what is wrong with it."""
+        """Raise ConfigError naming what is wrong with it."""
         node = self.config.get(ROLE)
         return None if node is None else parts.judge(node)
 
     @cached_property
     def verification(self) -> Verification:
-        """For `kgqa verify`. Raises ConfigError naming what is wrong with it."""
+        """Return the verification for `kgqa data verify`. Raises ConfigError naming what is wrong with it."""
         node = self.config.get("verify")
         if node is None:
             raise ConfigError(f"verify=null: choose how to verify; {nearest('', groups()['verify'])}")
@@ -189,7 +193,7 @@ class Experiment:
 
     @property
     def verifies(self) -> bool:
-        """Whether its questions are verified, and not answered."""
+        """Return whether its questions are verified, and not answered."""
         return self.config.get("verify") is not None
 
     @property
@@ -202,7 +206,7 @@ class Experiment:
 
     @cached_property
     def choices(self) -> dict[str, str]:
-        """What was chosen in each group that a run, or a verification, makes use of."""
+        """Return what was chosen in each group that a run, or a verification, makes use of."""
         if self.verifies:
             asked = ("model", "engine") if self.verification.list is None else ()
             return {group: self.name(group) for group in ("dataset", *asked, "verify")}
@@ -225,7 +229,7 @@ class Experiment:
         return str(self.settings.profile or self.config["dataset"]["profile"])
 
     def name(self, group: str) -> str:
-        """What was chosen in a group, e.g. the dataset's name."""
+        """Return what was chosen in a group, e.g. the dataset's name."""
         if group == "dataset" and self.given is not None:
             return "given"
         return str(self.config["choices"][group])

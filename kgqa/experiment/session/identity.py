@@ -1,4 +1,4 @@
-"""What makes two runs the same, and where a run's folder is."""
+"""Define what makes two runs the same, and where a run's folder is."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kgqa.artefacts.predictions import question_ids
-from kgqa.artefacts.run import AS_READER, SCRIPTED, SCRIPTED_TARGET
+from kgqa.artifacts.predictions import question_ids
+from kgqa.artifacts.run import AS_READER, SCRIPTED, SCRIPTED_TARGET
 from kgqa.calls import Call, Choose, CountTokens, Generate, Rank
+from kgqa.config.files import Config, Node
+from kgqa.config.overrides import parse_role
+from kgqa.config.settings import NOT_IDENTITY, REACHING
 from kgqa.engines.thinking import thinks_not
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.config.files import Config, Node
-from kgqa.experiment.config.overrides import role_choice
-from kgqa.experiment.config.settings import NOT_IDENTITY, REACHING
 from kgqa.experiment.session.engines import Engines, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.session import Session
 from kgqa.protocols import Index
 from kgqa.runtime.folder import run_name
-from kgqa.storage import ids_digest, outputs
 from kgqa.types import Json
+from kgqa.util.fs import ids_digest, outputs
 
 VLLM_TARGET = "kgqa.engines.vllm.Vllm"
 
@@ -28,7 +28,7 @@ SINCE = {("kgqa.methods.safe.Safe", "labels"): "paper"}
 
 
 def answerers(session: Session, engines: Engines, index: Index | None) -> Callable[[Call[Any]], Mapping[str, Json]]:
-    """Who answers a call, as the key of its reply in the call cache has it; nothing is loaded for it."""
+    """Return who answers a call, as the key of its reply in the call cache has it; nothing is loaded for it."""
 
     def identify(call: Call[Any]) -> Mapping[str, Json]:
         if isinstance(call, Generate | Choose | CountTokens):
@@ -41,13 +41,15 @@ def answerers(session: Session, engines: Engines, index: Index | None) -> Callab
 
 
 def counted(engines: Engines, call: CountTokens) -> int | None:
-    """A text's tokens where counting them is arithmetic, which no cache keeps."""
+    """Return a text's tokens where counting them is arithmetic, which no cache keeps."""
     engine = engines(call.role)
     return engine.count_tokens(call.text) if engine.counts_freely else None
 
 
 def run_identity(session: Session) -> dict[str, Json]:
-    """Everything that can change an answer: configuration and code, with the data's hash in place of its path."""
+    """Return everything that can change an answer: configuration and code, with the data's hash in place of its
+    path.
+    """
     experiment = session.experiment
     config, uses = experiment.config, experiment.method.uses
     apart = ("graph", "collection", "demonstrations_ranker", *(() if experiment.settings.sample else ("sample",)))
@@ -86,36 +88,37 @@ def run_identity(session: Session) -> dict[str, Json]:
 
 
 def _method(node: Node) -> dict[str, Json]:
-    """A key that a method has got since runs have names counts where it is not as it was."""
+    """Return a key that a method has got since runs have names counts where it is not as it was."""
     return {key: value for key, value in node.items() if SINCE.get((node["_target_"], key), ...) != value}
 
 
 def _roles(config: Config) -> dict[str, Json]:
-    """The choice of each role but the judge's, an adapter by its digest, as its name says nothing of what it holds.
+    """Return the choice of each role but the judge's, an adapter by its digest, as its name says nothing of what it
+    holds.
 
     A role that runs had no key for counts where it has a model of its own.
     """
     choices = {role: choice for role, choice in config["roles"].items() if role != "judge"}
     roles = {role: choice for role, choice in choices.items() if choice is not None or role not in AS_READER}
-    for role, answering in role_nodes(config).items():
-        if answering.adapter is not None:
-            preset, _, _, engine = role_choice(str(roles[role]))
-            roles[role] = f"{preset}+{answering.adapter.digest()}@{engine}"
+    for role, format_answer in role_nodes(config).items():
+        if format_answer.adapter is not None:
+            preset, _, _, engine = parse_role(str(roles[role]))
+            roles[role] = f"{preset}+{format_answer.adapter.digest()}@{engine}"
     return roles
 
 
 def _triples(experiment: Experiment) -> dict[str, Json]:
-    """What extracts them, or the hash of the file they are in."""
-    from kgqa.kg.imported import ImportedTriples
-    from kgqa.kg.imported_file import ImportedFile
+    """Return what extracts them, or the hash of the file they are in."""
+    from kgqa.kg.imported import ImportedFile, ImportedTriples
 
     if isinstance(experiment.triples, ImportedTriples):
         return {"imported": ImportedFile(experiment.triples.path).sha256}
-    return {key: value for key, value in experiment.config["kg"].items() if key != "offline"}
+    return {key: value for key, value in experiment.config["kg"].items() if key != "require_existing"}
 
 
 def run_folder(session: Session) -> Path:
-    """Where the run is or will be: `out=`, else a place named after its data, its method and what it answers with.
+    """Return where the run is or will be: `out=`, else a place named after its data, its method and what it answers
+    with.
 
     Fewer questions never replace more: where the place holds answers to others, too, a run of some questions gets one
     beside it, named after how many and which.
@@ -124,11 +127,11 @@ def run_folder(session: Session) -> Path:
         ConfigError: the place was chosen by the person, so that no other can be taken.
     """
     experiment, settings = session.experiment, session.experiment.settings
-    place = Path(settings.out) if settings.out is not None else _named(session)
+    place = Path(settings.out) if settings.out is not None else _default_folder(session)
     if settings.limit is None and settings.ids is None:
         return place
     ids = experiment.question_ids
-    answered = _answered(place)
+    answered = _read_answered_ids(place)
     if answered <= set(ids):
         return place
     if settings.out is not None or settings.name is not None:
@@ -139,17 +142,17 @@ def run_folder(session: Session) -> Path:
     return place.with_name(f"{place.name}-{len(ids)}-{ids_digest(ids)[:4]}")
 
 
-def _named(session: Session) -> Path:
+def _default_folder(session: Session) -> Path:
     experiment = session.experiment
-    answering = "model" if experiment.asks_models else "retriever"
-    parts = [experiment.name(group) for group in ("dataset", "method", answering)]
+    format_answer = "model" if experiment.asks_models else "retriever"
+    parts = [experiment.name(group) for group in ("dataset", "method", format_answer)]
     if experiment.asks_models and experiment.config["engine"]["_target_"] == SCRIPTED_TARGET:
         parts[-1] = SCRIPTED  # no model answers, so none is credited
     return outputs().joinpath(*parts, experiment.settings.name or run_name(run_identity(session)))
 
 
-def _answered(folder: Path) -> set[str]:
-    """The questions of a run that has ended there; none where it is damaged or there is none."""
+def _read_answered_ids(folder: Path) -> set[str]:
+    """Return the questions of a run that has ended there; none where it is damaged or there is none."""
     try:
         return set(question_ids(folder))
     except DataError:

@@ -1,4 +1,5 @@
-"""What a method's program says: its syntax, its templates and its demonstrations, as one hash for a run's identity.
+"""Define what a method's program says: its syntax, its templates and its demonstrations, as one hash for a run's
+identity.
 
 A changed method is another method: its runs get folders of their own and never replace what the method answered before.
 Comments, docstrings and layout decide no answer, so they are left out.
@@ -16,15 +17,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kgqa.prompting import has_template, template_hash
-from kgqa.storage import text_digest
+from kgqa.util.fs import text_digest
 
 _TEMPLATE = re.compile(r"[\w.-]+/[\w.-]+")
 # what a program is made of and what answers its calls: these have identities, keys and versions of their own
-_VOCABULARY = ("kgqa.types", "kgqa.errors", "kgqa.calls", "kgqa.protocols", "kgqa.prompting", "kgqa.constraints")
+_VOCABULARY = ("kgqa.types", "kgqa.errors", "kgqa.calls", "kgqa.protocols", "kgqa.prompting", "kgqa.util.validators")
 
 
 def program_hash(program: object) -> str:
-    """12 hex digits of the modules, templates and values that a program (a method, an extractor) is made of.
+    """Return 12 hex digits of the modules, templates and values that a program (a method, an extractor) is made of.
 
     The same under every Python: the names of nodes and what they hold, not the text that a version prints for them.
     """
@@ -36,7 +37,7 @@ def program_hash(program: object) -> str:
 
 
 def program_modules(start: str) -> dict[str, Path]:
-    """The module and those of its package that it imports, directly or not, with their files.
+    """Return the module and those of its package that it imports, directly or not, with their files.
 
     Of kgqa those that methods are written in; of a person's own code those of the same folder or package.
     """
@@ -49,7 +50,7 @@ def program_modules(start: str) -> dict[str, Path]:
             continue
         if file := _file(name, folder):
             modules[name] = file
-            waiting += _imported(file, name)
+            waiting += _list_imports(file, name)
     return modules
 
 
@@ -60,13 +61,15 @@ def _same_code(start: str, name: str, folder: Path | None) -> bool:
 
 
 def _folder(name: str, near: Path | None) -> Path | None:
-    """Of the file or package that a top-level name stands for."""
+    """Return the folder of the file or package that a top-level name stands for."""
     file = _file(name.partition(".")[0], near)
     return file.parent if file else None
 
 
 def _file(name: str, near: Path | None) -> Path | None:
-    """Of a module written in Python; `near`: a folder to look into that need not be on Python's path."""
+    """Return the file of a module written in Python; `near`: a folder to look into that need not be on Python's
+    path.
+    """
     try:
         spec = find_spec(name) or (PathFinder.find_spec(name, [str(near)]) if near else None)
     except (ImportError, ValueError):
@@ -74,8 +77,8 @@ def _file(name: str, near: Path | None) -> Path | None:
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
-def _imported(file: Path, module: str) -> Iterator[str]:
-    """The modules whose names stand after `import` and `from`; `from a import b` may mean the module a.b."""
+def _list_imports(file: Path, module: str) -> Iterator[str]:
+    """Yield the modules whose names stand after `import` and `from`; `from a import b` may mean the module a.b."""
     for level, source, names in _read(file).imports:
         package = module.split(".")[:-level] if level else []
         origin = ".".join([*package, *([source] if source else [])])
@@ -90,11 +93,11 @@ class _Source:
 
 
 def _read(file: Path) -> _Source:
-    return _parsed(file, file.stat().st_mtime_ns)
+    return _parse(file, file.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
-def _parsed(file: Path, modified: int) -> _Source:
+def _parse(file: Path, modified: int) -> _Source:
     """Once for all cells of a sweep."""
     del modified  # part of the key only
     tree = ast.parse(file.read_text(encoding="utf-8"))
@@ -110,7 +113,7 @@ def _parsed(file: Path, modified: int) -> _Source:
 
 
 def _node(node: object) -> object:
-    """Type and fields; what is empty is left out, since versions of Python add fields."""
+    """Return type and fields; what is empty is left out, since versions of Python add fields."""
     if isinstance(node, list):
         return [_node(member) for member in node]
     if not isinstance(node, ast.AST):
@@ -130,7 +133,7 @@ def _has_docstring(node: ast.AST) -> bool:
 
 
 def _value(value: object) -> object:
-    """What a part holds, in an order that every process gives."""
+    """Return what a part holds, in an order that every process gives."""
     if is_dataclass(value) and not isinstance(value, type):
         return type(value).__name__, [(field.name, _value(getattr(value, field.name))) for field in fields(value)]
     if isinstance(value, Mapping):

@@ -7,15 +7,15 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from kgqa.artefacts.metrics import EngineUse, Rates, Throughput
+from kgqa.artifacts.metrics import EngineUse, Rates, Throughput
+from kgqa.cache.requests import Done
+from kgqa.cache.store import CallCache
 from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Program, Rank, Search, Triples
+from kgqa.config.settings import RunSettings
 from kgqa.errors import ConfigError, EngineDied
-from kgqa.experiment.config.settings import RunSettings
 from kgqa.experiment.session.engines import Engines
 from kgqa.protocols import BatchEngine, Engine, Index, NeighbourSource, Ranker, StreamingEngine, TripleSource
-from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import Ledger, Spent, total
-from kgqa.runtime.requests import Done
 from kgqa.runtime.scheduler import WIDTH, CallRecord, Finished, Scheduler
 from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
 from kgqa.types import Json
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Prepared:
-    """What was made ready for a method's programs before they start; None where it asks for no such thing."""
+    """Hold what was made ready for a method's programs before they start; None where it asks for no such thing."""
 
     index: Index | None = None
     triples: TripleSource | None = None
@@ -55,7 +55,6 @@ class Runner:
         self._services: dict[tuple[str, int], Service] = {}
         self._asked: dict[int, tuple[Engine, Streams | Waves]] = {}  # the engines among them
         self._died = self._ending = False
-        self.heard: Callable[[CallRecord], None] = lambda _: None  # told of each call as it is answered
         self._seconds = 0.0  # that `run` took
         self._done: Done = Done()
         self._scheduler: Scheduler | None = None
@@ -63,17 +62,18 @@ class Runner:
     def run(
         self, programs: Iterable[tuple[str, Program[T]]], recorded: Callable[[], None] = lambda: None
     ) -> Generator[Finished[T], None, None]:
-        """Each program's end, as `Scheduler.run` gives it; `recorded` is called once the ledger has another call."""
+        """Yield each program's end, as `Scheduler.run` gives it; `recorded` is called once the ledger has another
+        call.
+        """
         settings = self._settings
         scheduler = self._scheduler = Scheduler(self._route, self._done, width=self._width(), seed=settings.seed)
 
         def enter(record: CallRecord) -> None:
             scheduler.width = self._width()
             self.ledger.add(record)
-            self.heard(record)
             recorded()
 
-        scheduler.on_record, scheduler.on_last_begun = enter, lambda: self._arrange(ending=True)
+        scheduler.on_record, scheduler.on_last_start = enter, lambda: self._arrange(ending=True)
         self._arrange(ending=False)
         started = time.monotonic()
         try:
@@ -89,18 +89,18 @@ class Runner:
         self._ending = ending
         for _, service in self._asked.values():
             if isinstance(service, Streams):
-                service.arrange(ending=ending)
+                service.set_order(ending=ending)
 
     def spent(self) -> Spent:
         return self.ledger.spent(self.engines.prices)
 
     def throughput(self) -> Throughput:
-        """What the engines did while programs ran; rates are of paid calls."""
+        """Return what the engines did while programs ran; rates are of paid calls."""
         seconds = max(self._seconds, 1e-9)
         paid = total(self.ledger.paid.values())
         engines = []
         for engine, service in self._asked.values():
-            occupied = service.occupancy.measured()
+            occupied = service.utilization.usage()
             roles = sorted(role for role in self.ledger.method if self.engines(role) is engine)
             if roles:
                 use = EngineUse(
@@ -108,7 +108,7 @@ class Runner:
                     roles=tuple(roles),
                     busy_share=round(occupied.busy / seconds, 4),
                     mean_calls=round(occupied.calls / seconds, 3),
-                    capacity=round(occupied.places / occupied.busy) if occupied.busy else _capacity(engine),
+                    capacity=round(occupied.capacity / occupied.busy) if occupied.busy else _capacity(engine),
                     full_share=round(occupied.full / seconds, 4),
                 )
                 engines.append(use)
@@ -126,9 +126,9 @@ class Runner:
         self.engines.discard(cut_short)
 
     def _width(self) -> int:
-        """Questions at once: as many as was said, or enough that no place of a server stays empty."""
+        """Return questions at once: as many as was said, or enough that no place of a server stays empty."""
         places = sum(_capacity(engine) for engine, _ in self._asked.values() if engine.streaming)
-        return self._settings.width or max(WIDTH, QUESTIONS_A_PLACE * places)
+        return self._settings.max_parallel_questions or max(WIDTH, QUESTIONS_A_PLACE * places)
 
     def _route(self, call: Call[Any]) -> Service:
         prepared = self._prepared
@@ -179,5 +179,5 @@ class Runner:
 
 
 def _capacity(engine: Engine) -> int:
-    """Calls an engine takes at once."""
+    """Return calls an engine takes at once."""
     return cast(StreamingEngine, engine).places if engine.streaming else cast(BatchEngine, engine).batch_size

@@ -1,4 +1,4 @@
-"""What is open while an experiment is worked on: models, rankers, the call cache."""
+"""Define what is open while an experiment is worked on: models, rankers, the call cache."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from kgqa.cache.store import CallCache
+from kgqa.config import factories as parts
+from kgqa.config.files import Node, groups
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.config import parts
-from kgqa.experiment.config.files import Node, groups
 from kgqa.experiment.session.engines import Engines, Pool, RoleNodes, pool_key, role_nodes
 from kgqa.experiment.session.experiment import Experiment
 from kgqa.experiment.session.runner import UNPREPARED, Prepared, Runner
 from kgqa.protocols import Ranker, Retriever
 from kgqa.retrieval.lexical import Lexical
-from kgqa.runtime.cache import CallCache
 from kgqa.runtime.costs import NOTHING, Spent
-from kgqa.storage import call_cache
+from kgqa.util.fs import call_cache
 
 if TYPE_CHECKING:
     from kgqa.retrieval.graphs.links import PassageGraph
@@ -49,11 +49,11 @@ class Session:
 
     @cached_property
     def engines(self) -> Engines:
-        """Those of the method's roles."""
+        """Return those of the method's roles."""
         return self.engines_of(role_nodes(self.experiment.config) if self.experiment.asks_models else {})
 
     def engines_of(self, nodes: RoleNodes) -> Engines:
-        """Engines for other roles, such as a judge's, held by the same pool."""
+        """Return engines for other roles, such as a judge's, held by the same pool."""
         return Engines(nodes, self._pool)
 
     @cached_property
@@ -66,7 +66,7 @@ class Session:
 
     @contextmanager
     def runner(self, prepared: Prepared = UNPREPARED, engines: Engines | None = None) -> Iterator[Runner]:
-        """Runs the programs of one stage, which ask the method's engines unless given others."""
+        """Yield runs the programs of one stage, which ask the method's engines unless given others."""
         runner = Runner(self.cache, engines or self.engines, self.ranker, prepared, self.experiment.settings)
         try:
             yield runner
@@ -75,7 +75,7 @@ class Session:
             self._spent += runner.spent()
 
     def spent(self) -> Spent:
-        """What the calls of all stages that ended were paid for, whether or not they came to their end."""
+        """Return what the calls of all stages that ended were paid for, whether or not they came to their end."""
         return self._spent
 
     def end_models(self) -> None:
@@ -84,22 +84,24 @@ class Session:
             self._pool.close()
 
     def ranker(self, group: str) -> Ranker:
-        """The one chosen in a group (ranker, demonstrations_ranker, reranker), or that of words alone (tfidf)."""
+        """Return the one chosen in a group (ranker, demonstrations_ranker, reranker), or that of words alone
+        (tfidf).
+        """
         if group == "tfidf":
             return TFIDF
-        return self._chosen(group, lambda node: parts.ranker(node, group))
+        return self._choose(group, lambda node: parts.ranker(node, group))
 
     @property
     def retriever(self) -> Retriever:
-        return self._chosen("retriever", parts.retriever)
+        return self._choose("retriever", parts.retriever)
 
     @property
     def linker(self) -> PassageGraph:
-        """What links passages, chosen by `graph=`."""
-        return self._chosen("graph", parts.linker)
+        """Return what links passages, chosen by `graph=`."""
+        return self._choose("graph", parts.linker)
 
-    def _chosen(self, group: str, make: Callable[[Node], T]) -> T:
-        """What was chosen in a group whose parts may hold a model. Raises ConfigError: nothing was."""
+    def _choose(self, group: str, make: Callable[[Node], T]) -> T:
+        """Return what was chosen in a group whose parts may hold a model. Raises ConfigError: nothing was."""
         node, method = self.experiment.config.get(group), self.experiment.name("method")
         if node is None:
             raise ConfigError(f"{group}=null: method={method} needs one; {nearest('', groups()[group])}")

@@ -1,5 +1,4 @@
-"""What methods are put together of: reading an answer out of a reply, demonstrations, sentences, pages.
+"""Parts of methods: readers, few-shot examples, parsers of replies, KnowTrace's graph, SAFE's verdicts.
 
-Also what one method keeps apart from its own file (KnowTrace's graph, SAFE's verdicts). A step imports no method. Not
-here: the calls themselves (`kgqa.calls`).
+A step imports no method.
 """

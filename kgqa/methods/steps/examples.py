@@ -1,21 +1,24 @@
-"""The questions of a pool in the forms that methods show them: every method shows the same ones, each its own way."""
+"""Few-shot examples of the KnowTrace baselines: the same questions for each method, in the form of its prompts.
+
+Templates read the attributes of `Example` by name.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 
-from kgqa.constraints import Count, Natural
-from kgqa.demonstrations import Entity, SubQuestion, ThoughtDemonstration, demonstration_set, set_said
-from kgqa.methods.steps.few_shot import stated_answer
-from kgqa.methods.steps.reader import passages_text, with_pinned
+from kgqa.methods.steps.few_shot import extract_answer
+from kgqa.methods.steps.reader import add_pinned, passages_text
 from kgqa.methods.steps.sentences import sentences
+from kgqa.prompting.demonstrations import Entity, SubQuestion, ThoughtDemonstration, demonstration_set, set_said
 from kgqa.types import Passage, Question, Triple
+from kgqa.util.validators import Count, Natural
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A step of ReAct; `observation` is empty where it finishes."""
+    """A step of ReAct. The last one has no observation."""
 
     thought: str
     action: str
@@ -24,7 +27,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A triple of a question's graph with one unknown, its sub-question, and what these passages say in answer."""
+    """A triple with one unknown, its sub-question, and the value from these passages."""
 
     passages: str
     triple: Triple
@@ -34,7 +37,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Example:
-    """A demonstration as templates show it, passages as texts: the pinned ones and those that support its answer."""
+    """A few-shot example as templates show it. Its passages are the pinned ones and the gold ones, as texts."""
 
     shown: ThoughtDemonstration
 
@@ -56,7 +59,7 @@ class Example:
 
     @property
     def thought(self) -> str:
-        """The chain of thought up to where it states the answer."""
+        """Return the chain of thought before its answer."""
         return " ".join(self._thoughts)
 
     @property
@@ -73,13 +76,13 @@ class Example:
 
     @property
     def entities(self) -> tuple[Entity, ...]:
-        """Those the decomposition names first, as the question is about these."""
-        asked = {name for step in self.steps for name in (step.triple.head, step.triple.tail)}
-        return tuple(sorted(self.shown.entities, key=lambda entity: entity.name not in asked))
+        """Return the entities, those of the decomposition first."""
+        named = {name for step in self.steps for name in (step.triple.head, step.triple.tail)}
+        return tuple(sorted(self.shown.entities, key=lambda entity: entity.name not in named))
 
     @property
     def masked(self) -> tuple[Triple, ...]:
-        """The decomposition as a graph of the question: the answer of step n is ?n."""
+        """Return the decomposition as a graph in which the answer of step n is ?n."""
         marks: dict[str, str] = {}
         graph = []
         for number, step in enumerate(self.steps, start=1):
@@ -94,57 +97,57 @@ class Example:
 
     @property
     def fill(self) -> Fill:
-        """The last step with the passage that answers it."""
+        """Return the last step with the passage that answers it."""
         return self._fill(self.steps[-1].passage, self.steps[-1].answer)
 
     @property
     def unfillable(self) -> Fill:
-        """The last step with a passage that does not; as `fill` where there is none."""
+        """Return the last step with a distractor, or `fill` if there is none."""
         distractors = [passage for passage in self.shown.context(1) if passage not in self.shown.context(0)]
         return self._fill(distractors[0], "unknown") if distractors else self.fill
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """A search for every passage that answers a step, in their order; one that is known is not searched for."""
-        known, told, taken = {passage.id for passage in self.shown.pinned}, "", list[Action]()
+        """Return a search for each unknown passage that answers a step, and the final action."""
+        known, fact, actions = {passage.id for passage in self.shown.pinned}, "", list[Action]()
         for step in self.steps:
             if step.passage.id not in known:
                 known.add(step.passage.id)
-                before = f"{told} Now I need to find out:" if told else "I need to find out first:"
+                before = f"{fact} Now I need to find out:" if fact else "I need to find out first:"
                 search = f"Search[{step.triple.head} {step.triple.relation}]"
-                taken.append(Action(f"{before} {step.question}", search, passages_text((step.passage,))))
-            told = self._said(step)
-        return (*taken, Action(self.thought, f"Finish[{self.answer}]"))
+                actions.append(Action(f"{before} {step.question}", search, passages_text((step.passage,))))
+            fact = self._find_thought(step)
+        return (*actions, Action(self.thought, f"Finish[{self.answer}]"))
 
     @cached_property
     def _thoughts(self) -> list[str]:
-        return [sentence for sentence in sentences(self.shown.thoughts) if stated_answer(sentence) is None]
+        return [sentence for sentence in sentences(self.shown.thoughts) if extract_answer(sentence) is None]
 
-    def _said(self, step: SubQuestion) -> str:
-        """The thought that answers a step: it names the head and the tail of the triple, or the tail at least."""
-        told = [sentence for sentence in self._thoughts if step.answer in sentence]
-        both = [sentence for sentence in told if step.triple.head in sentence]
-        return next(iter(both or told), f"So it is {step.answer}.")
+    def _find_thought(self, step: SubQuestion) -> str:
+        """Return the thought with the answer of a step, preferably with the head of its triple, too."""
+        thoughts = [sentence for sentence in self._thoughts if step.answer in sentence]
+        both = [sentence for sentence in thoughts if step.triple.head in sentence]
+        return next(iter(both or thoughts), f"So it is {step.answer}.")
 
     def _fill(self, passage: Passage, value: str) -> Fill:
         step = self.steps[-1]
-        around = with_pinned(Question("", self.question, (), pinned=self.shown.pinned), (passage,))
+        around = add_pinned(Question("", self.question, (), pinned=self.shown.pinned), (passage,))
         mark = f"?{len(self.steps)}"
         return Fill(passages_text(around), Triple(step.triple.head, step.triple.relation, mark), step.question, value)
 
 
 @dataclass(frozen=True)
-class Demonstrated:
-    """Keys of methods that show questions of a pool; a configuration hands them on to what shows them."""
+class FewShotKeys:
+    """The keys of methods with few-shot examples from a pool."""
 
-    demos_from: str
+    few_shot_path: str
     demonstration_set: Count
     demonstration_count: Natural
 
 
 @dataclass(frozen=True)
-class Pooled(Demonstrated):
-    """A method that shows the `demonstration_set`-th sample of `demonstration_count` questions in a form of its own."""
+class PooledFewShot(FewShotKeys):
+    """A method with the `demonstration_set`-th random sample of `demonstration_count` examples of the pool."""
 
     pool: tuple[ThoughtDemonstration, ...]
 
@@ -153,9 +156,9 @@ class Pooled(Demonstrated):
 
     @property
     def shows(self) -> str:
-        return f"{self.demos_from}: {set_said(self.pool, self.demonstration_set, self.demonstration_count)}"
+        return f"{self.few_shot_path}: {set_said(self.pool, self.demonstration_set, self.demonstration_count)}"
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:
-        drawn = demonstration_set(self.pool, self.demonstration_set, self.demonstration_count)
-        return tuple(map(Example, drawn))
+        sample = demonstration_set(self.pool, self.demonstration_set, self.demonstration_count)
+        return tuple(map(Example, sample))

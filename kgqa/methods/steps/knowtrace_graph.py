@@ -1,4 +1,4 @@
-"""KnowTrace's graph: how it is told to the model as paths, and the part of it that carries an answer (§3.3)."""
+"""KnowTrace's graph: its form as paths, and the part of it that supports an answer (§3.3)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from kgqa.scoring.normalisation import normalise
 
-Naming = Callable[[str], str]  # gives entities that are one the same name
+EntityName = Callable[[str], str]  # maps names of one entity to the same name
 
 
 class Fact(NamedTuple):
-    """A triplet of the graph."""
+    """A triple of the graph."""
 
     subject: str
     relation: str
@@ -23,7 +23,7 @@ class Fact(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Where to expand the graph, and in which direction."""
+    """An entity and a relation by which the graph is expanded."""
 
     entity: str
     relation: str
@@ -32,35 +32,34 @@ class Pair(NamedTuple):
         return f"{self.entity} | {self.relation}"
 
 
-def folded(entity: str) -> str:
-    """Entities that differ in case or blanks only are one."""
+def casefold_entity(entity: str) -> str:
+    """Return the name without case and repeated spaces."""
     return " ".join(entity.casefold().split())
 
 
-def normalised(entity: str) -> str:
-    """Entities that scorers of answers would take for one are one: "The Gorm." and "gorm"."""
-    return normalise(entity) or folded(entity)
+def normalize_entity(entity: str) -> str:
+    """Return the name as scorers normalize answers: "The Gorm." and "gorm" are equal."""
+    return normalise(entity) or casefold_entity(entity)
 
 
-def as_paths(graph: Sequence[Fact], name: Naming = normalised) -> list[str]:
-    """KG-to-Paths: triplets joined at the entities they share, whichever end it is: `a → r → b ← s ← c`.
+def format_paths(graph: Sequence[Fact], name: EntityName = normalize_entity) -> list[str]:
+    """Join triples at shared entities, in both directions: `a → r → b ← s ← c` (KG-to-Paths).
 
-    Each triplet that no path tells yet begins one, which is then made as long as it can be without coming to an entity
-    twice, over untold triplets first. So there are at most as many paths as triplets, every triplet is in one, and
-    some are in several, as the paper notes of its own (§4.5).
+    Each triple that is not on a path yet starts one. A path is extended without repeating an entity, first over triples
+    that are on no path. Every triple is on a path, and some are on several, as in the paper (§4.5).
     """
-    told: set[Fact] = set()
+    used: set[Fact] = set()
     paths: list[str] = []
     for fact in graph:
-        if fact not in told:
-            path = _path_through(fact, graph, told, name)
-            told.update(step.fact for step in path)
+        if fact not in used:
+            path = _path_through(fact, graph, used, name)
+            used.update(step.fact for step in path)
             paths.append(path[0].start + "".join(map(str, path)))
     return paths
 
 
-class Step(NamedTuple):
-    """A triplet on a path, walked from subject to object or, backwards, from object to subject."""
+class PathStep(NamedTuple):
+    """A triple on a path, from subject to object or backwards."""
 
     fact: Fact
     backwards: bool = False
@@ -78,29 +77,31 @@ class Step(NamedTuple):
         return f" {arrow} {self.fact.relation} {arrow} {self.end}"
 
 
-def _path_through(fact: Fact, graph: Sequence[Fact], told: Collection[Fact], name: Naming) -> deque[Step]:
-    path = deque([Step(fact)])
+def _path_through(fact: Fact, graph: Sequence[Fact], used: Collection[Fact], name: EntityName) -> deque[PathStep]:
+    path = deque([PathStep(fact)])
     seen = {name(fact.subject), name(fact.object)}
 
-    def onward(here: str, *, backwards: bool) -> Step | None:
-        """A way to another entity: over an untold triplet if there is one, in the path's direction if there is one."""
-        ways = (Step(fact, turned) for fact in graph for turned in (backwards, not backwards))
-        open_ways = (way for way in ways if name(way.start) == name(here) and name(way.end) not in seen)
-        return min(open_ways, key=lambda way: (way.fact in told, way.backwards != backwards), default=None)
+    def onward(here: str, *, backwards: bool) -> PathStep | None:
+        """Return a step to a new entity, preferably over an unused triple and in the direction of the path."""
+        ways = (PathStep(fact, turned) for fact in graph for turned in (backwards, not backwards))
+        new_ways = (way for way in ways if name(way.start) == name(here) and name(way.end) not in seen)
+        return min(new_ways, key=lambda way: (way.fact in used, way.backwards != backwards), default=None)
 
     while way := onward(path[-1].end, backwards=False):
         seen.add(name(way.end))
         path.append(way)
     while way := onward(path[0].start, backwards=True):
         seen.add(name(way.end))
-        path.appendleft(Step(way.fact, not way.backwards))
+        path.appendleft(PathStep(way.fact, not way.backwards))
     return path
 
 
-def initial_entities(rounds: Sequence[tuple[Sequence[Pair], Sequence[Fact]]], name: Naming = normalised) -> set[str]:
-    """The names of entities that an exploration introduced itself: those its graph did not hold (§3.2).
+def find_initial_entities(
+    rounds: Sequence[tuple[Sequence[Pair], Sequence[Fact]]], name: EntityName = normalize_entity
+) -> set[str]:
+    """Return the names of entities that explorations introduced, which were not in the graph (§3.2).
 
-    rounds: by iteration the pairs explored and the triplets they brought.
+    rounds: per iteration the explored pairs and their triples.
     """
     known: set[str] = set()
     initial: set[str] = set()
@@ -110,44 +111,44 @@ def initial_entities(rounds: Sequence[tuple[Sequence[Pair], Sequence[Fact]]], na
     return initial
 
 
-def target_entities(graph: Collection[Fact], conclusion: str, name: Naming = normalised) -> set[str]:
-    """The names of the graph's entities that occur in the thought or the answer as whole words."""
-    said = {wording: f" {wording(conclusion)} " for wording in (_words, name)}
+def find_target_entities(graph: Collection[Fact], conclusion: str, name: EntityName = normalize_entity) -> set[str]:
+    """Return the names of the graph's entities that are in the thought or the answer as whole words."""
+    texts = {wording: f" {wording(conclusion)} " for wording in (_words, name)}
     entities = {entity for fact in graph for entity in (fact.subject, fact.object)}
 
     def occurs(entity: str) -> bool:
-        return any(wording(entity) and f" {wording(entity)} " in text for wording, text in said.items())
+        return any(wording(entity) and f" {wording(entity)} " in text for wording, text in texts.items())
 
     return {name(entity) for entity in entities if occurs(entity)}
 
 
 def support(
-    graph: Sequence[Fact], initial: Collection[str], targets: Collection[str], name: Naming = normalised
+    graph: Sequence[Fact], initial: Collection[str], targets: Collection[str], name: EntityName = normalize_entity
 ) -> list[Fact]:
-    """The triplets on the way from each target entity back to the nearest initial entities, in the graph's order.
+    """Return the triples on the shortest paths from target entities to the nearest initial entities, in graph order.
 
-    Edges are walked in both directions. The paper does not say which way is taken where there are several: all
-    shortest ones. A target from which no initial entity can be reached, or that is one, supports nothing.
+    Edges go in both directions. The paper does not specify which of several paths counts, here all shortest ones. A
+    target without a path to an initial entity, or that is an initial entity, adds no triples.
     """
     edges = [(name(fact.subject), name(fact.object), fact) for fact in graph]
     edges += [(end, start, fact) for start, end, fact in edges]
     distance = _distances(edges, initial)
-    kept: set[Fact] = set()
+    supporting: set[Fact] = set()
     waiting = deque(target for target in targets if target in distance)
     seen = set(waiting)
     while waiting:
         here = waiting.popleft()
         for start, end, fact in edges:
             if start == here and distance[end] == distance[here] - 1:
-                kept.add(fact)
+                supporting.add(fact)
                 if end not in seen:
                     seen.add(end)
                     waiting.append(end)
-    return [fact for fact in graph if fact in kept]
+    return [fact for fact in graph if fact in supporting]
 
 
 def _distances(edges: Sequence[tuple[str, str, Fact]], initial: Collection[str]) -> dict[str, int]:
-    """Edges from each reachable entity to its nearest initial entity."""
+    """Return the distance of each reachable entity to its nearest initial entity."""
     entities = {start for start, _, _ in edges}
     distance = {entity: 0 for entity in initial if entity in entities}
     waiting = deque(distance)

@@ -1,51 +1,55 @@
-"""The readers that all methods of a paper share: TRACE's (§3.4, Fig. 7) and KGP's (supplement 8.9).
+"""Readers: show passages to a model as far as they fit, and read its answer.
 
-Both are zero-shot and greedy, and say only the answer.
+TRACE's reader (§3.4, Fig. 7) and KGP's (supplement 8.9) are zero-shot. Both give only the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from kgqa.calls import CountTokens, Generate
-from kgqa.methods.steps.replies import first_line
+from kgqa.errors import PromptTooLong
+from kgqa.methods.steps.few_shot import FewShot, Shot
+from kgqa.methods.steps.replies import first_line, nonzero_flags
 from kgqa.prompting import render
-from kgqa.types import Answer, Passage, Question
+from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
 
 ZeroShot = Literal["zero_shot", "short"]
 TEMPLATES: dict[ZeroShot, str] = {"zero_shot": "reader/answer", "short": "kgp/answer"}
 
 
 def passages_text(passages: Iterable[Passage]) -> str:
-    """Passages as the reader sees them, a blank line between two."""
+    """Return passages as the prompt of the reader has them, separated by blank lines."""
     return "\n\n".join(f"Title: {passage.title}\n{passage.text}" for passage in passages)
 
 
-def with_pinned(question: Question, retrieved: Iterable[Passage]) -> tuple[Passage, ...]:
-    """What a model is shown of a question's passages: the pinned ones, IIRC's main one, then those found, each once."""
+def add_pinned(question: Question, retrieved: Iterable[Passage]) -> tuple[Passage, ...]:
+    """Return the pinned passages of a question (IIRC's main passage), then the other retrieved ones."""
     pinned = {passage.id for passage in question.pinned}
     return (*question.pinned, *(passage for passage in retrieved if passage.id not in pinned))
 
 
-def numbered(contexts: Iterable[str], mark: str = ": ") -> str:
-    """A line or more for each; KGP's reader sees them so, and with the mark ". " TRACE's of the released code."""
+def number_contexts(contexts: Iterable[str], mark: str = ": ") -> str:
+    """Number the contexts as KGP's reader does, or with the mark ". " as TRACE's released code."""
     return "\n".join(f"{number}{mark}{context}" for number, context in enumerate(contexts, start=1))
 
 
 async def read(
     question: Question, context: str, evidence: tuple[str, ...], max_tokens: int, template: str = "reader/answer"
 ) -> Answer:
-    """Answer from the context, or from the model's memory where the context is empty.
+    """Answer from the context, or from the knowledge of the model if the context is empty.
 
-    The answer is the first line of the reply without blanks around it; quotes and full stops are left to the
-    scorers' normalisation. `context_tokens` counts the context alone: the paper's "# Tok" has 53 to 57 without
-    documents, so it seems to count instruction and question too.
+    The answer is the stripped first line of the reply. Scorers normalize quotes and full stops. `context_tokens` counts
+    only the context. The paper's "# Tok" is 53 to 57 without documents, so it seems to include the instruction.
 
-    Flags: `empty_answer`; `truncated_answer` where the reply ended at `max_tokens` within its first line.
+    Flags: `empty_answer`, `truncated_answer` (the first line reached `max_tokens`).
 
     Raises:
-        PromptTooLong: nothing is cut, as the paper does not say that it cuts; this becomes the question's error.
+        PromptTooLong: the context is never truncated, because the paper does not mention it.
     """
     reply = await Generate(render(template, question=question.text, context=context), max_tokens)
     text, cut = first_line(reply)
@@ -56,3 +60,134 @@ async def read(
         context_tokens=await CountTokens(context) if context else 0,
         flags={flag: 1 for flag, is_set in flags.items() if is_set},
     )
+
+
+@dataclass(slots=True)
+class ReadingLog:
+    """Counts of the calls that show passages on the way to one answer.
+
+    Flags: `passages_dropped` (passages that did not fit into prompts) and `cut_reply` (replies that reached their token
+    limit). tokens: those of the shown passages, counted again in each call (KnowTrace, Table 2).
+    """
+
+    flags: Counter[str] = field(default_factory=Counter)
+    tokens: int = 0
+    last: int = 0  # those of the last call
+
+    async def generate(
+        self,
+        prompt: Callable[[tuple[Passage, ...]], Prompt],
+        passages: Sequence[Passage],
+        max_tokens: int,
+        stop: tuple[str, ...] = (),
+        role: str = "reader",
+    ) -> Completion:
+        """Generate with `prompt(passages)`, best passage first, without the last ones that do not fit.
+
+        Raises:
+            PromptTooLong: the prompt does not fit without passages.
+        """
+        shown = tuple(passages)
+        while True:
+            try:
+                reply = await Generate(prompt(shown), max_tokens, stop, role=role)
+            except PromptTooLong as refused:
+                if not shown:
+                    raise
+                shown = await _drop_passages(shown, refused.tokens - refused.limit)
+                continue
+            await self.count(shown)
+            self.flags["passages_dropped"] += len(passages) - len(shown)
+            self.flags["cut_reply"] += reply.finish == "length"
+            return reply
+
+    def answer(
+        self,
+        text: str,
+        passages: Iterable[Passage],
+        notes: Mapping[str, Json],
+        figures: Mapping[str, float] = MappingProxyType({}),
+        context_tokens: int | None = None,
+    ) -> Answer:
+        """Return an answer with these flags and passage_tokens (#Tok of KnowTrace's Table 2).
+
+        Args:
+            passages: the evidence, repeated passages once.
+            context_tokens: the tokens of the last call if None.
+        """
+        return Answer(
+            text,
+            tuple(dict.fromkeys(passage.id for passage in passages)),
+            context_tokens=self.last if context_tokens is None else context_tokens,
+            flags=nonzero_flags(**self.flags),
+            figures={**figures, "passage_tokens": self.tokens},
+            notes=notes,
+        )
+
+    async def count(self, shown: Sequence[Passage]) -> None:
+        """Count the tokens of passages that a call has shown."""
+        self.last = await CountTokens(passages_text(shown)) if shown else 0
+        self.tokens += self.last
+
+
+async def _drop_passages(passages: tuple[Passage, ...], excess: int) -> tuple[Passage, ...]:
+    """Drop the last passages with at least `excess` tokens together."""
+    for count in range(len(passages) - 1, 0, -1):
+        if await CountTokens(passages_text(passages[count:])) >= excess:
+            return passages[:count]
+    return ()
+
+
+def merge_rankings(searches: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
+    """Return the distinct passages of several searches by rank; ties go to the earlier search."""
+    ranked = [(rank, passage) for passages in searches for rank, passage in enumerate(passages)]
+    return tuple({passage.id: passage for _, passage in sorted(ranked, key=lambda pair: pair[0])}.values())
+
+
+Reader = Literal["direct", "cot", "zero_shot", "short"]
+
+
+async def read_passages(
+    question: Question, retrieved: tuple[Passage, ...], reader: Reader, few_shot: FewShot, max_tokens: int
+) -> Answer:
+    """Answer with IRCoT's few-shot reader (`direct` or `cot`), TRACE's (`zero_shot`) or KGP's (`short`).
+
+    Pinned passages come first. Evidence: the retrieved passages in order. Flags: those of the reader, and
+    `empty_retrieval`.
+    """
+    evidence = tuple(passage.id for passage in retrieved)
+    passages = add_pinned(question, retrieved)
+    if reader == "zero_shot":
+        answer = await read(question, passages_text(passages), evidence, max_tokens)
+    elif reader == "short":
+        context = number_contexts(passage.text for passage in passages)
+        answer = await read(question, context, evidence, max_tokens, "kgp/answer")
+    else:
+        written = await few_shot.answer(Shot(question.text, passages, reader), max_tokens)
+        shown = few_shot.shorten(passages[: len(passages) - written.flags["passages_dropped"]])
+        tokens = await CountTokens(passages_text(shown)) if shown else 0
+        notes = {"demonstrations": written.demonstrations}
+        answer = Answer(written.text, evidence, context_tokens=tokens, flags=written.flags, notes=notes)
+    return answer if retrieved else replace(answer, flags=Counter(answer.flags) + Counter(["empty_retrieval"]))
+
+
+Path = tuple[Passage, ...]  # passages in the order of the walk
+
+
+async def read_paths(question: Question, paths: Sequence[Path], max_tokens: int) -> Answer:
+    """Answer from one context per pinned passage and per path, with one line per passage (KGP, supplement 8.9).
+
+    Evidence: the distinct passages of the paths. If the prompt is too long, the last paths are dropped: flag
+    `context_cut`.
+    """
+    pinned = [(passage,) for passage in question.pinned]
+    contexts = number_contexts("\n".join(passage.wording for passage in path) for path in (*pinned, *paths))
+    evidence = tuple(dict.fromkeys(passage.id for path in paths for passage in path))
+    try:
+        return await read(question, contexts, evidence, max_tokens, "kgp/answer")
+    except PromptTooLong as error:
+        if len(paths) < 2:
+            raise
+        count = max(1, min(len(paths) - 1, len(paths) * error.limit // error.tokens))
+    answer = await read_paths(question, paths[:count], max_tokens)
+    return replace(answer, evidence=evidence, flags={**Counter(answer.flags), "context_cut": 1})

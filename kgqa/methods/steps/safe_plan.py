@@ -1,7 +1,7 @@
 """The ideal solution of a question in SAFE's steps, from its gold decomposition (Figures 15 to 18, without a model).
 
-A fact is an attribution step; a logical step draws the conclusion; the last step is the answer. Whatever cannot be
-shown to stand in a gold passage gives no solution.
+Each fact is an attribution step, a logical step draws the conclusion, and the last step is the answer. If a fact is not
+in a gold passage, there is no solution.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from kgqa.scoring.normalisation import normalise
 from kgqa.types import Hop, Passage, Question
 
-WORDINGS = (  # ours; the released code varies its phrase, too
+WORDINGS = (  # ours; the released code also varies its phrase
     "According to Passage {n}, {claim}",
     "Passage {n} states that {claim}",
     "As Passage {n} says, {claim}",
@@ -28,27 +28,27 @@ _NO_NOUN = re.compile(r"\b(by|at|in|of|from|to|on|with|for)$")
 
 
 class NoPlan(Exception):
-    """Why a question has no ideal solution here."""
+    """The reason why a question has no ideal solution."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoldFact:
-    """What one attribution step has to find: it stands in passage number `passage`, from 1."""
+    """The fact of one attribution step, in passage number `passage`, from 1."""
 
     subject: str
     wanted: str  # "the director of Reed Lake"
     value: str
     passage: int
-    needs: tuple[int, ...]  # places, from 0, of the facts that tell its subject
+    needs: tuple[int, ...]  # positions, from 0, of the facts that give its subject
 
     @property
     def claim(self) -> str:
         return f"{self.wanted} is {self.value}"
 
     def attribution(self, chance: random.Random, *, claim: str = "", passage: int = 0) -> str:
-        """The step, or one that says something else or cites another passage."""
-        said = chance.choice(WORDINGS).format(n=passage or self.passage, claim=claim or self.claim)
-        return f"{sentence(said)} (Attribution)"
+        """Return the step, or one with another claim or another passage."""
+        text = chance.choice(WORDINGS).format(n=passage or self.passage, claim=claim or self.claim)
+        return f"{sentence(text)} (Attribution)"
 
     @property
     def instruction(self) -> str:
@@ -57,7 +57,7 @@ class GoldFact:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`facts` in the order of their steps. `conclusion`: what the logical step says, without its tag."""
+    """The facts in the order of their steps, and the text of the logical step without its tag."""
 
     facts: tuple[GoldFact, ...]
     conclusion: str
@@ -67,38 +67,37 @@ class Plan:
 
     @property
     def last(self) -> int:
-        """Number of the step that answers; the logical step is the one before."""
+        """Return the number of the final step. The logical step is the one before."""
         return len(self.facts) + 2
 
 
 def plan(question: Question, shown: Sequence[Passage], chance: random.Random) -> Plan:
-    """
-    `shown`: the passages, in the order in which they are numbered.
+    """Make the plan of a question with passages in the order of their numbers.
 
     Raises:
-        NoPlan: no decomposition, one that its passages do not bear out, or an answer that does not follow from it.
+        NoPlan: no decomposition, facts that are not in the passages, or an answer that does not follow from them.
     """
     if len(question.decomposition) < 2:
         raise NoPlan("no decomposition into two facts or more")
     gold = [(place, passage) for place, passage in enumerate(shown, start=1) if passage.id in question.support]
-    facts = _in_order(list(_facts(question.decomposition, gold)))
+    facts = _order_facts(list(_facts(question.decomposition, gold)))
     leaves = [place for place in range(len(facts)) if not any(place in fact.needs for fact in facts)]
     if len(leaves) > 1 and "comparison" in question.type:
-        return _comparing(question, facts, leaves, chance)
-    if len(leaves) > 1:  # one chain, whose names are not written alike
+        return _comparison_plan(question, facts, leaves, chance)
+    if len(leaves) > 1:  # one chain with different spellings of names
         chained = enumerate(facts)
         facts = tuple(replace(fact, needs=fact.needs or ((place - 1,) if place else ())) for place, fact in chained)
-    return _following(question, facts, shown, chance)
+    return _chain_plan(question, facts, shown, chance)
 
 
 def _facts(hops: Sequence[Hop], gold: Sequence[tuple[int, Passage]]) -> Iterator[GoldFact]:
-    known: list[tuple[str, str]] = []  # subject and value of the facts so far
+    known: list[tuple[str, str]] = []  # subjects and values so far
     for hop in hops:
         needs = tuple(int(number) - 1 for number in REFERENCE.findall(hop.question) if int(number) <= len(known))
         text = REFERENCE.sub(lambda found: _value(known, int(found[1])), hop.question)
-        subject, wanted = _worded(text)
+        subject, wanted = _parse_hop(text)
         if not needs:
-            same = [place for place, (_, value) in enumerate(known) if _bare(value) == _bare(subject)]
+            same = [place for place, (_, value) in enumerate(known) if _bare_name(value) == _bare_name(subject)]
             needs = tuple(same[:1])
         known.append((subject, hop.answer))
         yield GoldFact(subject, wanted, hop.answer, _passage(hop, subject, gold), needs)
@@ -110,8 +109,8 @@ def _value(known: Sequence[tuple[str, str]], number: int) -> str:
     return known[number - 1][1]
 
 
-def _worded(text: str) -> tuple[str, str]:
-    """Subject, and what is asked of it: of "Petra, director", "Petra >> director" or a question."""
+def _parse_hop(text: str) -> tuple[str, str]:
+    """Return the subject and the wanted fact of "Petra, director", "Petra >> director" or a question."""
     subject, arrow, relation = text.partition(" >> ")
     if not arrow and not text.rstrip().endswith("?"):
         subject, arrow, relation = text.rpartition(", ")
@@ -122,22 +121,23 @@ def _worded(text: str) -> tuple[str, str]:
 
 
 def _passage(hop: Hop, subject: str, gold: Sequence[tuple[int, Passage]]) -> int:
-    """Of the gold passages that say the value the hop's own, else the one whose title has most of the subject."""
+    """Return the number of the gold passage with the value: the one of the hop, or the best title for the subject."""
     value = normalise(hop.answer)
-    saying = [(n, p) for n, p in gold if f" {value} " in f" {normalise(f'{p.title} {p.text}')} "]
-    if not value or not saying:
-        raise NoPlan("no gold passage says what a step finds")
+    candidates = [(n, p) for n, p in gold if f" {value} " in f" {normalise(f'{p.title} {p.text}')} "]
+    if not value or not candidates:
+        raise NoPlan("no gold passage has the answer of a step")
     words = set(normalise(subject).split())
-    return max(saying, key=lambda at: (at[1].id == hop.passage_id, len(words & set(normalise(at[1].title).split()))))[0]
+    return max(
+        candidates, key=lambda at: (at[1].id == hop.passage_id, len(words & set(normalise(at[1].title).split())))
+    )[0]
 
 
-def _bare(name: str) -> str:
+def _bare_name(name: str) -> str:
     return normalise(re.sub(r"\s*\([^()]*\)\s*$", "", name))
 
 
-def _in_order(facts: list[GoldFact]) -> tuple[GoldFact, ...]:
-    """Each fact right before those that need it, as far as the order of the file lets: A's film, A's director, then
-    B's (Figure 15, plan 4)."""
+def _order_facts(facts: list[GoldFact]) -> tuple[GoldFact, ...]:
+    """Order each fact before those that need it: the film of A, its director, then those of B (Figure 15, plan 4)."""
     order: list[int] = []
 
     def visit(place: int) -> None:
@@ -153,14 +153,14 @@ def _in_order(facts: list[GoldFact]) -> tuple[GoldFact, ...]:
     if len(order) != len(facts):
         raise NoPlan("a step of the decomposition needs itself")
     at = {place: new for new, place in enumerate(order)}
-    kept = (facts[place] for place in order)
-    return tuple(replace(fact, needs=tuple(sorted(at[need] for need in fact.needs))) for fact in kept)
+    ordered = (facts[place] for place in order)
+    return tuple(replace(fact, needs=tuple(sorted(at[need] for need in fact.needs))) for fact in ordered)
 
 
-def _following(
+def _chain_plan(
     question: Question, facts: tuple[GoldFact, ...], shown: Sequence[Passage], chance: random.Random
 ) -> Plan:
-    """The last fact is the answer."""
+    """Make a plan in which the last fact is the answer."""
     if normalise(facts[-1].value) not in map(normalise, question.answers):
         raise NoPlan("the last fact is not the answer")
     steps = f"From Steps 1 to {len(facts)}" if len(facts) > 2 else "From Steps 1 and 2"
@@ -174,8 +174,10 @@ def _following(
     return Plan(facts, sentence(f"{said} {answer}"), sentence(f"{said} {other}"), answer, other)
 
 
-def _comparing(question: Question, facts: tuple[GoldFact, ...], leaves: Sequence[int], chance: random.Random) -> Plan:
-    """The last facts of several chains are compared."""
+def _comparison_plan(
+    question: Question, facts: tuple[GoldFact, ...], leaves: Sequence[int], chance: random.Random
+) -> Plan:
+    """Make a plan that compares the last facts of several chains."""
     values = [facts[place].value for place in leaves]
     found = " and ".join(f"{facts[place].value} (Step {place + 1})" for place in leaves)
     answer = question.answers[0]
@@ -187,7 +189,7 @@ def _comparing(question: Question, facts: tuple[GoldFact, ...], leaves: Sequence
         right, wrong = said if same else said[::-1]
         return Plan(facts, right, wrong, answer, "no" if same else "yes")
     roots = [fact.subject for fact in facts if not fact.needs]
-    others = [root for root in roots if root and _bare(root) not in map(_bare, question.answers)]
+    others = [root for root in roots if root and _bare_name(root) not in map(_bare_name, question.answers)]
     if len(others) == len(roots) or not others:
         raise NoPlan("the answer is none of what is compared")
     other = chance.choice(others)
@@ -196,5 +198,5 @@ def _comparing(question: Question, facts: tuple[GoldFact, ...], leaves: Sequence
 
 
 def sentence(text: str) -> str:
-    """With one full stop at its end."""
+    """Return the text with one final full stop."""
     return text if text.endswith(".") else f"{text}."

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from kgqa.json_values import first_value
 from kgqa.types import Json
+from kgqa.util.jsonio import decode_first
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
 KINDS = ("Attribution", "Logical")
@@ -39,7 +39,7 @@ class Found(NamedTuple):
 
 
 def _object(**properties: Json) -> str:
-    """What a reply has to be: an object, for some servers take no other schema."""
+    """Return what a reply has to be: an object, for some servers take no other schema."""
     return json.dumps(_node(**properties))
 
 
@@ -55,20 +55,20 @@ AGREES = _object(agree={"type": "boolean"}, why=_TEXT)
 
 @cache
 def feedback_schema(characters: int) -> str:
-    """With at most so many characters of diagnosis and of guidance."""
+    """Return the feedback schema with at most so many characters of diagnosis and of guidance."""
     text = {**_TEXT, "maxLength": characters}
     return _object(diagnosis=text, guidance=text)
 
 
 @cache
-def found_schema(characters: int, names: Sequence[str]) -> str:
+def finding_schema(characters: int, names: Sequence[str]) -> str:
     text = {**_TEXT, "maxLength": characters}
     return _object(step=_NUMBER, error_type={"type": "string", "enum": [*names]}, diagnosis=text, guidance=text)
 
 
 def read_plan(text: str) -> tuple[Planned, ...] | None:
-    """None where it is none, has a step of no kind, or does not end in a logical one."""
-    listed = _written(text).get("plan")
+    """Return None where it is none, has a step of no kind, or does not end in a logical one."""
+    listed = _format_written(text).get("plan")
     if not isinstance(listed, list):
         return None
     steps = [Planned(_text(step, "kind"), _text(step, "do")) for step in listed]
@@ -78,7 +78,7 @@ def read_plan(text: str) -> tuple[Planned, ...] | None:
 
 
 def read_steps(text: str) -> tuple[Claim, ...] | None:
-    listed = _written(text).get("steps")
+    listed = _format_written(text).get("steps")
     if not isinstance(listed, list):
         return None
     claims = [_claim(member) for member in listed]
@@ -86,23 +86,23 @@ def read_steps(text: str) -> tuple[Claim, ...] | None:
 
 
 def read_claim(text: str) -> Claim | None:
-    return _claim(_written(text))
+    return _claim(_format_written(text))
 
 
 def read_agrees(text: str) -> bool | None:
-    agree = _written(text).get("agree")
+    agree = _format_written(text).get("agree")
     return agree if isinstance(agree, bool) else None
 
 
 def read_feedback(text: str) -> Said | None:
-    """None where either text is missing."""
-    said = Said(*(_text(_written(text), key) for key in Said._fields))
+    """Return None where either text is missing."""
+    said = Said(*(_text(_format_written(text), key) for key in Said._fields))
     return said if all(said) else None
 
 
 def read_found(text: str, names: Sequence[str]) -> Found | None:
-    """None where it names no step or no known error."""
-    written = _written(text)
+    """Return None where it names no step or no known error."""
+    written = _format_written(text)
     step, name = written.get("step"), written.get("error_type")
     if not isinstance(step, int) or isinstance(step, bool) or name not in names:
         return None
@@ -110,9 +110,9 @@ def read_found(text: str, names: Sequence[str]) -> Found | None:
     return found if found.diagnosis and found.guidance else None
 
 
-def _written(text: str) -> dict[str, Json]:
+def _format_written(text: str) -> dict[str, Json]:
     try:
-        written = first_value(text, text.index("{"))[0]
+        written = decode_first(text, text.index("{"))[0]
     except ValueError:  # NotJson is one
         return {}
     return written if isinstance(written, dict) else {}

@@ -1,4 +1,4 @@
-"""SAFE's verdicts: the error taxonomy (Table 1) as a closed vocabulary, and reading one from a reply."""
+"""SAFE's verdicts: the error taxonomy (Table 1), and parsing a verdict from a reply."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 CORRECT = "Correct (No Error)"
-# Table 1, with what each means in our words, by the phases of the evaluation protocol (Figure 12) and in its order
+# Table 1 with our descriptions, by the phases of the evaluation protocol (Figure 12) and in its order
 PROTOCOL: Mapping[str, Mapping[str, str]] = {
     "final answer": {"Wrong Conclusion": "a final answer that the earlier steps do not lead to"},
     "utility": {
@@ -43,7 +43,7 @@ class StepVerdict(NamedTuple):
 
 @cache
 def protocol(labels: Labels) -> Mapping[str, Mapping[str, str]]:
-    """Table 1; `released`: with the type that the released code has beside it."""
+    """Return Table 1; `released` adds the error type of the released code."""
     if labels == "paper":
         return PROTOCOL
     return {**PROTOCOL, "final answer": {**PROTOCOL["final answer"], **PREMATURE_CONCLUSION}}
@@ -56,27 +56,26 @@ def errors(labels: Labels) -> tuple[str, ...]:
 
 @cache
 def verdict_schema(characters: int, labels: Labels) -> str:
-    """What a reply has to be, with at most so many characters of diagnosis and of guidance."""
+    """Return the JSON schema of a reply, with a maximum length of diagnosis and guidance."""
     text = {"type": "string", "maxLength": characters}
     named = {"error_type": {"type": "string", "enum": [*errors(labels), CORRECT]}, "diagnosis": text, "guidance": text}
     schema = {"type": "object", "properties": named, "required": [*named], "additionalProperties": False}
     return json.dumps(schema)
 
 
-def _folded(name: str) -> str:
+def _normalize(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name.casefold())
 
 
 @cache
 def _names(labels: Labels) -> Mapping[str, str]:
-    return {**{_folded(name): name for name in (*errors(labels), CORRECT)}, "correct": CORRECT}
+    return {**{_normalize(name): name for name in (*errors(labels), CORRECT)}, "correct": CORRECT}
 
 
 def read_verdict(text: str, labels: Labels = "paper") -> StepVerdict | None:
-    """The verdict in a reply; None where there is no JSON object with a known error type.
+    """Return the verdict in a reply, or None without a JSON object with a known error type.
 
-    Error types are compared whole, after folding case, blanks and hyphens; "Correct" is a synonym. Texts that are
-    missing are empty.
+    Case, spaces and hyphens of error types are ignored, and "Correct" is a synonym. Missing texts are empty.
     """
     match = OBJECT.search(text)
     if match is None:
@@ -87,8 +86,8 @@ def read_verdict(text: str, labels: Labels = "paper") -> StepVerdict | None:
         return None
     name = written.get("error_type")
     names = _names(labels)
-    if not isinstance(name, str) or _folded(name) not in names:
+    if not isinstance(name, str) or _normalize(name) not in names:
         return None
     texts = (written.get(key) for key in ("diagnosis", "guidance"))
     diagnosis, guidance = (text.strip() if isinstance(text, str) else "" for text in texts)
-    return StepVerdict(names[_folded(name)], diagnosis, guidance)
+    return StepVerdict(names[_normalize(name)], diagnosis, guidance)

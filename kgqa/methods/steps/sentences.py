@@ -1,7 +1,7 @@
-"""Text into sentences: thoughts one by one, and passages without a split of their own.
+"""Split text into sentences: chains of thought, and passages without sentences of the dataset.
 
-Full stops of abbreviations and initials do not end a sentence. Where a stop can be both ("… in the U.S. He …") the
-next word decides.
+Full stops of abbreviations and initials do not end a sentence. If a stop can be both ("… in the U.S. He …"), the next
+word decides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPENERS |= _words("and as at but by for from hence if in of on since so then th
 
 
 def sentences(text: str) -> list[str]:
-    """In order, without blanks around them; none is empty, and nothing but blanks between them is lost."""
+    """Return the stripped, non-empty sentences in order."""
     parts, start = [], 0
     for stop in _STOP.finditer(text):
         if _ends_sentence(text, stop):

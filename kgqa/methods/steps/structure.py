@@ -1,6 +1,6 @@
-"""Pages and tables of documents (KGP §3): which passages are nodes for them, and which of them a question asks about.
+"""Pages and tables of documents (KGP §3): find the passages for the pages and tables that a question names.
 
-The nodes are those of `datasets.pdf`: `Passage.place` is "page 3", "table 2 page 3" or "table 2 pages 3-4".
+The passages are those of `datasets.pdf`: `Passage.place` is "page 3", "table 2 page 3" or "table 2 pages 3-4".
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ NAMED = re.compile(
     rf"\b(page|table)s?\s*(?:no\.?|number|#)?\s*({NUMBERS}(?:(?:\s*,\s*and|\s*,|\s+and)\s+{NUMBERS}\b)*)", re.IGNORECASE
 )
 SPAN = re.compile(rf"(\d+)(?:{TO}(\d+))?", re.IGNORECASE)
-LONGEST_SPAN = 100  # pages or tables of "pages 3-5"; of a longer one its first alone
+LONGEST_SPAN = 100  # maximum length of a range such as "pages 3-5"; of a longer one only the first number counts
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A page, a table, or a table on a page; a table without a number is any on its page."""
+class PageOrTable:
+    """A page, a table, or a table on a page. A table without a number is any table of its page."""
 
     page: int | None = None
     table: int | None = None
     any_table: bool = False
 
 
-def ordinary(passages: Iterable[Passage]) -> tuple[Passage, ...]:
-    """Passages of a text, in order: neither pages nor tables."""
+def text_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
+    """Return the passages of texts, without pages and tables."""
     return tuple(passage for passage in passages if not passage.place)
 
 
-def structural(passages: Iterable[Passage]) -> tuple[Passage, ...]:
-    """Pages and tables, in order."""
+def pages_and_tables(passages: Iterable[Passage]) -> tuple[Passage, ...]:
+    """Return the pages and tables in order."""
     return tuple(passage for passage in passages if passage.place)
 
 
-def places_named(reply: str) -> tuple[Place, ...]:
-    """The places that a classifying reply lists, a line for each, once each; empty: the question is about content.
+def parse_places(reply: str) -> tuple[PageOrTable, ...]:
+    """Parse the distinct pages and tables in a classifier reply; none for a question about content.
 
-    A line may name a page ("page 3"), a table ("table 2"), a table on a page ("table 2 on page 3"), or "table on page
-    3"; "pages 1, 2 and 4" are three, and so are "pages 3-5". Whatever names no number is passed over.
+    A line can name a page ("page 3"), a table ("table 2"), a table on a page ("table 2 on page 3"), or "table on page
+    3". "pages 1, 2 and 4" are three pages, and so are "pages 3-5". Lines without a number are ignored.
     """
     places = []
     for line in reply.splitlines():
@@ -52,25 +52,24 @@ def places_named(reply: str) -> tuple[Place, ...]:
         pages = [number for kind, number in named if kind == "page"]
         tables = [number for kind, number in named if kind == "table"]
         if tables:
-            places += [Place(pages[0] if len(pages) == 1 else None, table) for table in tables]
+            places += [PageOrTable(pages[0] if len(pages) == 1 else None, table) for table in tables]
         elif pages:
             unnumbered = re.search(r"\btable\b", line, re.IGNORECASE) is not None
-            places += [Place(page, any_table=unnumbered) for page in pages]
+            places += [PageOrTable(page, any_table=unnumbered) for page in pages]
     return tuple(dict.fromkeys(places))
 
 
 def _numbers(listed: str) -> Iterator[int]:
-    """Those of "1, 3-5 and 7", in order."""
+    """Yield the numbers of a list such as "1, 3-5 and 7"."""
     for match in SPAN.finditer(listed):
         first, last = int(match[1]), int(match[2] or match[1])
         yield from range(first, last + 1) if first <= last < first + LONGEST_SPAN else (first,)
 
 
-def nodes_at(places: Sequence[Place], passages: Iterable[Passage]) -> tuple[Passage, ...]:
-    """The nodes at these places, place by place, in the documents' order; of several documents all that have them.
+def find_nodes(places: Sequence[PageOrTable], passages: Iterable[Passage]) -> tuple[Passage, ...]:
+    """Return the passages of these pages and tables, in their order, then in the order of documents.
 
-    A table and a page name the page's table of that number in the whole document, or where there is none, counting on
-    that page alone: "table 1 on page 4" can be the document's third.
+    "Table 1 on page 4" is the table with this number if it is on the page, otherwise the first table of the page.
     """
     nodes = [(passage, match) for passage in passages if (match := PLACE.fullmatch(passage.place))]
     titles = list(dict.fromkeys(passage.title for passage, _ in nodes))
@@ -78,16 +77,16 @@ def nodes_at(places: Sequence[Place], passages: Iterable[Passage]) -> tuple[Pass
     for place in places:
         for title in titles:
             of_title = [(passage, match) for passage, match in nodes if passage.title == title]
-            named |= {passage.id: passage for passage in _at(place, of_title)}
+            named |= {passage.id: passage for passage in _find_in_document(place, of_title)}
     return tuple(named.values())
 
 
-def _at(place: Place, nodes: Sequence[tuple[Passage, re.Match[str]]]) -> list[Passage]:
-    """The nodes of one document at a place."""
+def _find_in_document(place: PageOrTable, nodes: Sequence[tuple[Passage, re.Match[str]]]) -> list[Passage]:
+    """Return the passages of one document for a page or table."""
     tables = [(passage, match) for passage, match in nodes if match["table"]]
     if place.table is None and not place.any_table:
         return [passage for passage, match in nodes if match["page"] and int(match["page"]) == place.page]
-    on_page = [(passage, match) for passage, match in tables if place.page is None or _reaches(match, place.page)]
+    on_page = [(passage, match) for passage, match in tables if place.page is None or _covers_page(match, place.page)]
     if place.table is None:
         return [passage for passage, _ in on_page]
     numbered = [passage for passage, match in on_page if int(match["table"]) == place.table]
@@ -96,5 +95,5 @@ def _at(place: Place, nodes: Sequence[tuple[Passage, re.Match[str]]]) -> list[Pa
     return [passage for passage, _ in on_page[place.table - 1 : place.table]] if place.table else []
 
 
-def _reaches(match: re.Match[str], page: int) -> bool:
+def _covers_page(match: re.Match[str], page: int) -> bool:
     return int(match["first"]) <= page <= int(match["last"] or match["first"])

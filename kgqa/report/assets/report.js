@@ -1,5 +1,5 @@
 // A run's trace explorer, after what shows a question (page.py). Texts of passages and models enter the page as text
-// nodes only. A page that is served has its questions from `servedQuestions` (kgqa/viewer), a file holds them itself.
+// nodes only.
 
 const byId = (id) => document.getElementById(id);
 const ROW = 54; // height of a list row in pixels, as in the style sheet
@@ -27,7 +27,6 @@ const ORDERS = { // of the list; equal ones, and all without a choice, in the da
 const DOWNLOADED = ["id", "question", "gold", "answer", "error", "em", "f1", "support_recall", "verdict", "hops", "type", "flags", "context_tokens", "calls", "model_calls", "prompt_tokens", "output_tokens"];
 
 const loaded = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
-const served = globalThis.servedQuestions ?? null;
 let complete = false; // whether all rows are here
 let packed = null; // base64 lines: the shared paragraphs, then a trace for each row
 let rows = [];
@@ -51,7 +50,6 @@ async function noteTraced() {
 
 /** null: the page had no room for it. */
 async function traceOf(place) {
-  if (served) return tracedIn(await served.question(rows[place]));
   await allTraces();
   if (packed[place + 1] === "") return null;
   shared ??= await unpacked(packed[0]);
@@ -67,8 +65,7 @@ async function tracedIn(line) {
 // ---- the list of questions
 
 async function* pagesOfRows() {
-  if (served) yield* served.pages();
-  else yield await unpacked(byId("index").textContent);
+  yield await unpacked(byId("index").textContent);
 }
 
 function take(page) {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kgqa.artefacts.run import FinishedRun
+from kgqa.artifacts.run import FinishedRun
 from kgqa.report.exports.rows import CALLS, PREDICTIONS, write_rows
 from kgqa.report.markdown import table
 from kgqa.report.summary import summary_rows
-from kgqa.storage import OUT_ELSEWHERE, replace_file
 from kgqa.types import Json
+from kgqa.util.fs import OUT_ELSEWHERE, replace_file
 
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"))  # the Hub's names; of more, the next
 COLUMNS = {
@@ -29,7 +29,7 @@ def write_card(run: FinishedRun, folder: Path) -> None:
 
 
 def card_text(run: FinishedRun) -> str:
-    """Front matter and text. It names no licence: that of the questions is not known to a run."""
+    """Return front matter and text. It names no licence: that of the questions is not known to a run."""
     import yaml
 
     front = yaml.safe_dump(_front_matter(run), sort_keys=False, allow_unicode=True)

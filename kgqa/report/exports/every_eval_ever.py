@@ -11,16 +11,16 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kgqa.artefacts.metrics import Estimate
-from kgqa.artefacts.run import FinishedRun
+from kgqa.artifacts.metrics import Estimate
+from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import ConfigError
 from kgqa.report.exports.rows import write_jsonl
 from kgqa.report.exports.samples import sample
-from kgqa.report.exports.transcript import ended_at
-from kgqa.report.questions import reported_questions
+from kgqa.report.exports.transcript import end_time
+from kgqa.report.questions import load_reported_questions
 from kgqa.report.summary import SCORES
-from kgqa.storage import OUT_ELSEWHERE, json_text, made, replace_file, sha256, text_digest
 from kgqa.types import Json
+from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, json_text, replace_file, sha256, text_digest
 
 VERSION = "0.3.0"
 LIBRARIES = ("llamacpp", "transformers", "vllm")  # engines that run weights here; a server may be anywhere
@@ -43,10 +43,10 @@ def write_every_eval_ever(run: FinishedRun, folder: Path) -> None:
     developer, _, model = model_id.partition("/")
     place = "/".join(["data", *(_UNFIT.sub("_", part) for part in (run.manifest.dataset.name, developer, model))])
     name = _uuid(record["evaluation_id"])
-    made(folder / place)
+    ensure_dir(folder / place)
     samples = folder / place / f"{name}_samples.jsonl"
-    keys = {"evaluation_id": record["evaluation_id"], "model_id": model_id, **_named(run, PRIMARY)}
-    lines = ({"schema_version": VERSION, **keys, **sample(reported)} for reported in reported_questions(run))
+    keys = {"evaluation_id": record["evaluation_id"], "model_id": model_id, **_name_metric(run, PRIMARY)}
+    lines = ({"schema_version": VERSION, **keys, **sample(reported)} for reported in load_reported_questions(run))
     write_jsonl(lines, samples)
     details = {
         "format": "jsonl",
@@ -60,13 +60,13 @@ def write_every_eval_ever(run: FinishedRun, folder: Path) -> None:
 
 
 def _record(run: FinishedRun) -> dict[str, Json]:
-    model, time = _model(run), str(int(ended_at(run).timestamp()))
+    model, time = _model(run), str(int(end_time(run).timestamp()))
     code = run.manifest.kgqa
     digest = text_digest(repr((run.settings, run.manifest.code, run.manifest.dataset.sha256)), 8)
     return {
         "schema_version": VERSION,
         "evaluation_id": f"{run.manifest.dataset.name}-{run.choices['method']}-{digest}/{model['id']}/{time}",
-        "evaluation_timestamp": ended_at(run).isoformat(timespec="seconds"),
+        "evaluation_timestamp": end_time(run).isoformat(timespec="seconds"),
         "retrieved_timestamp": time,
         "source_metadata": {
             "source_name": "kgqa",
@@ -85,7 +85,9 @@ def _record(run: FinishedRun) -> dict[str, Json]:
 
 
 def _model(run: FinishedRun) -> dict[str, Json]:
-    """By its repository on the hub where the preset names one; else under the engine, as a server's models are."""
+    """Return the values by its repository on the hub where the preset names one; else under the engine, as a server's
+    models are.
+    """
     settings = {key: value for key, value, _ in run.settings}
     hub, engine = settings.get("model.hub", "None").partition(":")[0], run.choices.get("engine", "unknown")
     name = settings.get("model.name", run.choices["model"])
@@ -101,7 +103,7 @@ def _model(run: FinishedRun) -> dict[str, Json]:
 
 
 def _results(run: FinishedRun) -> Iterator[dict[str, Json]]:
-    """The scores that are defined, and the judge's."""
+    """Yield the scores that are defined, and the judge's."""
     for name, score in run.metrics.scores.named().items():
         if score.mean is not None:
             yield _result(run, name, score, {"metric_name": SCORES.get(name, name.replace("_", " "))})
@@ -131,7 +133,7 @@ def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Jso
     }
     uncertainty = {"num_samples": score.n, **({} if score.low is None else {"confidence_interval": interval})}
     return {
-        **_named(run, name),
+        **_name_metric(run, name),
         "source_data": {
             "dataset_name": run.manifest.dataset.name,
             "source_type": "other",
@@ -154,7 +156,7 @@ def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Jso
     }
 
 
-def _named(run: FinishedRun, score: str) -> dict[str, str]:
+def _name_metric(run: FinishedRun, score: str) -> dict[str, str]:
     name = f"{run.manifest.dataset.name} with {run.choices['method']}"
     return {
         "evaluation_name": name,
@@ -167,5 +169,5 @@ def _share(percent: float | None) -> float | None:
 
 
 def _uuid(evaluation_id: str) -> str:
-    """The same for the same record; of the form that the datastore wants."""
+    """Return the same for the same record; of the form that the datastore wants."""
     return str(uuid.UUID(hex=text_digest(evaluation_id, 32), version=4))

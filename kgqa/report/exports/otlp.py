@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.trace import TracedCall
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.trace import TracedCall
 from kgqa.report.exports.rows import write_jsonl
 from kgqa.report.exports.spans import Span, attributes, call_span
-from kgqa.report.exports.transcript import ended_at, is_agentic
-from kgqa.report.packing import abridged
-from kgqa.report.questions import ReportedQuestion, reported_questions
-from kgqa.storage import text_digest
+from kgqa.report.exports.transcript import end_time, is_agentic
+from kgqa.report.packing import abridge_trace
+from kgqa.report.questions import ReportedQuestion, load_reported_questions
 from kgqa.types import Json
+from kgqa.util.fs import text_digest
 
 SPANS = "spans.jsonl"
 _INTERNAL, _OK, _ERROR = 1, 1, 2  # OTLP's numbers of a span's kind and status
@@ -28,9 +28,9 @@ _LEAST = 1_000  # nanoseconds of a span: what takes no time is not to be seen
 
 def write_otlp(run: FinishedRun, folder: Path) -> None:
     """`spans.jsonl`: on each line one request as a collector takes it, with one question's spans."""
-    seconds = sum(map(_seconds, reported_questions(run)))
-    clock = _Clock(int((ended_at(run).timestamp() - seconds) * 1e9))
-    write_jsonl((_request(run, reported, clock) for reported in reported_questions(run)), folder / SPANS)
+    seconds = sum(map(_seconds, load_reported_questions(run)))
+    clock = _Clock(int((end_time(run).timestamp() - seconds) * 1e9))
+    write_jsonl((_request(run, reported, clock) for reported in load_reported_questions(run)), folder / SPANS)
 
 
 @dataclass
@@ -65,7 +65,7 @@ def _request(run: FinishedRun, reported: ReportedQuestion, clock: _Clock) -> dic
 
 
 def _spans(run: FinishedRun, reported: ReportedQuestion, clock: _Clock) -> Iterator[dict[str, Json]]:
-    """The question's own span comes last, since it ends last."""
+    """Yield the question's own span comes last, since it ends last."""
     trace_id = text_digest(f"{_name(run)}\n{reported.row.id}", 32)
     root_id, start = text_digest(f"{trace_id} root", 16), clock.now
     children = [_call(run, call) for call in reported.traced.calls if call.kind != "count_tokens"]
@@ -77,8 +77,8 @@ def _spans(run: FinishedRun, reported: ReportedQuestion, clock: _Clock) -> Itera
 
 
 def _call(run: FinishedRun, call: TracedCall) -> tuple[Span, float]:
-    """`abridged`: of a ranking its ten best texts."""
-    return call_span(run, call, abridged(call)), call.usage.seconds if call.usage else 0.0
+    """Return `abridged`: of a ranking its ten best texts."""
+    return call_span(run, call, abridge_trace(call)), call.usage.seconds if call.usage else 0.0
 
 
 def _question(run: FinishedRun, reported: ReportedQuestion) -> Span:
@@ -127,6 +127,6 @@ def _span_json(span: Span, ids: Mapping[str, str], times: tuple[int, int]) -> di
 
 
 def _name(run: FinishedRun) -> str:
-    """What tells this run from any other: what it was asked of and by which code."""
+    """Return what tells this run from any other: what it was asked of and by which code."""
     manifest = run.manifest
     return f"{run.title} {text_digest(repr((run.settings, manifest.code, manifest.dataset.sha256)), 8)}"

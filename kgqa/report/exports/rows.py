@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kgqa.artefacts.run import FinishedRun
+from kgqa.artifacts.run import FinishedRun
 from kgqa.report.tables import call_rows, prediction_rows
-from kgqa.storage import OUT_ELSEWHERE, begun, storing
 from kgqa.types import Json
+from kgqa.util.fs import OUT_ELSEWHERE, create_private, explain_storage_errors
 
 PREDICTIONS, CALLS = "predictions.jsonl", "traces.jsonl"
 
@@ -21,6 +21,9 @@ def write_rows(run: FinishedRun, folder: Path) -> None:
 
 def write_jsonl(rows: Iterable[Mapping[str, Json]], file: Path) -> None:
     # a lone surrogate becomes JSON's own escape
-    with storing(file, OUT_ELSEWHERE), begun(file).open("w", encoding="utf-8", errors="backslashreplace") as out:
+    with (
+        explain_storage_errors(file, OUT_ELSEWHERE),
+        create_private(file).open("w", encoding="utf-8", errors="backslashreplace") as out,
+    ):
         for row in rows:
             out.write(json.dumps(row, ensure_ascii=False) + "\n")

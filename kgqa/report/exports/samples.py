@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from kgqa.artefacts.trace import TracedQuestion
+from kgqa.artifacts.trace import TracedQuestion
 from kgqa.report.exports.transcript import MODEL_CALLS, RETRIEVALS, Turn, is_agentic, turns
 from kgqa.report.questions import ReportedQuestion
-from kgqa.storage import text_digest
 from kgqa.types import Json
+from kgqa.util.fs import text_digest
 
 
 def sample(reported: ReportedQuestion) -> dict[str, Json]:
-    """Without the keys that name its record. A question that failed has the score 0, as in kgqa, and its error."""
+    """Return without the keys that name its record. A question that failed has the score 0, as in kgqa, and its
+    error.
+    """
     row, traced = reported.row, reported.traced
-    told, looked_up, single = list(_turns(traced)), _looked_up(traced), _is_single(traced)
+    told, looked_up, single = list(_turns(traced)), _count_lookups(traced), _is_single(traced)
     reply = told[-1] if single else None
     thought = {"reasoning_trace": [reply.thought]} if reply and reply.thought else {}
     return {
@@ -44,7 +46,7 @@ def sample(reported: ReportedQuestion) -> dict[str, Json]:
 
 
 def _turns(traced: TracedQuestion) -> Iterator[Turn]:
-    """Messages in the order of the calls; what was looked up is said by a tool, as titles of passages."""
+    """Yield messages in the order of the calls; what was looked up is said by a tool, as titles of passages."""
     for call in traced.calls:
         if call.kind in MODEL_CALLS:
             yield from turns(call)
@@ -54,12 +56,12 @@ def _turns(traced: TracedQuestion) -> Iterator[Turn]:
 
 
 def _is_single(traced: TracedQuestion) -> bool:
-    """One model call that was answered, and nothing looked up behind it."""
+    """Return one model call that was answered, and nothing looked up behind it."""
     asked = [call for call in traced.calls if call.kind in MODEL_CALLS]
-    return len(asked) == 1 and asked[0].error is None and not _looked_up(traced)
+    return len(asked) == 1 and asked[0].error is None and not _count_lookups(traced)
 
 
-def _looked_up(traced: TracedQuestion) -> int:
+def _count_lookups(traced: TracedQuestion) -> int:
     return sum(call.kind in RETRIEVALS for call in traced.calls)
 
 
@@ -71,7 +73,7 @@ def _messages(told: Sequence[Turn]) -> list[dict[str, Json]]:
 
 
 def _attribution(answer: str | None, told: Sequence[Turn], *, single: bool) -> list[dict[str, Json]]:
-    """Where the answer stands; a method makes it of its last reply, or of none."""
+    """Return where the answer stands; a method makes it of its last reply, or of none."""
     if answer is None or not told:
         return []
     place = 0 if single else len(told) - 1
@@ -104,7 +106,7 @@ def _milliseconds(traced: TracedQuestion) -> float:
 
 
 def _metadata(reported: ReportedQuestion) -> dict[str, str]:
-    """What kgqa knows beyond that: texts, as the format wants."""
+    """Return what kgqa knows beyond that: texts, as the format wants."""
     row = reported.row
     told = {"f1": row.f1, "support_recall": row.support_recall, "hops": row.hops, "type": row.type or None}
     shown = {key: str(value) for key, value in told.items() if value is not None}

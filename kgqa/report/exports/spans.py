@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from kgqa.artefacts.run import FinishedRun
-from kgqa.artefacts.trace import TracedCall
-from kgqa.report.exports.transcript import MODEL_CALLS, model_of, said, turns, whole
+from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.trace import TracedCall
+from kgqa.report.exports.transcript import MODEL_CALLS, model_of, reply_text, turns, whole
 from kgqa.types import Json
 
 PARAMETERS = ("max_tokens", "temperature", "top_p", "stop", "seed")  # of a call, where it has them
@@ -26,13 +26,17 @@ class Span:
 
 
 def call_span(run: FinishedRun, call: TracedCall, shown: Mapping[str, Json]) -> Span:
-    """`shown`: the call as JSON, with as many texts of a ranking as there is room for."""
+    """Return `shown`: the call as JSON, with as many texts of a ranking as there is room for."""
     if call.kind in MODEL_CALLS:
         return Span(f"{call.kind} {call.template}", "LLM", _model_values(run, call), call.error)
     if call.kind == "rank":
         return Span("rank", "RERANKER", _ranking_values(run, call, shown), call.error)
     asked = call.request["query"] if call.kind == "search" else call.request["passage_id"]
-    values = {"input.value": asked, **_documents("retrieval.documents", _found(call)), "metadata": _told(call)}
+    values = {
+        "input.value": asked,
+        **_documents("retrieval.documents", _list_documents(call)),
+        "metadata": _metadata(call),
+    }
     return Span(call.kind, "RETRIEVER", values, call.error)
 
 
@@ -42,9 +46,9 @@ def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
     values: dict[str, Json] = {
         "llm.model_name": model_of(run, call.role or ""),
         "llm.invocation_parameters": json.dumps({key: call.request[key] for key in PARAMETERS if key in call.request}),
-        **_asked_values([{"role": turn.role, "content": turn.content} for turn in asked]),
-        "output.value": said(call) or "",
-        "metadata": _told(call),
+        **_input_values([{"role": turn.role, "content": turn.content} for turn in asked]),
+        "output.value": reply_text(call) or "",
+        "metadata": _metadata(call),
     }
     for side, messages in (("input", asked), ("output", replied)):
         for number, turn in enumerate(messages):
@@ -63,8 +67,8 @@ def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
     return values
 
 
-def _asked_values(messages: Sequence[Mapping[str, str]]) -> dict[str, Json]:
-    """The whole conversation: some readers (Langfuse) look at no message beside it."""
+def _input_values(messages: Sequence[Mapping[str, str]]) -> dict[str, Json]:
+    """Return the whole conversation: some readers (Langfuse) look at no message beside it."""
     if len(messages) == 1:
         return {"input.value": messages[0]["content"], "input.mime_type": "text/plain"}
     return {"input.value": json.dumps(messages, ensure_ascii=False), "input.mime_type": "application/json"}
@@ -84,7 +88,7 @@ def _ranking_values(run: FinishedRun, call: TracedCall, shown: Mapping[str, Json
     }
 
 
-def _found(call: TracedCall) -> list[Mapping[str, Json]]:
+def _list_documents(call: TracedCall) -> list[Mapping[str, Json]]:
     items = call.items or []
     if call.kind == "triples":
         return [{"content": f"<{'; '.join(triple)}>"} for triple in items]
@@ -104,15 +108,15 @@ def _documents(prefix: str, found: Sequence[Mapping[str, Json]]) -> dict[str, Js
     }
 
 
-def _told(call: TracedCall) -> str:
-    """What OpenInference has no name for."""
+def _metadata(call: TracedCall) -> str:
+    """Return what OpenInference has no name for."""
     reply = call.reply if isinstance(call.reply, dict) else {}
     told = {"role": call.role, "template": call.template, "cached": call.cached, "flags": reply.get("flags")}
     return json.dumps({key: value for key, value in told.items() if value is not None}, ensure_ascii=False)
 
 
 def attributes(values: Mapping[str, Json]) -> list[dict[str, Json]]:
-    """As OTLP/JSON has them: whole numbers are texts there; what is no number of JSON is left out."""
+    """Return as OTLP/JSON has them: whole numbers are texts there; what is no number of JSON is left out."""
     return list(_attributes(values))
 
 

@@ -1,4 +1,4 @@
-"""What models were told and said on the way to an answer, for formats that know messages, models and tools."""
+"""Define what models were told and said on the way to an answer, for formats that know messages, models and tools."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from kgqa.artefacts.metrics import METRICS
-from kgqa.artefacts.run import AS_READER, FinishedRun
-from kgqa.artefacts.trace import TracedCall, TracedQuestion
+from kgqa.artifacts.metrics import METRICS
+from kgqa.artifacts.run import AS_READER, FinishedRun
+from kgqa.artifacts.trace import TracedCall, TracedQuestion
 
 MODEL_CALLS = ("generate", "choose")
 RETRIEVALS = ("search", "neighbours")
@@ -22,15 +22,15 @@ class Turn:
 
 
 def turns(call: TracedCall) -> Iterator[Turn]:
-    """A model call's messages, the reply last; none where it was not answered."""
+    """Yield a model call's messages, the reply last; none where it was not answered."""
     for role, content in call.request["prompt"]["messages"]:
         yield Turn(role, content)
-    if (text := said(call)) is not None:
+    if (text := reply_text(call)) is not None:
         yield Turn("assistant", f"{call.request['prompt']['prefill']}{text}", call.reply.get("thought", ""))
 
 
-def said(call: TracedCall) -> str | None:
-    """What a model wrote, or the option that it took for the likeliest; None where it failed."""
+def reply_text(call: TracedCall) -> str | None:
+    """Return what a model wrote, or the option that it took for the likeliest; None where it failed."""
     if call.error is not None or call.kind == "generate":
         return call.text
     options: list[str] = call.request["options"]
@@ -38,14 +38,16 @@ def said(call: TracedCall) -> str | None:
 
 
 def is_agentic(traced: TracedQuestion) -> bool:
-    """Whether something was looked up after a model had replied, so that its reply may have led there."""
+    """Return whether something was looked up after a model had replied, so that its reply may have led there."""
     kinds = [call.kind for call in traced.calls if call.kind in MODEL_CALLS + RETRIEVALS]
     first = next((place for place, kind in enumerate(kinds) if kind in MODEL_CALLS), len(kinds))
     return any(kind in RETRIEVALS for kind in kinds[first:])
 
 
 def model_of(run: FinishedRun, role: str) -> str:
-    """What was chosen for a role: a preset's name, as in "gpt_4o_mini@openai" where it has an engine of its own."""
+    """Return what was chosen for a role: a preset's name, as in "gpt_4o_mini@openai" where it has an engine of its
+    own.
+    """
     chosen = {key: value for key, value, _ in run.settings}
     own = chosen.get(f"roles.{role}", "None")
     if own == "None" and role in AS_READER:
@@ -54,11 +56,11 @@ def model_of(run: FinishedRun, role: str) -> str:
     return model if own == "None" else f"{model}{own}" if own.startswith("+") else own
 
 
-def ended_at(run: FinishedRun) -> datetime:
+def end_time(run: FinishedRun) -> datetime:
     """When its metrics were written."""
     return datetime.fromtimestamp((run.folder / METRICS).stat().st_mtime, tz=timezone.utc)
 
 
 def whole(text: str) -> str:
-    """The text with a question mark for halves of characters, which no UTF-8 holds."""
+    """Return the text with a question mark for halves of characters, which no UTF-8 holds."""
     return text.encode("utf-8", "replace").decode()

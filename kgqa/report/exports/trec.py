@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from kgqa.artefacts.run import FinishedRun
-from kgqa.report.questions import ReportedQuestion, reported_questions, told_ids
-from kgqa.storage import OUT_ELSEWHERE, replace_with_parts
+from kgqa.artifacts.run import FinishedRun
+from kgqa.report.questions import ReportedQuestion, load_reported_questions, order_ids
+from kgqa.util.fs import OUT_ELSEWHERE, replace_file_parts
 
 _UNFIT = re.compile(r"[\s%]")  # in a column: columns are told apart by blanks
 
@@ -20,11 +20,11 @@ def write_trec(run: FinishedRun, folder: Path) -> None:
     `qrels.trec`. Scores only say the order: the number of passages, downwards.
     """
     ranked, gold = dict[str, str](), dict[str, str]()
-    for reported in reported_questions(run):
+    for reported in load_reported_questions(run):
         ranked[reported.row.id] = "".join(_ranking(reported, run.choices["method"]))
         gold[reported.row.id] = "".join(_judgements(reported))
     for name, lines in (("run.trec", ranked), ("qrels.trec", gold)):
-        replace_with_parts(folder / name, (lines[id_] for id_ in told_ids(run, lines)), OUT_ELSEWHERE)
+        replace_file_parts(folder / name, (lines[id_] for id_ in order_ids(run, lines)), OUT_ELSEWHERE)
 
 
 def _ranking(reported: ReportedQuestion, tag: str) -> Iterable[str]:
@@ -40,5 +40,5 @@ def _judgements(reported: ReportedQuestion) -> Iterable[str]:
 
 
 def column(text: str) -> str:
-    """The text without blanks, which are written as in an address: %20; so is the percent sign."""
+    """Return the text without blanks, which are written as in an address: %20; so is the percent sign."""
     return _UNFIT.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), text)

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
-from kgqa.constraints import Bound
-from kgqa.extras import installed
 from kgqa.retrieval.graphs.keywords import STOP_WORDS, bare_title, words_of
-from kgqa.retrieval.graphs.links import Links, document_of, linked
+from kgqa.retrieval.graphs.links import Links, document_of, link_passages
 from kgqa.types import Json, Passage
+from kgqa.util.optional_deps import require_packages
+from kgqa.util.validators import Validator
 
 WORD = re.compile(r"\w+")
 JOINING = frozenset([" ", "-", "'", "’", ". "])  # between two words of one name; ". " behind an initial alone
@@ -37,7 +37,7 @@ class NameSpan(NamedTuple):
     name: int
 
 
-CommonShare = Annotated[float, Bound("must be above 0 and at most 1", lambda share: 0 < share <= 1)]
+CommonShare = Annotated[float, Validator("must be above 0 and at most 1", lambda share: 0 < share <= 1)]
 
 
 @dataclass(frozen=True)
@@ -56,23 +56,23 @@ class Entities:
     titles: bool
 
     def identity(self) -> Mapping[str, Json]:
-        installed("graphs", "ahocorasick-rs")
+        require_packages("graphs", "ahocorasick-rs")
         return {"graph": "entities", "version": 2, "most_common": self.most_common, "titles": self.titles}
 
     def links(self, passages: Sequence[Passage]) -> Links:
         return self.join(passages, [self.read(passage) for passage in passages])
 
     def read(self, passage: Passage) -> frozenset[str]:
-        """The part of the work that a passage alone decides: the names it brings into the collection."""
+        """Return the part of the work that a passage alone decides: the names it brings into the collection."""
         title = " ".join(WORD.findall(bare_title(passage.title)))
-        return frozenset(filter(None, [title, *_capitalised(passage.text)]))
+        return frozenset(filter(None, [title, *_is_capitalized(passage.text)]))
 
     def join(self, passages: Sequence[Passage], parts: Sequence[frozenset[str]]) -> Links:
-        """The rest: every text is searched for all names at once, in time linear in the texts."""
+        """Return the rest: every text is searched for all names at once, in time linear in the texts."""
         documents = [(document_of(passage),) if self.titles else () for passage in passages]
         names = sorted(frozenset().union(*parts))
         if not names:
-            return linked(documents)
+            return link_passages(documents)
         automaton = _automaton(names)
         spans = [list(_spans(automaton, passage.text)) for passage in passages]
         shared = Counter(name for held in spans for name in {span.name for span in held})
@@ -80,7 +80,7 @@ class Entities:
         holders = Counter(name for held in mentions for name in held)
         most = self.most_common * len(passages)
         kept = [sorted(name for name in held if holders[name] <= most) for held in mentions]
-        return linked([(*held, *document) for held, document in zip(kept, documents, strict=True)])
+        return link_passages([(*held, *document) for held, document in zip(kept, documents, strict=True)])
 
 
 def _automaton(names: Sequence[str]) -> Any:
@@ -90,7 +90,7 @@ def _automaton(names: Sequence[str]) -> Any:
 
 
 def _spans(automaton: Any, text: str) -> Iterator[NameSpan]:
-    """Where names stand in a text as whole words."""
+    """Yield where names stand in a text as whole words."""
     plain = " ".join(WORD.findall(text))
     for name, start, end in automaton.find_matches_as_indexes(plain, overlapping=True):
         if (not start or plain[start - 1] == " ") and (end == len(plain) or plain[end] == " "):
@@ -98,7 +98,7 @@ def _spans(automaton: Any, text: str) -> Iterator[NameSpan]:
 
 
 def _longest(spans: Iterable[NameSpan]) -> frozenset[int]:
-    """From the left, the longest of those that begin together; what overlaps it is passed over."""
+    """Return the longest from the left, the longest of those that begin together; what overlaps it is passed over."""
     mentioned, covered = set[int](), 0
     for span in sorted(spans):
         if span.start >= covered:
@@ -107,8 +107,8 @@ def _longest(spans: Iterable[NameSpan]) -> frozenset[int]:
     return frozenset(mentioned)
 
 
-def _capitalised(text: str) -> Iterator[str]:
-    """Runs of capitalised words, particles between them allowed, function words before them left out."""
+def _is_capitalized(text: str) -> Iterator[str]:
+    """Yield runs of capitalised words, particles between them allowed, function words before them left out."""
     run: list[str] = []
     opens = True  # whether the run's first word begins a sentence
     seen = 0  # how far the text is read

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
-from kgqa.constraints import Bound, Natural
 from kgqa.retrieval.graphs.links import Links, document_of, of_pairs
 from kgqa.retrieval.lexical import words
 from kgqa.types import Json, Passage
+from kgqa.util.validators import Natural, Validator
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,7 +34,7 @@ STOP_WORDS = words_of(
     "because before below between both down during each few more most other own same some such through too under "
     "until very while there here s t"
 )
-Longest = Annotated[int, Bound("must be between 1 and 8", lambda words: 1 <= words <= 8)]
+Longest = Annotated[int, Validator("must be between 1 and 8", lambda words: 1 <= words <= 8)]
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Keywords:
         return self.join(passages, [self.read(passage) for passage in passages])
 
     def read(self, passage: Passage) -> NDArray[np.uint64]:
-        """The part of the work that a passage alone decides: its words as numbers."""
+        """Return the part of the work that a passage alone decides: its words as numbers."""
         return _numbers(words(passage.text))
 
     def join(self, passages: Sequence[Passage], parts: Sequence[NDArray[np.uint64]]) -> Links:
-        """The rest, in n log n of the words of all passages."""
+        """Return the rest, in n log n of the words of all passages."""
         import numpy as np
 
         if not passages:
@@ -77,7 +77,7 @@ class Keywords:
         return of_pairs(held.passages[hits], np.searchsorted(chosen, held.phrases[hits]), len(passages))
 
     def _best(self, held: _Windows, document_of: NDArray[np.int64], documents: int) -> NDArray[np.uint64]:
-        """The phrases that are a keyword of some document, sorted."""
+        """Return the phrases that are a keyword of some document, sorted."""
         import numpy as np
 
         usable = np.flatnonzero(held.meaningful & (held.lengths <= self.longest))
@@ -145,5 +145,5 @@ def _phrase(numbers: NDArray[np.uint64]) -> int:
 
 
 def bare_title(title: str) -> str:
-    """Without what tells it from another of the same name: "Mulan (1998 film)" is called Mulan."""
+    """Return without what tells it from another of the same name: "Mulan (1998 film)" is called Mulan."""
     return re.sub(r"\s*\([^()]*\)\s*$", "", title) or title

@@ -19,14 +19,14 @@ BLOCK = 256  # passages whose neighbours are counted at once: bounds memory
 
 
 class PassageGraph(Protocol):
-    """How passages are linked; it holds none."""
+    """Hold how passages are linked; it holds none."""
 
     def identity(self) -> Mapping[str, Json]:
-        """Everything beside the passages that can change an edge."""
+        """Return everything beside the passages that can change an edge."""
         ...
 
     def links(self, passages: Sequence[Passage]) -> Links:
-        """What links these passages, each of another id. A document is what has one title."""
+        """Return what links these passages, each of another id. A document is what has one title."""
         ...
 
 
@@ -40,7 +40,7 @@ class Links:
     holds: Any
 
     def neighbours(self, place: int) -> NDArray[np.int64]:
-        """Places of the passages that hold a link of this one, in order, without itself."""
+        """Return places of the passages that hold a link of this one, in order, without itself."""
         import numpy as np
 
         rows, of = self.holds, self._holders
@@ -53,7 +53,9 @@ class Links:
         return others
 
     def adjacency(self, first: int, last: int) -> Any:
-        """CSR matrix, (last − first, passages): how many links each of these passages shares with every other."""
+        """Return CSR matrix, (last − first, passages): how many links each of these passages shares with every
+        other.
+        """
         from scipy.sparse import csr_array
 
         shared = csr_array(self.holds[first:last] @ self.holds.T)
@@ -62,7 +64,7 @@ class Links:
         return shared
 
     def edges(self) -> int:
-        """Pairs of neighbours, each counted once."""
+        """Return pairs of neighbours, each counted once."""
         count = self.holds.shape[0]
         blocks = (self.adjacency(first, min(first + BLOCK, count)) for first in range(0, count, BLOCK))
         return sum(int(block.nnz) for block in blocks) // 2
@@ -72,8 +74,8 @@ class Links:
         return self.holds.tocsc()
 
 
-def linked(held: Sequence[Iterable[Hashable]]) -> Links:
-    """Links from what each passage holds; what one passage alone holds links nothing and is left out."""
+def link_passages(held: Sequence[Iterable[Hashable]]) -> Links:
+    """Return links from what each passage holds; what one passage alone holds links nothing and is left out."""
     import numpy as np
 
     numbers: dict[Hashable, int] = {}
@@ -86,7 +88,7 @@ def linked(held: Sequence[Iterable[Hashable]]) -> Links:
 
 
 def of_pairs(rows: NDArray[np.int64], columns: NDArray[np.int64], passages: int) -> Links:
-    """Links from pairs of a passage's place and a link's number, in any order, each pair once or more often."""
+    """Return links from pairs of a passage's place and a link's number, in any order, each pair once or more often."""
     import numpy as np
     from scipy.sparse import csr_array
 
@@ -99,5 +101,5 @@ def of_pairs(rows: NDArray[np.int64], columns: NDArray[np.int64], passages: int)
 
 
 def document_of(passage: Passage) -> str:
-    """Passages of one title are one document: the data sets say no more of where a passage is from."""
+    """Return passages of one title are one document: the data sets say no more of where a passage is from."""
     return passage.title

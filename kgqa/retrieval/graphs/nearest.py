@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kgqa.constraints import Count
 from kgqa.errors import ConfigError
 from kgqa.protocols import Ranker
 from kgqa.retrieval.biencoder import Encoder, relevance, remembering
 from kgqa.retrieval.graphs.links import Links, of_pairs
 from kgqa.types import Json, Passage
+from kgqa.util.validators import Count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +47,7 @@ class Nearest:
         places = np.array([place for place, passage in enumerate(passages) if passage.wording.strip()], np.int64)
         if len(places) < 2:
             return of_pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), len(passages))
-        return joined(nearest(self.vectors([passages[place] for place in places]), self.k), places, len(passages))
+        return join_vectors(nearest(self.vectors([passages[place] for place in places]), self.k), places, len(passages))
 
     def vectors(self, passages: Sequence[Passage]) -> NDArray[np.float32]:
         assert isinstance(self.encoder, Encoder)
@@ -55,7 +55,8 @@ class Nearest:
 
 
 def nearest(vectors: NDArray[np.float32], k: int) -> list[NDArray[np.int64]]:
-    """Of each row, (n, d), the places of its `k` nearest others, best first; all others where there are no more.
+    """Return the nearest of each row, (n, d), the places of its `k` nearest others, best first; all others where
+    there are no more.
 
     Single precision proposes k + 16, which are then scored as rankers do: exact but where more than 16 are equal.
     """
@@ -73,8 +74,8 @@ def nearest(vectors: NDArray[np.float32], k: int) -> list[NDArray[np.int64]]:
     return neighbours
 
 
-def joined(best: Sequence[NDArray[np.int64]], places: NDArray[np.int64], passages: int) -> Links:
-    """Each pair of nearest ones is a link that both hold. `best` counts in `places`, which count in passages."""
+def join_vectors(best: Sequence[NDArray[np.int64]], places: NDArray[np.int64], passages: int) -> Links:
+    """Return each pair of nearest ones is a link that both hold. `best` counts in `places`, which count in passages."""
     import numpy as np
 
     one = np.repeat(np.arange(len(best)), [len(others) for others in best])

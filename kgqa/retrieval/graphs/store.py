@@ -17,8 +17,8 @@ from zipfile import BadZipFile
 from kgqa.calls import Neighbours
 from kgqa.errors import DataError
 from kgqa.retrieval.graphs.links import Links, PassageGraph
-from kgqa.storage import digest, ids_digest, replacing
 from kgqa.types import Passage
+from kgqa.util.fs import digest, ids_digest, replace_atomically
 
 KEPT = 256  # opened graphs, above the questions a run has at once
 
@@ -38,7 +38,7 @@ class Built:
 
     @property
     def density(self) -> float:
-        """Edges of all that n passages could have, n (n − 1) / 2; 0 for one passage."""
+        """Return edges of all that n passages could have, n (n − 1) / 2; 0 for one passage."""
         count = len(self.passages)
         return 2 * self.edges / (count * (count - 1)) if count > 1 else 0.0
 
@@ -69,7 +69,7 @@ class GraphStore:
         links = self._graph.links(distinct)
         seconds = time.perf_counter() - started
         built = Built(distinct, links, links.edges(), seconds)
-        with replacing(self._file(pool)) as fresh, fresh.open("wb") as target:
+        with replace_atomically(self._file(pool)) as fresh, fresh.open("wb") as target:
             np.savez(
                 target,
                 indptr=links.holds.indptr,
@@ -81,7 +81,7 @@ class GraphStore:
         return built
 
     def open(self, pool: tuple[Passage, ...]) -> Built:
-        """The collection's graph, from memory, from the disk, or built now."""
+        """Return the collection's graph, from memory, from the disk, or built now."""
         key = self._key(pool)
         if key not in self._opened:
             self._opened[key] = self._read(pool) if self.has(pool) else self.build(pool)
@@ -115,7 +115,7 @@ class GraphStore:
         return self.folder / f"{self._key(pool)}.npz"
 
     def _key(self, pool: tuple[Passage, ...]) -> str:
-        """Remembered for pools in use: the same tuple comes again and again."""
+        """Return remembered for pools in use: the same tuple comes again and again."""
         known = self._keys.get(id(pool))
         if known is None or known[0] is not pool:
             known = self._keys[id(pool)] = (pool, ids_digest(passage.id for passage in pool))
@@ -129,7 +129,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def averages(graphs: Sequence[Built]) -> dict[str, Any]:
-    """What the paper's Table 3 says of its collections, over these; None where there is none."""
+    """Return what the paper's Table 3 says of its collections, over these; None where there is none."""
     lengths = [len(passage.text.split()) for built in graphs for passage in built.passages]
     return {
         "collections": len(graphs),

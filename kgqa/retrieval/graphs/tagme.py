@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from kgqa import http
-from kgqa.constraints import Share, Url
 from kgqa.errors import ConfigError, DataError
-from kgqa.retrieval.graphs.links import Links, document_of, linked
+from kgqa.retrieval.graphs.links import Links, document_of, link_passages
 from kgqa.types import Json, Passage
+from kgqa.util import http
+from kgqa.util.validators import Share, Url
 
 if TYPE_CHECKING:
     import httpx2
@@ -45,12 +45,12 @@ class Tagme:
         return {"graph": "tagme", "version": 2, **settings}
 
     def links(self, passages: Sequence[Passage]) -> Links:
-        """Raises ConfigError without a key, DataError where the service does not answer."""
+        """Raise ConfigError without a key, DataError where the service does not answer."""
         if not os.environ.get(self.token_env):
             raise ConfigError(f"graph=tagme: no key in the environment variable {self.token_env}; set it, {OFFLINE}")
-        with http.client(self.timeout, redirected=False) as client, ThreadPoolExecutor(AT_ONCE) as workers:
+        with http.create_client(self.timeout, redirected=False) as client, ThreadPoolExecutor(AT_ONCE) as workers:
             found = list(workers.map(partial(self._entities, client), passages))
-        return linked(
+        return link_passages(
             [[*pages, document_of(p)] if self.titles else pages for p, pages in zip(passages, found, strict=True)]
         )
 
@@ -59,9 +59,9 @@ class Tagme:
             return []
         form = {"gcube-token": os.environ[self.token_env], "text": passage.text, "lang": self.language}
         try:
-            with http.in_words():
+            with http.translate_errors():
                 answer = client.post(self.url, data=form)
-        except http.Unanswered as error:
+        except http.NoResponse as error:
             raise DataError(f"TAGME at {self.url} cannot be reached ({error}); try again, {OFFLINE}") from None
         if answer.is_redirect:  # the key is for this address
             raise DataError(f"TAGME at {self.url}: sends on to another address; mend graph.url, {OFFLINE}")

@@ -1,0 +1,162 @@
+"""A LoRA adapter as PEFT keeps it: a folder of small matrices that change what a model's weights answer.
+
+Training leaves one in `outputs/trained/NAME/HASH/adapter/`, beside its manifest; one from elsewhere has no manifest.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from kgqa.artifacts.schema import read_json
+from kgqa.errors import ConfigError, DataError
+from kgqa.types import Json
+from kgqa.util.fs import quick_sha256, text_digest
+from kgqa.util.jsonio import decode_json
+from kgqa.util.validators import matches
+
+CONFIG, MATRICES, GGUF = "adapter_config.json", "adapter_model.safetensors", "adapter.gguf"
+GGUF_SOURCE = "kgqa.adapter.sha256"  # a key of the GGUF file: the digest of the adapter it was made from
+ADAPTER, MANIFEST = "adapter", "manifest.json"  # of a trained artefact's folder
+# Of PEFT's settings, what engines follow differently or not at all
+UNPLAIN = (
+    "use_dora", "use_qalora", "lora_bias", "modules_to_save", "rank_pattern", "alpha_pattern",
+    "trainable_token_indices", "target_parameters", "alora_invocation_tokens",
+)  # fmt: skip
+
+Sha256 = Annotated[str, matches(r"[0-9a-f]{64}", "must be 64 lower-case hexadecimal digits, or null")]
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A file of conf/adapter/ has a key for each field.
+
+    path: the folder that PEFT wrote, or that of a trained artefact; None: only a server has it, and `sha256` is given.
+    sha256: what `digest` must be; None: not checked.
+    base, base_sha256: the preset it was trained on and its weights' digest; None: as a manifest says, if there is one.
+    served_name: its name at a server; None: `name`.
+    """
+
+    name: str
+    path: str | None
+    sha256: Sha256 | None = None
+    base: str | None = None
+    base_sha256: Sha256 | None = None
+    served_name: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder with PEFT's two files. Raises ConfigError if they are missing."""
+        if self.path is None:
+            raise ConfigError(f"adapter {self.name}: its file in conf/adapter names no path, so only a server has it")
+        given = Path(self.path).expanduser().absolute()
+        folder = given / ADAPTER if (given / ADAPTER / CONFIG).is_file() else given
+        for name in (CONFIG, MATRICES):
+            if not (folder / name).is_file():
+                raise ConfigError(f"adapter {self.name}: no {name} in {folder}; name the folder that PEFT has saved")
+        return folder
+
+    @property
+    def gguf(self) -> Path:
+        """Return the path of the GGUF file, which exists after an export for llama.cpp."""
+        folder = self.folder
+        return (folder.parent if self._manifest_file(folder).is_file() else folder) / GGUF
+
+    @property
+    def rank(self) -> int:
+        return int(self._number("r"))
+
+    @property
+    def alpha(self) -> float:
+        """Return alpha: weights change by B·A·alpha/rank (Hu et al., 2021) or rank-stabilized (Kalajdzievski, 2023)."""
+        stabilised = sqrt(self.rank) if self._config().get("use_rslora") else 1.0
+        return self._number("lora_alpha") * stabilised
+
+    def digest(self) -> str:
+        """Return the hash of the two files. Raises DataError if it is not `sha256`."""
+        if self.path is None and self.sha256 is not None:
+            return self.sha256
+        folder = self.folder
+        found = text_digest("".join(f"{quick_sha256(folder / name)}  {name}\n" for name in (CONFIG, MATRICES)))
+        if self.sha256 not in (None, found):
+            raise DataError(f"adapter {self.name}: sha256 of {folder} is {found}, not {self.sha256}; get it again")
+        return found
+
+    def trained_on(self) -> tuple[str | None, tuple[str, ...]]:
+        """Return the base's preset and the digests of its weights, in the preset's form and in training's."""
+        manifest: Json = {}
+        if self.path is not None and (file := self._manifest_file(self.folder)).is_file():
+            manifest = read_json(file, remedy="train it again")
+        told = manifest if isinstance(manifest, Mapping) else {}
+        digests = (self.base_sha256 or told.get("base_sha256"), told.get("base_folder_sha256"))
+        return self.base or told.get("base"), tuple(str(digest) for digest in digests if digest)
+
+    def check_plain(self) -> None:
+        """Raise a ConfigError if the adapter has more than LoRA's matrices, which some engines ignore."""
+        config = self._config()
+        beside = [key for key in UNPLAIN if config.get(key)]
+        beside += ["bias"] if config.get("bias", "none") != "none" else []
+        if config.get("peft_type") != "LORA" or beside:
+            what = ", ".join(beside) or f"peft_type {config.get('peft_type')}"
+            raise ConfigError(
+                f"adapter {self.name}: {what} in {self.folder / CONFIG} is beyond plain LoRA; merge it into its base "
+                "and give the folder of that as model.path"
+            )
+
+    def matrices(self) -> dict[str, StoredTensor]:
+        """Return the tensors by layer: "model.layers.0.mlp.up_proj.lora_A" of (rank, in), "….lora_B" of (out, rank)."""
+        return {_plain_name(name): tensor for name, tensor in read_tensors(self.folder / MATRICES).items()}
+
+    def _config(self) -> Mapping[str, Json]:
+        file = self.folder / CONFIG
+        config = read_json(file, remedy="get the adapter again")
+        if not isinstance(config, Mapping):
+            raise DataError(f"{file}: no object; get the adapter again")
+        return config
+
+    def _number(self, key: str) -> float:
+        number = self._config().get(key)
+        if not isinstance(number, int | float) or isinstance(number, bool) or number <= 0:
+            raise DataError(f"{self.folder / CONFIG}: {key} is {number!r}, no number above 0; get the adapter again")
+        return float(number)
+
+    @staticmethod
+    def _manifest_file(folder: Path) -> Path:
+        return folder.parent / MANIFEST if folder.name == ADAPTER else folder / MANIFEST
+
+
+class StoredTensor(NamedTuple):
+    """A tensor of a .safetensors file. `kind`: F32, BF16, …; `start`, `end`: its bytes in the file."""
+
+    kind: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+def read_tensors(file: Path) -> dict[str, StoredTensor]:
+    """Read the tensors' names and places from the file's header. Raises DataError if it is damaged."""
+    try:
+        with file.open("rb") as source:
+            (length,) = struct.unpack("<Q", source.read(8))
+            size = file.stat().st_size
+            header = decode_json(source.read(length if length <= size else 0))
+        tensors = {}
+        for name, told in header.items():
+            if name != "__metadata__":
+                start, end = (8 + length + offset for offset in told["data_offsets"])
+                tensors[name] = StoredTensor(str(told["dtype"]), tuple(told["shape"]), start, end)
+                if not 0 <= start <= end <= size:
+                    raise ValueError(f"{name} ends at byte {end:,} of {size:,}")  # noqa: TRY301 - as a damaged header
+    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{file}: not readable as safetensors ({error}); get it again") from error
+    return tensors
+
+
+def _plain_name(name: str) -> str:
+    """Remove PEFT's prefix and suffix from a module's name."""
+    return name.removeprefix("base_model.model.").removesuffix(".weight").removesuffix(".default")

@@ -1,0 +1,122 @@
+"""`predictions.jsonl`: the answer to each question. It holds no times, so that equal runs give equal bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from kgqa.artifacts.schema import AGAIN, Number, as_json, explain, read_lines, validate
+from kgqa.errors import DataError
+from kgqa.types import Answer, Json, Lesson, Question
+from kgqa.util.redaction import describe_error
+
+PREDICTIONS = "predictions.jsonl"
+PARTIAL_PREDICTIONS = "predictions.partial.jsonl"  # while a run works, in the order in which questions finish
+_KEYS = ("answer", "error", "evidence", "evidence_titles", "context_tokens", "flags", "figures", "lessons")
+Finite = Annotated[Number, Field(allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The answer to a question. Its passages are given in one of three ways, or unknown (None)."""
+
+    question_id: str
+    answer: str | None  # None: failed, or not answered
+    error: str | None = None  # an answer with an error is not scored
+    evidence: tuple[str, ...] | None = None  # passage ids
+    titles: tuple[str, ...] | None = None  # only of other programs' predictions
+    places: tuple[int, ...] | None = None  # among the question's passages, from 0; only of other programs'
+    evidence_titles: tuple[str, ...] = ()  # of `evidence`
+    context_tokens: int | None = None
+    flags: Mapping[str, int] = field(default_factory=dict)
+    figures: Mapping[str, Finite] = field(default_factory=dict)
+    notes: Mapping[str, Json] = field(default_factory=dict)  # only for the trace: chains, reasoning, …
+    lessons: tuple[Lesson, ...] = ()
+
+    @classmethod
+    def of(cls, question: Question, outcome: Answer | Exception) -> Prediction:
+        """Build the prediction from a method's answer, or from the error that it raised."""
+        if isinstance(outcome, Exception):
+            return cls(question.id, None, describe_error(outcome), ())
+        return cls(
+            question.id,
+            outcome.text,
+            evidence=outcome.evidence,
+            evidence_titles=outcome.evidence_titles,
+            context_tokens=outcome.context_tokens,
+            flags=outcome.flags,
+            figures=outcome.figures,
+            notes=outcome.notes,
+            lessons=outcome.lessons,
+        )
+
+    @classmethod
+    def of_json(
+        cls, record: Mapping[str, Json], question_id: str, place: str, notes: Mapping[str, Json] | None = None
+    ) -> Prediction:
+        """Read a line of a run's file, or one that only has an answer.
+
+        Raises:
+            DataError: a value has the wrong type.
+        """
+        values = {key: record[key] for key in _KEYS if record.get(key) is not None}
+        try:
+            prediction = validate(cls, {"answer": None, **values, "question_id": question_id, "notes": notes or {}})
+        except ValidationError as error:
+            raise DataError(f"{place}: {explain(error)}") from error
+        return replace(prediction, error=prediction.error or ("no answer" if prediction.answer is None else None))
+
+    @property
+    def scored_answer(self) -> str | None:
+        """Return the answer, or None for a failed question."""
+        return self.answer if self.error is None else None
+
+    def passages_of(self, question: Question) -> tuple[str, ...] | None:
+        """Return the ids of the passages, or None if unknown. A title that no passage has counts as a passage."""
+        if self.titles is not None:
+            by_title = {title: [p.id for p in question.passages if p.title == title] for title in self.titles}
+            return tuple(id_ for title, ids in by_title.items() for id_ in ids or [f"{title} is not given"])
+        if self.places is not None:
+            return tuple(question.passages[place].id for place in self.places)
+        return self.evidence
+
+    def json(self) -> dict[str, Json]:
+        """Return a line of the file. A failed question only has its error."""
+        answered: dict[str, Json] = {"question_id": self.question_id, "answer": self.answer, "error": self.error}
+        if self.error is not None:
+            return {**answered, "evidence": list(self.evidence or ())}
+        return {
+            **answered,
+            "evidence": list(self.evidence or ()),
+            "evidence_titles": list(self.evidence_titles),
+            "context_tokens": self.context_tokens,
+            "flags": dict(self.flags),
+            "figures": dict(self.figures),
+            **({"lessons": as_json(self.lessons)} if self.lessons else {}),
+        }
+
+
+def run_predictions(folder: Path) -> list[Prediction]:
+    """Read the predictions of a finished run, in the order of the data file.
+
+    Raises:
+        DataError: the run is not finished, or its file is damaged. The message names line and key.
+    """
+    return [Prediction.of_json(record, record["question_id"], place) for place, record in _records(folder)]
+
+
+def question_ids(folder: Path) -> list[str]:
+    """Read the ids of a finished run's questions. Raises DataError as `run_predictions`."""
+    return [record["question_id"] for _, record in _records(folder)]
+
+
+def _records(folder: Path) -> Iterator[tuple[str, dict[str, Json]]]:
+    for place, record in read_lines(folder / PREDICTIONS):
+        if not isinstance(record, dict) or not isinstance(record.get("question_id"), str) or "answer" not in record:
+            missing = "answer" if isinstance(record, dict) and "question_id" in record else "question_id"
+            raise DataError(f"{place}: {missing} is missing: no prediction; {AGAIN}")
+        yield place, record

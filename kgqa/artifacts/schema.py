@@ -1,0 +1,130 @@
+"""The base of every typed file, and the readers that check JSON against it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+from typing_extensions import Self
+
+from kgqa.errors import DataError
+from kgqa.types import Json
+from kgqa.util.jsonio import decode_json
+
+T = TypeVar("T")
+Number = int | float  # of either kind, so that what is read is written as it was
+AGAIN = "run the same command again to rewrite it"
+NO_RUN = (
+    "no such file, so this is not the folder of a run that ended; "
+    "give the folder that kgqa run printed, or run its command again"
+)
+_OBJECTS = ("model_type", "dataclass_type", "dict_type", "mapping_type")  # pydantic's names of errors
+_LISTS = ("list_type", "tuple_type", "frozen_set_type")
+
+
+class Artifact(BaseModel):
+    """A value in a JSON file. Its fields are the keys, in their order; unknown keys are ignored."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    def json(self) -> dict[str, Json]:  # type: ignore[override]
+        """Return the value as `json.dumps` accepts it."""
+        return self.model_dump(mode="json")
+
+    def replace(self, **changes: object) -> Self:
+        """Return a copy with other values of some fields."""
+        return self.model_copy(update=changes)
+
+
+def omit_none() -> Any:
+    """Return the default None of a field; while it is None, the file has no such key."""
+    return Field(default=None, exclude_if=lambda value: value is None)
+
+
+def as_json(value: object) -> Json:
+    """Return artifacts, dataclasses, mappings and sequences as `json.dumps` accepts them."""
+    return to_jsonable_python(value)
+
+
+def extend(kind: Callable[..., T], summary: Artifact, **more: object) -> T:
+    """Build a `kind` from the fields of a summary, which are some of its own, and `more`."""
+    return kind(**dict(summary), **more)
+
+
+def read(kind: type[T], file: Path, *, missing: str = NO_RUN, remedy: str = AGAIN) -> T:
+    """Read a file that holds one value.
+
+    Raises:
+        DataError: the file is missing, is not JSON, or a key is missing or of another type. The message names the key.
+    """
+    return check_json(kind, read_json(file, missing=missing, remedy=remedy), str(file), remedy)
+
+
+def read_json(file: Path, *, missing: str = NO_RUN, remedy: str = AGAIN) -> Json:
+    """Decode a JSON file. Raises DataError if it is missing or is not JSON."""
+    try:
+        return decode_json(file.read_bytes())
+    except FileNotFoundError as error:
+        raise DataError(f"{file}: {missing}") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}: not readable ({error}); {remedy}") from error
+
+
+def read_lines(file: Path, remedy: str = AGAIN) -> Iterator[tuple[str, Json]]:
+    """Yield each line's value with its place for messages, "FILE:LINE".
+
+    Raises:
+        DataError: the file cannot be read, or a line is not JSON.
+    """
+    place = str(file)
+    try:
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                place = f"{file}:{number}"
+                yield place, decode_json(line)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{place}: not readable ({error}); {remedy}") from error
+
+
+def check_json(kind: type[T], value: Json, place: str, remedy: str = AGAIN) -> T:
+    """Convert decoded JSON to `kind`. The message names `place`.
+
+    Raises:
+        DataError: a key is missing, or its value has another type.
+    """
+    try:
+        return validate(kind, value)
+    except RecursionError:
+        raise DataError(f"{place}: it is nested too deeply; {remedy}") from None
+    except ValidationError as error:
+        raise DataError(
+            f"{place}: {explain(error)}: damaged, or written by another version of kgqa; {remedy}"
+        ) from error
+
+
+def validate(kind: type[T], value: Json) -> T:
+    """Convert decoded JSON to `kind`. Raises pydantic's ValidationError."""
+    adapter: TypeAdapter[T] = _adapter(kind)  # type: ignore[arg-type]
+    return adapter.validate_python(value)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def explain(error: ValidationError) -> str:
+    """Return what is wrong with the first key, in words of JSON."""
+    first = error.errors(include_url=False)[0]
+    kind = first["type"]
+    key = ".".join(str(part) for part in first["loc"] if part not in ("int", "float"))  # those are members of a union
+    if kind == "missing":
+        return f"{key} is missing"
+    expected = first["msg"].removeprefix("Input should be ").partition(",")[0]
+    if kind in _OBJECTS or kind in _LISTS:
+        expected = "a valid object" if kind in _OBJECTS else "a valid list"
+    return f"{key or 'its content'}={first['input']!r:.60} is not {expected}"

@@ -1,0 +1,206 @@
+"""`trace.jsonl.zst`: every question with its answer and all its calls, one zstd frame per question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kgqa.artifacts.call_schema import check_call
+from kgqa.artifacts.predictions import Prediction
+from kgqa.artifacts.schema import AGAIN, Artifact, Number, check_json
+from kgqa.errors import DataError
+from kgqa.types import Json, Question, Usage
+from kgqa.util.jsonio import decode_first, decode_trace, encode_json
+
+TRACE = "trace.jsonl.zst"
+PARTIAL_TRACE = "trace.partial.jsonl.zst"  # while a run works
+_QUESTION = '{"question":'  # the start of a line
+_BLOCK = 1 << 18  # bytes read at a time
+
+
+@dataclass(frozen=True, slots=True)
+class TracedCall:
+    """An answered call. `path`: the n-th await of the program, then (after a gather) slot and n-th await."""
+
+    path: tuple[int, ...]
+    kind: str  # a key of `call_schema.KINDS`
+    request: Mapping[str, Json]  # the other fields of the call, see `call_schema.call_json`
+    reply: Json
+    cached: bool
+    queued: Number | None = None  # seconds that it waited for its engine
+
+    @property
+    def role(self) -> str | None:
+        """Return the role of a model call, else None."""
+        role: str | None = self.request.get("role")
+        return role
+
+    @property
+    def template(self) -> str | None:
+        """Return the template of the prompt, or None."""
+        template: str | None = (self.request.get("prompt") or {}).get("template")
+        return template
+
+    @property
+    def text(self) -> str | None:
+        """Return the generated text, or None."""
+        text: str | None = self.reply.get("text") if isinstance(self.reply, dict) else None
+        return text
+
+    @property
+    def error(self) -> str | None:
+        """Return why the call failed, or None."""
+        failed = isinstance(self.reply, dict) and "error" in self.reply
+        return f"{self.reply['error']}: {self.reply['message']}" if failed else None
+
+    @property
+    def usage(self) -> Usage | None:
+        """Return the usage of a model's reply, or None."""
+        used = self.reply.get("usage") if isinstance(self.reply, dict) else None
+        return Usage(*used) if used else None
+
+    @property
+    def items(self) -> list[Json] | None:
+        """Return the scores, passages or triples of a reply; None for other replies and errors."""
+        return self.reply if isinstance(self.reply, list) else None
+
+    def json(self) -> dict[str, Json]:
+        call = {"path": list(self.path), "call": self.kind, **self.request, "reply": self.reply, "cached": self.cached}
+        return call if self.queued is None else {**call, "queued": self.queued}
+
+
+@dataclass(frozen=True, slots=True)
+class TracedQuestion:
+    """A question with its prediction, which includes its notes, and its calls."""
+
+    question: Question
+    prediction: Prediction
+    calls: tuple[TracedCall, ...]
+
+    @property
+    def notes(self) -> Mapping[str, Json]:
+        return self.prediction.notes
+
+    def json(self) -> dict[str, Json]:
+        question = self.question
+        return {
+            "question": {
+                "id": question.id,
+                "text": question.text,
+                "answers": list(question.answers),
+                "hops": question.hops,
+                "type": question.type,
+                "support": sorted(question.support),
+                "passages": [{"id": p.id, "title": p.title, "text": p.text} for p in question.passages],
+            },
+            **self.prediction.json(),
+            "notes": dict(self.prediction.notes),
+            "calls": [call.json() for call in self.calls],
+        }
+
+    def line(self) -> bytes:
+        """Return the line of the trace, with its end."""
+        return encode_json(self.json()) + b"\n"
+
+
+class _QuestionLine(Artifact):
+    question: Question
+
+
+class _Call(Artifact):
+    path: tuple[int, ...]
+    call: str
+    reply: Json
+    cached: bool
+    queued: Number | None = None
+
+
+class _Line(_QuestionLine):
+    """The keys that a line must have. `Prediction.of_json` checks those of its prediction."""
+
+    question_id: str
+    notes: Mapping[str, Json]
+    calls: tuple[_Call, ...]
+
+
+def read_trace(folder: Path) -> Iterator[TracedQuestion]:
+    """Yield the questions of a run in the order they finished. An incomplete last frame is skipped.
+
+    Raises:
+        DataError: there is no trace, or it is damaged.
+    """
+    file = _trace_file(folder)
+    for number, (_, line) in enumerate(_frames(file), start=1):
+        yield _decode(line, f"{file}:{number}")
+
+
+def read_questions(folder: Path) -> Iterator[Question]:
+    """Yield the questions without their calls, which are most of a trace. Raises DataError as `read_trace`."""
+    return (question for _, question in read_places(folder))
+
+
+def read_places(folder: Path) -> Iterator[tuple[int, Question]]:
+    """Yield the questions, each with the byte at which its frame starts. Raises DataError as `read_trace`."""
+    file = _trace_file(folder)
+    for number, (offset, line) in enumerate(_frames(file), start=1):
+        place = f"{file}:{number}"
+        try:
+            start = len(_QUESTION)
+            question = decode_first(line, start + line[start:].startswith(" "))[0]
+        except ValueError as error:
+            raise DataError(f"{place}: damaged trace ({error}); {AGAIN}") from error
+        yield offset, check_json(_QuestionLine, {"question": question}, place).question
+
+
+def read_question(folder: Path, offset: int) -> TracedQuestion:
+    """Read the question whose frame starts at this byte. Raises DataError as `read_trace`, and if none starts there."""
+    file = _trace_file(folder)
+    for _, line in _frames(file, offset):
+        return _decode(line, f"{file} at byte {offset:,}")
+    raise DataError(f"{file} at byte {offset:,}: no question; {AGAIN}")
+
+
+def _decode(text: str, place: str) -> TracedQuestion:
+    try:
+        line = decode_trace(text)
+    except ValueError as error:
+        raise DataError(f"{place}: damaged trace ({error}); {AGAIN}") from error
+    parts = check_json(_Line, line, place)
+    prediction = Prediction.of_json(line, parts.question_id, place, parts.notes)
+    calls = []
+    for call, raw in zip(parts.calls, line["calls"], strict=True):
+        check_call(raw, place)
+        request = {key: value for key, value in raw.items() if key not in _Call.model_fields}
+        calls.append(TracedCall(call.path, call.call, request, call.reply, call.cached, call.queued))
+    return TracedQuestion(parts.question, prediction, tuple(calls))
+
+
+def _trace_file(folder: Path) -> Path:
+    for name in (TRACE, PARTIAL_TRACE):
+        if (folder / name).is_file():
+            return folder / name
+    raise DataError(f"{folder}: not the folder of a run (no trace.jsonl.zst); give the folder that kgqa run printed")
+
+
+def _frames(file: Path, start: int = 0) -> Iterator[tuple[int, str]]:
+    """Yield each frame's offset and text."""
+    import zstandard
+
+    decompressor = zstandard.ZstdDecompressor()
+    offset = start
+    try:
+        with file.open("rb") as source:
+            source.seek(start)
+            unread = b""
+            while unread := unread or source.read(_BLOCK):
+                frame, parts = decompressor.decompressobj(), list[bytes]()
+                while not frame.eof:
+                    if not (unread := unread or source.read(_BLOCK)):
+                        return
+                    parts.append(frame.decompress(unread))
+                    unread = frame.unused_data
+                yield offset, b"".join(parts).decode("utf-8")
+                offset = source.tell() - len(unread)
+    except (zstandard.ZstdError, OSError, ValueError) as error:
+        raise DataError(f"{file} at byte {offset:,}: damaged trace ({error}); {AGAIN}") from error

@@ -1,0 +1,208 @@
+"""Calls in flight: of identical calls one is made, by this process or by another one on the same cache."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kgqa.artifacts.call_schema import reply_from_json, reply_json
+from kgqa.cache.key import cache_key
+from kgqa.cache.requests import Done, Request, ServiceReply
+from kgqa.cache.store import CallCache, Origin
+from kgqa.calls import Call
+from kgqa.errors import KgqaError
+from kgqa.types import Json
+
+_FIRST_POLL, _LAST_POLL = 0.05, 1.0  # seconds between two looks at the calls of other processes
+_WAIT_WARNING = 10.0  # seconds of waiting for them before a log line
+_LOG = logging.getLogger("kgqa.cache")
+MakeCalls = Callable[[Sequence[Request]], None]
+
+
+def find_reply(cache: CallCache, key: str, call: Call[Any]) -> Any | None:
+    """Return the stored reply to a call, or None. A stored value that is not a reply to this call is dropped."""
+    value = cache.get(key)
+    if value is None:
+        return None
+    reply = _decode(call, value)
+    if reply is None:
+        cache.drop(key)
+    return reply
+
+
+def _decode(call: Call[Any], value: Json) -> Any | None:
+    try:
+        return reply_from_json(call, value)
+    except ValueError:
+        return None
+
+
+class InFlightCalls:
+    """Cache look-ups and the calls in flight of one service. Replies can be finished in any thread.
+
+    make: makes calls, from a thread of this class, that another process had locked and then did not answer. None: the
+    calls cost nothing, so two processes can both make them.
+    """
+
+    def __init__(
+        self, done: Done, cache: CallCache, identity: Mapping[str, Json], make: MakeCalls | None = None
+    ) -> None:
+        self._done, self._cache, self._make = done, cache, make
+        self._identity = identity
+        self._origin = Origin.of(identity)
+        self._lock = threading.Lock()
+        self._finished: list[tuple[Request, Any, float, float]] = []  # neither committed nor delivered
+        self._waiting: dict[str, list[Request]] = {}  # by key; the first request makes the call
+        self._keys: dict[int, str] = {}  # by ticket
+        self._elsewhere: dict[str, Request] = {}  # made by another process
+        self._poller: threading.Thread | None = None
+        self._stopped = threading.Event()
+
+    def begin(self, requests: Sequence[Request]) -> list[Request]:
+        """Answer requests from the cache or join them to an identical call. Return those that must be made."""
+        missing = []
+        for request in requests:
+            key = cache_key(self._identity, request.call)
+            with self._lock:
+                if key in self._waiting:
+                    self._waiting[key].append(request)
+                    continue
+                reply = find_reply(self._cache, key, request.call)
+                if reply is None:
+                    self._waiting[key], self._keys[request.ticket] = [request], key
+                    missing.append(request)
+                    continue
+            self._done.put(ServiceReply(request.ticket, reply, cached=True))
+        return missing if self._make is None else self._lock_calls(missing)
+
+    def _lock_calls(self, requests: Sequence[Request]) -> list[Request]:
+        """Return the requests that no other process makes. The others are answered from the cache, now or later."""
+        own, unlocked = [], {self._keys[request.ticket]: request for request in requests}
+        while unlocked:
+            again = {}
+            for key, state in self._cache.lock_calls(unlocked).items():
+                request = unlocked[key]
+                if state == "locked":
+                    own.append(request)
+                elif state == "elsewhere":
+                    self._wait_for(key, request)
+                elif (reply := find_reply(self._cache, key, request.call)) is not None:
+                    self._deliver(request, reply, cached=True)
+                else:
+                    again[key] = request
+            unlocked = again
+        return own
+
+    def finish(self, answered: Sequence[tuple[Request, Any]], started: float, seconds: float = 0.0) -> None:
+        """Queue replies to be committed and then delivered. Errors are not stored.
+
+        The thread that waits for replies commits all that came in the meantime at once: one commit costs the same for
+        one reply and for ten, and an engine's thread never waits for the disk.
+
+        Args:
+            started: when work on them started, as `time.monotonic()`.
+            seconds: see `ServiceReply`.
+        """
+        with self._lock:
+            first = not self._finished
+            self._finished += ((request, reply, started, seconds) for request, reply in answered)
+        if self._stopped.is_set():  # nobody waits any more, but paid replies are stored
+            self.commit()
+        elif first:
+            self._done.put(self.commit)
+
+    def commit(self) -> None:
+        """Store finished replies and deliver them."""
+        with self._lock:
+            finished, self._finished = self._finished, []
+        good = {self._keys[r.ticket]: (r.call, reply) for r, reply, *_ in finished if not _is_error(reply)}
+        changed = self._store(good)
+        with suppress(KgqaError):
+            self._cache.unlock([self._keys[request.ticket] for request, reply, *_ in finished if _is_error(reply)])
+        for request, reply, started, seconds in finished:
+            value = changed.get(self._keys[request.ticket], reply)
+            self._deliver(request, value, cached=False, queued=started - request.since, seconds=seconds)
+
+    def _store(self, replies: Mapping[str, tuple[Call[Any], Any]]) -> dict[str, Any]:
+        """Store replies. Return what replaces them: another process's earlier reply, or why they cannot be stored."""
+        values = {key: reply_json(reply) for key, (_, reply) in replies.items()}
+        try:
+            earlier = self._cache.put(values.items(), self._origin) if values else {}
+        except KgqaError as error:
+            return dict.fromkeys(replies, error)
+        except (TypeError, ValueError) as error:  # a reply of a user's own engine that is not JSON
+            if len(replies) == 1:
+                return dict.fromkeys(replies, error)
+            singly = [self._store({key: reply}) for key, reply in replies.items()]
+            return {key: value for changed in singly for key, value in changed.items()}
+        decoded = {key: _decode(replies[key][0], value) for key, value in earlier.items()}
+        return {key: reply for key, reply in decoded.items() if reply is not None}
+
+    def _deliver(self, request: Request, reply: Any, *, cached: bool, queued: float = 0, seconds: float = 0) -> None:
+        """Send a reply to all that wait for it. Only the first one's was paid."""
+        with self._lock:
+            waiting = self._waiting.pop(self._keys.pop(request.ticket))
+        self._done.put(ServiceReply(request.ticket, reply, cached, queued, seconds))
+        for other in waiting[1:]:
+            self._done.put(ServiceReply(other.ticket, reply, cached=True))
+
+    def stop(self) -> None:
+        """Stop waiting for other processes, and release the calls that are not answered yet."""
+        self._stopped.set()
+        self.commit()
+        with self._lock:
+            keys = list(self._waiting)
+        with suppress(KgqaError):
+            self._cache.unlock(keys)
+
+    def _wait_for(self, key: str, request: Request) -> None:
+        with self._lock:
+            self._elsewhere[key] = request
+            if self._poller is None:
+                self._poller = threading.Thread(target=self._poll, name="kgqa-call-locks", daemon=True)
+                self._poller.start()
+
+    def _poll(self) -> None:
+        """Take replies of other processes, and make the calls that they did not answer, until none is left."""
+        pause, since, reported = _FIRST_POLL, time.monotonic(), False
+        while not self._stopped.wait(pause):
+            with self._lock:
+                elsewhere = dict(self._elsewhere)
+                if not elsewhere:
+                    self._poller = None
+                    return
+            free: set[str] = set()
+            try:
+                free = elsewhere.keys() - self._cache.locked_elsewhere(elsewhere)
+                self._take_over([elsewhere[key] for key in elsewhere if key in free])
+            except KgqaError as error:
+                self._fail(error)
+            pause = _FIRST_POLL if free else min(1.5 * pause, _LAST_POLL)
+            if time.monotonic() - since > _WAIT_WARNING and not reported and len(elsewhere) > len(free):
+                reported = True
+                event = {"event": "wait", "cause": "calls that another kgqa process is making", "seconds": 30.0}
+                _LOG.info(
+                    "waiting for %d calls that another kgqa process is making", len(elsewhere), extra={"fields": event}
+                )
+
+    def _take_over(self, requests: Sequence[Request]) -> None:
+        with self._lock:
+            for request in requests:
+                del self._elsewhere[self._keys[request.ticket]]
+        own = self._lock_calls(requests)
+        if own and self._make is not None and not self._stopped.is_set():
+            self._make(own)
+
+    def _fail(self, error: KgqaError) -> None:
+        with self._lock:
+            requests, self._elsewhere = list(self._elsewhere.values()), {}
+        for request in requests:
+            self._deliver(request, error, cached=False)
+
+
+def _is_error(reply: object) -> bool:
+    return isinstance(reply, BaseException)

@@ -1,0 +1,27 @@
+"""The cache key of a call."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kgqa.artifacts.call_schema import ROUTING, call_json
+from kgqa.calls import Call
+from kgqa.types import Json
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def cache_key(identity: Mapping[str, Json], call: Call[Any]) -> str:
+    """Return the SHA-256 of everything that can change the reply, in hexadecimal.
+
+    The prompt enters before the chat template is applied. `identity` holds the hash of the weights the template comes
+    with, so the pair determines the rendered text, and a replay needs neither tokenizer nor weights.
+    """
+    written = {name: value for name, value in call_json(call).items() if name not in ROUTING}
+    if "prompt" in written:
+        written["prompt"] = {name: value for name, value in written["prompt"].items() if name != "template"}
+    canonical = _CANONICAL([identity, written])
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()

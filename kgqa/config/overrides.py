@@ -1,0 +1,139 @@
+"""Parse and format overrides: `key=value`, `+key=value`, `group@place=choice`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+Value = str | int | float | bool | None | Path | Sequence["Value"] | Mapping[str, "Value"]
+
+# what Hydra's grammar takes for one text as it stands
+_PLAIN = re.compile(r"[\w./@%+-][\w./@:%+ -]*(?<! )", re.ASCII)
+
+
+class Override(NamedTuple):
+    """An override in its parts: `+retriever@retriever.dense=e5` has the group `retriever`, of which it is a part."""
+
+    text: str
+    prefix: str  # "+", "~" or ""
+    key: str  # retriever@retriever.dense, retriever.k1
+    value: str  # "" if there is none
+
+    @property
+    def has_value(self) -> bool:
+        return "=" in self.text
+
+    @property
+    def choice_group(self) -> str:
+        """Return the group of the names to choose from: `retriever` of retriever@retriever.dense."""
+        return self.key.partition("@")[0]
+
+    @property
+    def part(self) -> str:
+        """Return the place of a choice inside another one: `retriever.dense` of retriever@retriever.dense."""
+        return self.key.partition("@")[2]
+
+    @property
+    def group(self) -> str:
+        """Return the group that the override changes: `retriever` of retriever.k1 and retriever@retriever.dense."""
+        return self.choice_group.partition(".")[0]
+
+
+@lru_cache(maxsize=4096)
+def parse_override(text: str) -> Override:
+    """Return the parts of an override. Hydra checks its grammar later."""
+    bare = text.lstrip("+~")
+    key, _, value = bare.partition("=")
+    return Override(text, text[: len(text) - len(bare)], key, value)
+
+
+def override_key(override: str) -> str:
+    """Return the key of an override, without + and ~."""
+    return parse_override(override).key
+
+
+def override_group(override: str) -> str:
+    """Return the group that an override changes."""
+    return parse_override(override).group
+
+
+def override_values(overrides: Iterable[str]) -> dict[str, str]:
+    """Return the values by key. The last one of the same key counts."""
+    return {override.key: override.value for override in map(parse_override, overrides)}
+
+
+class RoleChoice(NamedTuple):
+    """`PRESET[:PATH][@ENGINE]` or `[PRESET]+ADAPTER[@ENGINE]`; "" for a missing part."""
+
+    preset: str
+    path: str
+    adapter: str
+    engine: str
+
+
+def parse_role(choice: str) -> RoleChoice:
+    """Parse the choice of a role. An adapter can be a path, as weights can."""
+    preset, named, rest = choice.partition(":")
+    if "+" in preset:
+        preset, _, rest = choice.partition("+")
+        adapter, engine = _split_engine(rest)
+        return RoleChoice(preset, "", adapter, engine)
+    if not named:
+        preset, _, engine = choice.partition("@")
+        return RoleChoice(preset, "", "", engine)
+    path, engine = _split_engine(rest)
+    return RoleChoice(preset, path, "", engine)
+
+
+def _split_engine(text: str) -> tuple[str, str]:
+    """Split a path or name, which can contain an @ itself, from the engine behind it."""
+    before, at, engine = text.rpartition("@")
+    return (before, engine) if at and "/" not in engine else (text, "")
+
+
+def merge_overrides(*groups: Iterable[str]) -> tuple[str, ...]:
+    """Return all overrides in one list, each key at its last position."""
+    by_key: dict[str, str] = {}
+    for override in (override for group in groups for override in group):
+        key = override_key(override)
+        by_key.pop(key, None)
+        by_key[key] = override
+    return tuple(by_key.values())
+
+
+def format_override(key: str, value: Value) -> str:
+    """Return the override that sets a key to this value."""
+    return f"{key}={format_value(value)}"
+
+
+def format_sweep(key: str, value: Value) -> str:
+    """Return the override that sweeps a key over these values; a single value is set."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"{key}={','.join(map(format_value, value))}"
+    return format_override(key, value)
+
+
+def format_value(value: Value) -> str:
+    """Return a value in Hydra's grammar, quoted if Hydra would read it as something else."""
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if isinstance(value, str | Path):
+        text = str(value)
+        return text if _PLAIN.fullmatch(text) and not _needs_quotes(text) else _quote(text)
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{name}:{format_value(member)}" for name, member in value.items()) + "}"
+    return "[" + ",".join(map(format_value, value)) + "]"
+
+
+def _needs_quotes(text: str) -> bool:
+    """Return whether a text looks like a number, true, null or the like, and so needs quotes."""
+    return re.fullmatch(r"(?i)[+-]?(\d[\d_.e+-]*|\.\d[\d_e+-]*|inf|nan)|true|false|null", text) is not None
+
+
+def _quote(text: str) -> str:
+    """Quote a text. Only backslashes in front of a quote have to be doubled."""
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda at: at[1] * 2 + ("\\'" if at[2] else ""), text) + "'"

@@ -1,0 +1,97 @@
+"""Return memory, GPUs and cores of this machine without loading anything heavy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+from kgqa.util.text import pluralize
+
+GB = 1e9
+FILES = 20_000  # files and folders looked at in a folder, at most, to tell its size
+CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
+
+
+@dataclass(frozen=True)
+class Gpu:
+    name: str
+    memory: int  # bytes
+    driver: str
+
+
+@cache
+def gpus() -> tuple[Gpu, ...]:
+    """Return the GPUs that NVIDIA's driver lists."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return ()
+    fields = "--query-gpu=name,memory.total,driver_version"
+    try:
+        listed = subprocess.run(  # noqa: S603 - a fixed command
+            [program, fields, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    rows = [[part.strip() for part in line.split(",")] for line in listed.stdout.splitlines()]
+    return tuple(Gpu(row[0], int(row[1]) << 20, row[2]) for row in rows if len(row) == 3 and row[1].isdigit())
+
+
+def memory() -> int:
+    """Return the bytes that this process can use, limited by its container."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in map(Path, CGROUP_LIMITS):
+        try:
+            text = file.read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit():  # "max": no limit
+            limits.append(int(text))
+    return min(limits)
+
+
+def cores() -> int:
+    """Count the cores that this process can use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def product_speed() -> float:
+    """Measure the FLOP/s of a float32 matrix product on all cores; other work on the machine lowers it."""
+    import numpy as np
+
+    side = 1024
+    one = np.ones((side, side), np.float32)
+    taken = []
+    for _ in range(4):  # the first wakes threads
+        begun = time.perf_counter()
+        one @ one
+        taken.append(time.perf_counter() - begun)
+    return float(2 * side**3 / min(taken))
+
+
+def free_space(folder: Path) -> int:
+    """Return the free bytes at a folder that exists or would be created."""
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def size_text(folder: Path) -> str:
+    """Return the size of a folder, e.g. 1.2 GB in 34 files; a very large one is estimated by its first files."""
+    files = list(islice(folder.rglob("*"), FILES))
+    sizes = [size for file in files if (size := _bytes(file)) is not None]
+    more = " or more" if len(files) == FILES else ""
+    return f"{sum(sizes) / GB:.1f} GB in {pluralize(len(sizes), 'file')}{more}" if sizes else "empty"
+
+
+def _bytes(file: Path) -> int | None:
+    """Return the size of a file, or None if it is no file or has disappeared."""
+    try:
+        return file.stat().st_size if file.is_file() and not file.is_symlink() else None
+    except OSError:
+        return None

@@ -1,0 +1,207 @@
+"""The texts of a training: collected examples as inference renders them, or a file, split by question.
+
+A file of texts has one JSON object per line: {"prompt", "completion"} as the model sees them, or {"anchor", "positive",
+"negatives"}. Optional keys are "id", "question" (examples of one question are held out together), "label" and "hop".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kgqa.artifacts.collected import STAGE, Collected
+from kgqa.artifacts.examples import EXAMPLES, Example, Positive, read_examples
+from kgqa.artifacts.manifest import MANIFEST
+from kgqa.artifacts.question_hashes import id_hash
+from kgqa.artifacts.schema import check_json, read
+from kgqa.artifacts.stage import StageManifest
+from kgqa.calls import Generate
+from kgqa.config import factories
+from kgqa.config.composing import compose
+from kgqa.config.overrides import override_group, override_key, parse_override
+from kgqa.errors import ConfigError, DataError
+from kgqa.runtime.display import Display
+from kgqa.training.collect.collecting import Collecting
+from kgqa.training.train.request import ExampleSplit, PairExample, TextExample, TrainRequest
+from kgqa.util.fs import outputs, text_digest
+from kgqa.util.jsonio import stream_records
+
+FEWEST = 2  # questions: one to train on, one held out
+NOT_COLLECT = ("train", "tracker", "experiment", "dry_run", "hydra")  # groups of overrides that do not choose examples
+Render = Callable[[Example], str]
+
+
+def prepare_examples(request: TrainRequest, display: Display, folder: Path | None = None) -> ExampleSplit:
+    """Return the examples of a training. Collect them first if the request names none.
+
+    folder: of `kgqa collect`, instead of what the request names.
+
+    Raises:
+        ConfigError: there are no examples, and none can be made here.
+        DataError: they cannot be read. The message names the line.
+    """
+    path = folder or request.path or _collect(request, display)
+    if path.is_dir():
+        return _load_folder(request, path)
+    training = request.training
+    texts = read_example_file(path, pairs=training.learns_pairs)
+    return split_examples(texts, training.eval_fraction, request.count, training.seed)
+
+
+def read_example_file(file: Path, *, pairs: bool) -> Iterator[TextExample | PairExample]:
+    """Read the lines of a file of rendered texts. Raises DataError naming the line."""
+    ids: set[str] = set()
+    for place, line in stream_records(file):
+        if pairs:
+            pair = check_json(PairExample, line, place, "correct the line")
+            example: TextExample | PairExample = _with_id(pair, pair.anchor, pair.positive)
+        else:
+            text = check_json(TextExample, line, place, "correct the line")
+            if not text.completion.strip():
+                raise DataError(f"{place}: completion is empty, so there is nothing to learn from it")
+            example = _with_id(text, text.prompt, text.completion)
+        if example.id in ids:
+            raise DataError(f"{place}: id={example.id!r:.60} occurs twice; give each line its own id")
+        ids.add(example.id)
+        yield example
+
+
+def _with_id(example: TextExample | PairExample, first: str, second: str) -> TextExample | PairExample:
+    name = example.id or text_digest(f"{first}\n{second}", 16)
+    return replace(example, id=name, question=example.question or text_digest(first, 16))
+
+
+def split_examples(
+    examples: Iterable[TextExample | PairExample], eval_fraction: float, count: int | None, seed: int
+) -> ExampleSplit:
+    """Hold out some questions with all their examples, and train on the first `count` of the others.
+
+    Raises:
+        ConfigError: more examples or held-out questions are requested than there are.
+        DataError: there is only one question.
+    """
+    ordered = shuffle(examples, seed)
+    questions = sorted({example.question for example in ordered})
+    if len(questions) < FEWEST:
+        raise DataError(f"the examples are of {len(questions)} question; a training needs {FEWEST} or more")
+    out = frozenset(sample_questions(questions, eval_fraction, len(questions), seed))
+    if len(out) == len(questions):
+        raise ConfigError(
+            f"train.eval_fraction={eval_fraction:g}: there are only {len(questions):,} questions; give a fraction"
+        )
+    return divide(ordered, out, out, count)
+
+
+def shuffle(examples: Iterable[TextExample | PairExample], seed: int) -> list[TextExample | PairExample]:
+    """Return the examples in an order that depends only on the seed and their ids."""
+    return sorted(examples, key=lambda example: text_digest(f"{seed} {example.id}"))
+
+
+def sample_questions(questions: Iterable[str], wanted: float, total: int, seed: int) -> list[str]:
+    """Sample a fraction of `total`, or from 1 on that number of questions. Return all if there are fewer."""
+    ordered = sorted(questions, key=lambda name: text_digest(f"{seed} {name}"))
+    return ordered[: max(1, round(wanted * total)) if 0 < wanted < 1 else int(wanted)]
+
+
+def divide(
+    examples: Sequence[TextExample | PairExample],
+    held_out: frozenset[str],
+    evaluated: frozenset[str],
+    count: int | None,
+) -> ExampleSplit:
+    """Split by question. `evaluated`: the held-out questions with examples that are evaluated."""
+    train = [example for example in examples if example.question not in held_out]
+    if count is not None and count > len(train):
+        raise ConfigError(f"train.examples={count}: there are only {len(train):,} that are not held out")
+    if not train:
+        raise DataError("all examples are held out, so there is nothing to train on")
+    return ExampleSplit(tuple(train[:count]), tuple(example for example in examples if example.question in evaluated))
+
+
+def _collect(request: TrainRequest, display: Display) -> Path:
+    """Collect what the overrides choose. Without such overrides use the newest folder of the recipe."""
+    if request.training.collect is None:
+        raise ConfigError("train.examples: name a folder of kgqa collect, or a file of rendered texts")
+    recipe, *own = request.training.collect.split()
+    overrides = [word for word in request.overrides if override_group(word) not in NOT_COLLECT]
+    if not overrides and (newest := _newest_folder(recipe, own)):
+        display.line(f"examples: {newest}, the newest of collect {recipe}")
+        return newest
+    words = [recipe, *own, *overrides]
+    collecting = Collecting.of(recipe, words[1:])
+    command = " ".join(["kgqa collect", *words])
+    if collecting.finished is None and request.config["dry_run"]:
+        raise ConfigError(f"train={request.recipe}: no examples yet, and a dry run collects none: {command}")
+    display.line(f"examples: {collecting.stage.path}, as by {command}")
+    collecting.collect(display, ["collect", *words])
+    return collecting.stage.path
+
+
+def _newest_folder(recipe: str, words: Sequence[str]) -> Path | None:
+    wanted = {override_key(word).removeprefix("collect."): parse_override(word).value for word in words}
+    files = []
+    for file in (outputs() / "examples" / recipe).glob(f"*/{MANIFEST}"):
+        settings = StageManifest.read(file.parent, f"{STAGE} {recipe}").identity.get("collect", {})
+        if all(str(settings.get(key)) == value for key, value in wanted.items()):
+            files.append(file)
+    return max(files, key=lambda file: file.stat().st_mtime_ns).parent if files else None
+
+
+def _load_folder(request: TrainRequest, folder: Path) -> ExampleSplit:
+    """Load a folder of `kgqa collect`. What it holds out stays held out."""
+    manifest = read(StageManifest, folder / MANIFEST, missing=f"no such file, so no kgqa {STAGE} has finished here")
+    if not manifest.stage.startswith(f"{STAGE} "):
+        raise DataError(f"{folder}: made by kgqa {manifest.stage}, not by kgqa {STAGE}")
+    collected = manifest.read_outcome(Collected, folder)
+    training = request.training
+    examples = list(read_examples(manifest.file(folder, EXAMPLES)))
+    texts = shuffle(_render_all(request, examples, folder), training.seed)
+    evaluated = sample_questions(collected.held_out, training.eval_fraction, collected.questions, training.seed)
+    split = divide(texts, frozenset(collected.held_out), frozenset(evaluated), request.count)
+    return replace(
+        split,
+        collected=folder,
+        made_of=tuple(collected.datasets),
+        templates=collected.templates,
+        text_hashes=collected.question_hashes.texts_of(id_hash(*name.split("/", 1)) for name in split.questions),
+    )
+
+
+def _render_all(
+    request: TrainRequest, examples: Sequence[Example | Positive], folder: Path
+) -> list[TextExample | PairExample]:
+    pairs = [_pair(example) for example in examples if isinstance(example, Positive)]
+    if bool(pairs) != request.training.learns_pairs:
+        kind = "pairs of texts, for an encoder" if pairs else "prompts with their targets"
+        raise ConfigError(f"train={request.recipe}: {folder} has {kind}; choose another recipe or other examples")
+    render = renderer(request)
+    return [*pairs, *(render_example(example, render) for example in examples if isinstance(example, Example))]
+
+
+def renderer(request: TrainRequest) -> Render:
+    """Return the rendering of engine=transformers. A dry run without the weights joins the bare messages."""
+    if request.training.learns_pairs or (request.config["dry_run"] and not request.base.is_here):
+        return lambda example: "\n\n".join(message.content for message in example.prompt.messages)
+    config = compose(["engine=transformers"])
+    engine = factories.engine(config["engine"], request.base.node)
+    return lambda example: engine.render(Generate(example.prompt, 1, role=example.role))
+
+
+def render_example(example: Example, render: Render) -> TextExample:
+    """Return prompt and target as the model sees them.
+
+    If the prompt ends in the middle of a line, a space separates the two: models write one there, and readers strip it.
+    """
+    prompt = render(example)
+    continues = example.prompt.form == "completion" or example.prompt.prefill
+    space = " " if continues and not prompt[-1:].isspace() and not prompt.endswith(">") else ""
+    question = f"{example.origin.dataset}/{example.question}"
+    return TextExample(prompt, space + example.target, example.id, question, example.label)
+
+
+def _pair(example: Positive) -> PairExample:
+    word, _, number = example.label.partition(" ")
+    hop = int(number) if word == "hop" and number.isdigit() else None
+    question = f"{example.origin.dataset}/{example.question}"
+    return PairExample(example.anchor, example.positive, example.negatives, example.id, question, hop)

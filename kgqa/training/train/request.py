@@ -1,0 +1,267 @@
+"""Define what `kgqa train` is asked for: a recipe of conf/train with its values, its base model, and its examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+
+from kgqa.artifacts.run import Setting
+from kgqa.config import factories
+from kgqa.config.composing import check_choice, compose
+from kgqa.config.files import Config, flatten, groups, load_node
+from kgqa.config.overrides import format_value, override_group, override_key, parse_role
+from kgqa.config.yaml_docs import find_sources
+from kgqa.engines.conversion import convert_weights
+from kgqa.engines.weights import Model, digest, is_gguf
+from kgqa.errors import ConfigError, EngineDied, nearest
+from kgqa.protocols.training import Trainer
+from kgqa.runtime.folder import run_name
+from kgqa.system.presets import NOTHING_SAID, Preset
+from kgqa.types import Json
+from kgqa.util import hub
+from kgqa.util.fs import jsonl_text, text_digest, training_folder
+
+COLLECT_GROUPS = ("collect", "method")  # groups of overrides that choose what is collected; checked there
+
+
+@dataclass(frozen=True)
+class Base:
+    """Hold what is trained. `model`: None for an encoder; `encoder`: its folder or its name on the hub."""
+
+    name: str  # as chosen
+    model: Model | None
+    encoder: str
+    node: Mapping[str, Json] = field(default_factory=dict)  # of the model, for an engine that renders
+
+    @classmethod
+    def of(cls, choice: str, *, is_encoder: bool) -> Base:
+        """Build from PRESET[:PATH] of conf/model, or for an encoder from a choice of conf/ranker, folder or hub name.
+
+        Raises:
+            ConfigError: there is no such preset, or an encoder's preset names no weights.
+        """
+        if is_encoder:
+            encoder = load_node("ranker", choice).get("model") if choice in groups()["ranker"] else choice
+            if not isinstance(encoder, str):
+                raise ConfigError(f"train.base={choice}: its file in conf/ranker names no model; give a folder")
+            return cls(choice, None, encoder)
+        preset, path, adapter, engine = parse_role(choice)
+        if engine:
+            raise ConfigError(f"train.base={choice}: remove @{engine}, since no engine is used for training")
+        if adapter:
+            command = f"kgqa models trained {adapter} --merged"
+            raise ConfigError(f"train.base={choice}: merge the adapter first: {command}")
+        if preset not in groups()["model"]:
+            raise ConfigError(f"train.base={choice}: no such model; {nearest(preset, groups()['model'])}")
+        settings = {**load_node("model", preset), **({"path": path, "sha256": None} if path else {})}
+        return cls(choice, factories.model(settings), "", settings)
+
+    @property
+    def preset(self) -> str:
+        return self.model.name if self.model else self.name
+
+    @property
+    def licence(self) -> str | None:
+        return (self.model.about or NOTHING_SAID).licence if self.model else None
+
+    @property
+    def parameters(self) -> float | None:
+        """Return the number of parameters from the preset, or estimated from the size of the weights."""
+        if self.model is None:
+            folder = hub.find_encoder(self.encoder)
+            size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder else 0
+            return size / 4 or None
+        if self.model.about and self.model.about.parameters:
+            return self.model.about.parameters * 1e9
+        size_of = Preset(self.name, self.model).size()
+        bytes_each = 0.65 if any(is_gguf(file) for file in self.model.at_hand()) else 2  # 4 to 5 bits, bfloat16
+        return None if size_of is None else size_of / bytes_each
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether the weights are on this machine."""
+        return bool(self.model.at_hand()) if self.model else hub.find_encoder(self.encoder) is not None
+
+    def digest(self) -> str:
+        """Return the digest of the weights. Raises ConfigError or DataError like `Model.locate`."""
+        return self.model.digest() if self.model else hub.identify_weights(self.encoder)
+
+    def folder(self, report: Callable[[str], None]) -> Path:
+        """Return the weights as a transformers folder. A .gguf file is converted once, in its own process.
+
+        Raises:
+            ConfigError: the weights are missing. The message says how to get them.
+            DataError: they are damaged, or cannot be converted.
+        """
+        if self.model is None:
+            return hub.fetch_encoder(self.encoder)
+        weights = self.model.locate()
+        if not is_gguf(weights):
+            return weights
+        report(f"{weights.name}: converting to a transformers folder (once, about a minute)")
+        try:
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
+                return other.submit(convert_weights, weights).result()
+        except BrokenProcessPool as error:
+            raise EngineDied(f"{weights}: the process that converts it crashed, perhaps out of memory") from error
+
+    @staticmethod
+    def folder_digest(folder: Path) -> str:
+        return digest(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class TextExample:
+    """A rendered prompt with its completion."""
+
+    prompt: str
+    completion: str
+    id: str = ""
+    question: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PairExample:
+    """Texts that an encoder shall bring together, and those that it shall not."""
+
+    anchor: str
+    positive: str
+    negatives: tuple[str, ...] = ()
+    id: str = ""
+    question: str = ""
+    hop: int | None = None
+
+
+@dataclass(frozen=True)
+class ExampleSplit:
+    """Examples to train on and to evaluate with, and where they are from as far as it is known."""
+
+    train: tuple[TextExample | PairExample, ...]
+    held_out: tuple[TextExample | PairExample, ...]
+    collected: Path | None = None  # the folder of `kgqa collect`
+    made_of: tuple[str, ...] = ()  # datasets
+    templates: Mapping[str, str] = field(default_factory=dict)
+    text_hashes: tuple[str, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """Return the contents of the two files that a trainer reads."""
+        train, held_out = (jsonl_text(map(_line, examples)) for examples in (self.train, self.held_out))
+        return train, held_out
+
+    @property
+    def sha256(self) -> str:
+        return text_digest("\n".join(self.texts))
+
+    @property
+    def questions(self) -> list[str]:
+        return sorted({example.question for example in self.train})
+
+    @property
+    def held_out_questions(self) -> list[str]:
+        return sorted({example.question for example in self.held_out})
+
+
+def _line(example: TextExample | PairExample) -> dict[str, Json]:
+    if isinstance(example, TextExample):
+        return {"id": example.id, "prompt": example.prompt, "completion": example.completion}
+    return asdict(example)
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """`recipe`: the choice of conf/train."""
+
+    recipe: str
+    overrides: tuple[str, ...]
+    config: Config
+    training: Trainer
+    base: Base
+
+    @classmethod
+    def of(cls, recipe: str, overrides: Sequence[str]) -> TrainRequest:
+        """Compose a request. Raises ConfigError: there is no such recipe, or a key or value is wrong."""
+        check_choice(f"train={recipe}", groups())
+        own = [word for word in overrides if override_group(word) not in COLLECT_GROUPS]
+        config = compose([f"train={recipe}", *map(_first_dataset, own)])
+        training = factories.training(config["train"])
+        base = Base.of(training.base, is_encoder=training.learns_pairs)
+        request = cls(recipe, tuple(overrides), config, training, base)
+        request._check()
+        return request
+
+    @property
+    def kind(self) -> str:
+        return type(self.training).__name__
+
+    @property
+    def name(self) -> str:
+        """Return the name of what is trained."""
+        return self.training.name or self.recipe
+
+    @property
+    def command(self) -> list[str]:
+        return ["train", self.recipe, *self.overrides]
+
+    @property
+    def path(self) -> Path | None:
+        """Return the file or folder of examples, if the request names one."""
+        named = self.training.examples
+        return Path(named).expanduser() if isinstance(named, str) else None
+
+    @property
+    def count(self) -> int | None:
+        """Return the requested number of examples. None: all."""
+        count = self.training.examples
+        return count if isinstance(count, int) else None
+
+    def _check(self) -> None:
+        self.training.accumulation(self.training.processes)
+        named = self.training.examples
+        if any(part in ("", ".", "..") for part in self.name.split("/")):
+            raise ConfigError(f"train.name={self.name}: must be the name of a folder, or several separated by slashes")
+        if self.count is not None and self.count < 1:
+            raise ConfigError(f"train.examples={self.count}: must be at least 1")
+        if self.path is None:
+            return
+        if not self.path.exists():
+            raise ConfigError(
+                f"train.examples={named}: no such file or folder; give a number, a folder of kgqa collect, or a file "
+                "of rendered texts"
+            )
+        if unused := [word for word in self.overrides if override_group(word) in COLLECT_GROUPS]:
+            raise ConfigError(
+                f"{unused[0]}: chooses what is collected, but train.examples={named} is collected already; remove one "
+                "of them"
+            )
+
+    @property
+    def values(self) -> dict[str, Json]:
+        """Return the values of the recipe that can change the weights."""
+        return {key: value for key, value in asdict(self.training).items() if key not in self.training.not_identity}
+
+    def folder(self, examples: ExampleSplit) -> Path:
+        """Return the folder, named by everything that can change the weights."""
+        identity = {"kind": self.kind, "recipe": self.values, "base": self.base.digest(), "examples": examples.sha256}
+        return training_folder() / self.name / run_name(identity)
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """Return every value with its source."""
+        named = find_sources(self.config)
+        flat = flatten({"train": self.config["train"]})
+        return tuple(
+            (key, format_value(value), named.get(key, ""))
+            for key, value in flat.items()
+            if not key.endswith("_target_")
+        )
+
+
+def _first_dataset(override: str) -> str:
+    """Return the first dataset of `dataset=A,B`, which chooses what is collected."""
+    return override.partition(",")[0] if override_key(override) == "dataset" else override

@@ -1,0 +1,212 @@
+"""Bi-encoders as MDR and DPR train them, by sentence-transformers: in-batch softmax with a cached gradient.
+
+The batch decides how hard the task is, so it is not limited by memory (Gao et al., RepL4NLP 2021). A batch has pairs of
+one hop, so that the second fact of a question is not a negative at its first hop.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar
+
+from kgqa.artifacts.schema import check_json, read_lines
+from kgqa.errors import ConfigError
+from kgqa.protocols.training import BYTES_ACTIVATION, BYTES_TRAINED, ModelSize, Trainer
+from kgqa.training.trainers.task import TrainTask
+from kgqa.util.validators import Count, Natural, Positive
+
+COSINE_SCALE = 20.0  # the default of sentence-transformers: without it, a softmax over cosines is nearly flat
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A line of a file of pairs.
+
+    hop: 1 if the anchor is the question, 2 if it continues with the first fact. None: the facts have no order.
+    question: other positives of the same question are ranked among the candidates.
+    """
+
+    id: str
+    anchor: str
+    positive: str
+    negatives: tuple[str, ...] = ()
+    question: str = ""
+    hop: int | None = None
+
+
+@dataclass(frozen=True)
+class BiEncoderTraining(Trainer):
+    """One encoder for both sides. `negatives`: per pair, in addition to the batch. `dimension`: of the linear layer.
+
+    dimension: None keeps the pooling of the base, without linear layer and layer norm.
+    max_question, max_follow_up, max_passage: tokens of a question, of a question with facts, and of a passage.
+    scale: of inner products. None: 1, and 20 if the base makes unit vectors.
+    chunk_size: texts with their gradient in memory at once.
+    """
+
+    dimension: Count | None
+    max_question: Count
+    max_follow_up: Count
+    max_passage: Count
+    negatives: Natural
+    scale: Positive | None
+    chunk_size: Count
+
+    title: ClassVar[str] = "bi-encoder"
+    output: ClassVar[str] = "encoder"
+    learns_pairs: ClassVar[bool] = True
+
+    @property
+    def packages(self) -> tuple[str, Mapping[str, str]]:
+        modules = ("torch", "transformers", "accelerate", "datasets", "sentence_transformers")
+        return "train,sentence-transformers", dict.fromkeys(modules, "")
+
+    @property
+    def longest(self) -> int:
+        return self.max_question + self.max_follow_up + self.max_passage
+
+    @property
+    def memory_hint(self) -> str:
+        return "lower train.chunk_size"
+
+    def memory(self, size: ModelSize, longest: int) -> dict[str, float]:
+        places = longest * self.chunk_size
+        return {
+            "trainable": float(self.trainable(size) * BYTES_TRAINED),
+            "activations": float(places * size.width * (size.layers + 1) * BYTES_ACTIVATION),
+        }
+
+    def load(self, file: Path, base: Path) -> Any:
+        """Read the pairs, truncated to the limits. Raises DataError naming the line."""
+        from kgqa.training.trainers.library import Rows
+
+        shorten = _shortener(base)
+        rows, tokens = [], 0
+        for place, value in read_lines(file):
+            pair = check_json(Pair, value, place)
+            limits = [self.max_question if (pair.hop or 1) == 1 else self.max_follow_up]
+            texts = [pair.anchor, pair.positive, *pair.negatives]
+            shortened = [
+                shorten(text, limit)
+                for text, limit in zip(texts, limits + len(texts) * [self.max_passage], strict=False)
+            ]
+            tokens += sum(count for _, count in shortened[: 2 + self.negatives])
+            anchor, positive, *negatives = (text for text, _ in shortened)
+            rows.append(
+                {"id": pair.id, "question": pair.question or pair.id, "hop": pair.hop, "anchor": anchor,
+                 "positive": positive, "negatives": negatives}
+            )  # fmt: skip
+        return Rows(rows, tokens)
+
+    def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
+        """Return sentence-transformers' trainer for these pairs.
+
+        Raises:
+            ConfigError: the base is not an encoder, or there are several processes.
+        """
+        from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+        from sentence_transformers.losses import CachedMultipleNegativesRankingLoss
+        from sentence_transformers.training_args import BatchSamplers
+
+        from kgqa.training.trainers.library import arguments
+
+        if self.processes > 1:
+            raise ConfigError(
+                f"train.processes={self.processes}: a bi-encoder is trained by one process, because its batch is one "
+                "softmax; lower train.chunk_size if memory is short"
+            )
+        args = SentenceTransformerTrainingArguments(
+            **arguments(self, task, len(rows.rows), len(held_out.rows)), batch_sampler=BatchSamplers.NO_DUPLICATES
+        )
+        network = self._load_base(Path(task.base), args.device)
+        scale = self.scale or (1.0 if network.similarity_fn_name == "dot" else COSINE_SCALE)
+        loss = CachedMultipleNegativesRankingLoss(
+            network, scale=scale, similarity_fct=network.similarity, mini_batch_size=self.chunk_size
+        )
+        return SentenceTransformerTrainer(
+            model=network,
+            args=args,
+            train_dataset=self._datasets(rows.rows),
+            eval_dataset=self._datasets(held_out.rows) if held_out.rows else None,
+            loss=loss,
+        )
+
+    def _datasets(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        """Return a dataset for each hop and number of negatives, since all rows of one have the same columns."""
+        from datasets import Dataset, DatasetDict
+
+        by_shape: dict[str, list[dict[str, str]]] = defaultdict(list)
+        for row in rows:
+            negatives = {
+                f"negative {number}": text for number, text in enumerate(row["negatives"][: self.negatives], 1)
+            }
+            line = {"anchor": row["anchor"], "positive": row["positive"], **negatives}
+            by_shape[f"hop {row['hop']}, {len(negatives)} negatives"].append(line)
+        return DatasetDict({name: Dataset.from_list(lines) for name, lines in sorted(by_shape.items())})
+
+    def _load_base(self, folder: Path, device: Any) -> Any:
+        import torch
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.models import Dense, LayerNorm, Pooling, Transformer
+
+        torch.manual_seed(self.seed)
+        try:
+            if self.dimension is None:
+                return SentenceTransformer(str(folder), device=str(device), local_files_only=True).float()
+            words = Transformer(str(folder), max_seq_length=self.max_follow_up)
+            width = words.get_word_embedding_dimension()
+            dense = Dense(width, self.dimension, activation_function=torch.nn.Identity())
+            modules = [words, Pooling(width, pooling_mode="cls"), dense, LayerNorm(self.dimension)]
+            network = SentenceTransformer(modules=modules, device=str(device), similarity_fn_name="dot")
+        except (OSError, ValueError, KeyError) as error:
+            raise ConfigError(f"train.base={self.base}: {folder}: not an encoder: {error}") from error
+        return network.float()
+
+    def evaluate(self, trainer: Any, held_out: Any) -> tuple[dict[str, list[float]], list[str]]:
+        """Return by hop, for each pair, whether its passage ranks first and its reciprocal rank. There are no replies.
+
+        The candidates are all passages of the question's pairs. At the second hop the first fact is in the anchor, so
+        it is not a candidate.
+        """
+        by_question: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for row in held_out.rows:
+            by_question[row["question"]].append(row)
+        figures: dict[str, list[float]] = {}
+        for row in held_out.rows:
+            own = by_question[row["question"]]
+            known = {one["positive"] for one in own if row["hop"] and one["hop"] and one["hop"] < row["hop"]}
+            passages = {*(one["positive"] for one in own), *chain.from_iterable(one["negatives"] for one in own)}
+            others = sorted(passages - known - {row["positive"]})
+            rank = _rank(trainer.model, row["anchor"], row["positive"], others)
+            shown = f", hop {row['hop']}" if row["hop"] is not None else ""
+            figures.setdefault(f"first place{shown}", []).append(float(rank == 1))
+            figures.setdefault(f"reciprocal rank{shown}", []).append(1 / rank)
+        return figures, []
+
+    def save(self, trainer: Any, task: TrainTask, folder: Path) -> None:
+        """Save a folder of sentence-transformers."""
+        del task
+        trainer.model.save(str(folder), create_model_card=False, safe_serialization=True)
+
+
+def _rank(network: Any, anchor: str, gold: str, others: Sequence[str]) -> int:
+    query, *passages = network.encode([anchor, gold, *others], convert_to_tensor=True, show_progress_bar=False)
+    first, *scores = (float(network.similarity(query, passage)) for passage in passages)
+    return 1 + sum(score > first for score in scores)
+
+
+def _shortener(base: Path) -> Any:
+    """Return a function from (text, limit) to the text within that many tokens, and its number of tokens."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+
+    def shorten(text: str, limit: int) -> tuple[str, int]:
+        encoded = tokenizer(text, truncation=True, max_length=limit, return_offsets_mapping=True)
+        return text[: max(end for _, end in encoded["offset_mapping"])], len(encoded["input_ids"])
+
+    return shorten

@@ -1,0 +1,194 @@
+"""LoRA and QLoRA on a causal model, by trl's SFTTrainer.
+
+Adapters are plain PEFT (no saved modules, no DoRA), so that every engine reads them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from kgqa.errors import ConfigError
+from kgqa.protocols.training import (
+    ADAPTED_SIDES,
+    BYTES_ACTIVATION,
+    BYTES_CHECKPOINTED,
+    BYTES_TRAINED,
+    ModelSize,
+    Trainer,
+)
+from kgqa.training.trainers.task import TrainTask
+from kgqa.util.optional_deps import keep_four_bits
+from kgqa.util.validators import Count, Natural, Validator
+
+Share = Annotated[float, Validator("must be at least 0 and below 1", lambda share: 0 <= share < 1)]
+BYTES_BASE = {"bfloat16": 2.0, "float32": 4.0, "nf4": 0.6}  # per parameter; NF4 with its scales and embeddings
+
+
+@dataclass(frozen=True)
+class LoraTraining(Trainer):
+    """An adapter on a causal model. `target_modules`: names of layers, or ["all-linear"]: all but the last.
+
+    quantization: nf4 stores the base in 4 bits (QLoRA, Dettmers et al. 2023).
+    truncation: truncate examples above `max_length` tokens. false: leave them out.
+    loss_on: the target, or the prompt as well.
+    replies: number of held-out prompts that are answered before and after training, in up to `reply_tokens` tokens.
+    """
+
+    lora_r: Count
+    lora_alpha: Count
+    dropout: Share
+    target_modules: tuple[str, ...]
+    quantization: Literal["none", "nf4"]
+    double_quantization: bool
+    max_length: Count
+    truncation: bool
+    loss_on: Literal["target", "all"]
+    activation_checkpointing: bool  # compute activations twice instead of storing them
+    group_by_length: bool
+    replies: Natural
+    reply_tokens: Count
+
+    title: ClassVar[str] = "LoRA adapter"
+    output: ClassVar[str] = "adapter"
+
+    @property
+    def packages(self) -> tuple[str, Mapping[str, str]]:
+        modules = dict.fromkeys(("torch", "transformers", "accelerate", "peft", "trl", "datasets"), "")
+        if self.quantization == "none":
+            return "train", modules
+        return "train,quantization", {**modules, "bitsandbytes": "; or set train.quantization=none"}
+
+    @property
+    def longest(self) -> int:
+        return self.max_length
+
+    @property
+    def skips_long(self) -> bool:
+        return not self.truncation
+
+    def trainable(self, size: ModelSize) -> int:
+        """Return rank · (rows + columns) of the adapted matrices (Hu et al., 2021), as if all linear ones are."""
+        return self.lora_r * ADAPTED_SIDES * size.width * size.layers
+
+    def memory(self, size: ModelSize, longest: int) -> dict[str, float]:
+        places = longest * self.batch_per_device
+        layers = size.layers * (BYTES_CHECKPOINTED if self.activation_checkpointing else BYTES_ACTIVATION)
+        stored = "nf4" if self.quantization == "nf4" else self.precision
+        return {
+            "base": size.parameters * BYTES_BASE[stored],
+            "trainable": float(self.trainable(size) * BYTES_TRAINED),
+            "activations": float(places * size.width * (layers + BYTES_ACTIVATION)),
+        }
+
+    @property
+    def memory_hint(self) -> str:
+        if self.quantization == "none":
+            return "set train.quantization=nf4, or a smaller train.max_length"
+        return super().memory_hint
+
+    def load(self, file: Path, base: Path) -> Any:
+        """Read the examples as tokens. Raises DataError naming the line."""
+        from kgqa.training.trainers.library import Rows, encode, load_tokenizer, read_texts
+
+        tokenizer = load_tokenizer(base)
+        rows, left_out, cut = [], 0, 0
+        for text in read_texts(file):
+            prompt = encode(tokenizer, text.prompt)
+            ids = [*prompt, *encode(tokenizer, text.completion), tokenizer.eos_token_id]
+            if len(ids) > self.max_length:
+                if not self.truncation or len(prompt) >= self.max_length:
+                    left_out += 1
+                    continue
+                cut += 1
+            mask = [0] * len(prompt) + [1] * (len(ids) - len(prompt))
+            kept = slice(self.max_length)
+            rows.append({"id": text.id, "input_ids": ids[kept], "completion_mask": mask[kept]})
+        return Rows(rows, sum(len(row["input_ids"]) for row in rows), left_out, cut)
+
+    def build(self, task: TrainTask, rows: Any, held_out: Any) -> Any:
+        """Return trl's trainer for these rows.
+
+        Raises:
+            ConfigError: the base is not a causal model, has no such layer, or bitsandbytes is missing.
+        """
+        from datasets import Dataset
+        from peft import LoraConfig
+        from trl import SFTConfig, SFTTrainer
+
+        from kgqa.training.trainers.library import arguments, load_tokenizer
+
+        args = SFTConfig(
+            **arguments(self, task, len(rows.rows), len(held_out.rows)),
+            max_length=self.max_length,
+            completion_only_loss=self.loss_on == "target",
+            gradient_checkpointing=self.activation_checkpointing,
+            train_sampling_strategy="group_by_length" if self.group_by_length else "random",
+        )
+        adapter = LoraConfig(
+            r=self.lora_r, lora_alpha=self.lora_alpha, lora_dropout=self.dropout, bias="none", task_type="CAUSAL_LM",
+            target_modules=self.target_modules[0] if self.target_modules == ("all-linear",) else [*self.target_modules],
+        )  # fmt: skip
+        network = self._load_base(Path(task.base), args.device)
+        try:
+            return SFTTrainer(
+                model=network,
+                args=args,
+                train_dataset=Dataset.from_list(rows.rows),
+                eval_dataset=Dataset.from_list(held_out.rows) if held_out.rows else None,
+                processing_class=load_tokenizer(Path(task.base)),
+                peft_config=adapter,
+            )
+        except ValueError as error:
+            if "Target modules" not in str(error):
+                raise
+            last = network.get_output_embeddings()
+            linear = [
+                name for name, each in network.named_modules() if hasattr(each, "in_features") and each is not last
+            ]
+            known = sorted({name.rpartition(".")[2] for name in linear})
+            names = ",".join(self.target_modules)
+            raise ConfigError(
+                f"train.target_modules={names}: the base has no such layer; it has {', '.join(known)}"
+            ) from error
+
+    def _load_base(self, folder: Path, device: Any) -> Any:
+        import torch
+        from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+        settings: dict[str, Any] = {"dtype": getattr(torch, self.precision), "local_files_only": True}
+        if self.quantization == "nf4":
+            logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it reports every cast
+            settings["device_map"] = {"": device}
+            settings["quantization_config"] = BitsAndBytesConfig(
+                load_in_4bit=True,
+                bnb_4bit_quant_type="nf4",
+                bnb_4bit_use_double_quant=self.double_quantization,
+                bnb_4bit_compute_dtype=getattr(torch, self.precision),
+                bnb_4bit_quant_storage=getattr(torch, self.precision),  # so that FSDP can shard it
+            )
+        try:
+            network = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="sdpa", **settings)
+        except (OSError, ValueError, KeyError) as error:
+            raise ConfigError(f"train.base={self.base}: {folder}: not a causal model: {error}") from error
+        keep_four_bits(network)
+        network.config.use_cache = False
+        return network
+
+    def evaluate(self, trainer: Any, held_out: Any) -> tuple[dict[str, list[float]], list[str]]:
+        """Return no figures, and the replies to the first held-out prompts."""
+        from kgqa.training.trainers.library import generate_replies
+
+        prompts = [row["input_ids"][: row["completion_mask"].index(1)] for row in held_out.rows[: self.replies]]
+        return {}, generate_replies(trainer.model, trainer.processing_class, prompts, self.reply_tokens)
+
+    def save(self, trainer: Any, task: TrainTask, folder: Path) -> None:
+        """Save the adapter, with equal bytes for equal trainings."""
+        config = trainer.model.peft_config["default"]
+        config.base_model_name_or_path = task.base_name  # instead of a path of this machine
+        config.target_modules = sorted(config.target_modules)  # PEFT has a set
+        trainer.model.save_pretrained(folder)
+        (folder / "README.md").unlink(missing_ok=True)  # PEFT's empty card; ours is in the folder above

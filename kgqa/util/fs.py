@@ -1,0 +1,276 @@
+"""Locate, hash, lock and atomically write files."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+
+from kgqa.errors import StorageError
+from kgqa.types import Json
+from kgqa.util.jsonio import decode_json
+
+BLOCK = 1 << 22  # bytes of a file read at a time
+POLL = 0.01  # seconds between two looks at a lock that another process holds
+
+PRIVATE = 0o700  # of folders that are nobody else's
+NETWORK_DISKS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "panfs", "glusterfs"}
+    | {f"fuse.{name}" for name in ("glusterfs", "sshfs", "ceph", "s3fs", "davfs2", "rclone")}
+)
+
+# What to do where the disk refuses
+AGAIN = "make room, then run the same command again"
+OUT_ELSEWHERE = "make room or give out=DIR, then run the same command again"
+HOME_ELSEWHERE = "make room, or point KGQA_HOME elsewhere"
+
+
+def package_folder() -> Path:
+    """Return the folder of the package itself."""
+    return Path(__file__).parents[1]
+
+
+def outputs() -> Path:
+    """Return the folder of runs, triples and the call cache: `outputs/` of the working directory."""
+    return Path("outputs")
+
+
+def training_folder() -> Path:
+    """Return `KGQA_TRAINED`, else the folder of trained models in the outputs, with NAME/HASH/ for each."""
+    return Path(os.environ.get("KGQA_TRAINED") or outputs() / "trained").expanduser()
+
+
+def call_cache() -> Path:
+    """Return `KGQA_CACHE`, else a folder of the outputs."""
+    return Path(os.environ.get("KGQA_CACHE") or outputs() / ".cache")
+
+
+def home() -> Path:
+    """Return `KGQA_HOME`, else `kgqa` in the user's cache: weights, hashes, logs."""
+    if named := os.environ.get("KGQA_HOME"):
+        return Path(named).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "kgqa"
+
+
+def ensure_dir(folder: Path) -> Path:
+    """Create a folder if it is missing, readable by its owner only, as it can contain private data."""
+    if not folder.exists():
+        parent = ensure_dir(folder.parent)
+        with suppress(FileExistsError):  # another process was first
+            folder.mkdir(PRIVATE)
+            if _shareable(parent):
+                _set_mode(folder, parent.stat().st_mode & 0o2775 | PRIVATE)
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    return folder
+
+
+def create_private(file: Path) -> Path:
+    """Create an empty file if it is missing, with the permissions of its folder."""
+    with suppress(FileExistsError):
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        as_open_as_folder(file)
+    return file
+
+
+def as_open_as_folder(file: Path) -> None:
+    """Give a file the permissions of its folder: readers can read it, the folder's group can write it."""
+    folder = file.parent.stat().st_mode
+    _set_mode(file, 0o600 if folder & stat.S_ISVTX else folder & 0o664 | 0o600)
+
+
+def _set_mode(path: Path, mode: int) -> None:
+    with suppress(OSError):  # another's file in a shared folder
+        if stat.S_IMODE(path.stat().st_mode) != mode:
+            path.chmod(mode)
+
+
+def _shareable(folder: Path) -> bool:
+    """Return whether new folders in it get its permissions."""
+    real = folder.resolve()
+    return any(real.is_relative_to(root.resolve()) for root in (outputs(), call_cache(), home()))
+
+
+def json_text(value: Json) -> str:
+    """Return indented JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def jsonl_text(lines: Iterable[Mapping[str, Json]]) -> str:
+    """Return one line of JSON per value."""
+    return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def digest(value: Json, digits: int = 64, *, ensure_ascii: bool = True) -> str:
+    """Return hex digits of a value's JSON; the order of keys does not matter."""
+    return text_digest(json.dumps(value, sort_keys=True, ensure_ascii=ensure_ascii), digits)
+
+
+def text_digest(text: str, digits: int = 64) -> str:
+    """Return hex digits of a text's SHA-256."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]  # replies may hold halves
+
+
+def ids_digest(ids: Iterable[str]) -> str:
+    """Return 16 hex digits of the ids in their order, the name of a collection of passages."""
+    return text_digest("\n".join(ids), 16)
+
+
+def sha256(file: Path) -> str:
+    """Return the hash of a file's content."""
+    hashed = hashlib.sha256()
+    with file.open("rb") as source:
+        while block := source.read(BLOCK):
+            hashed.update(block)
+    return hashed.hexdigest()
+
+
+def quick_sha256(file: Path) -> str:
+    """Return the hash of a large file, computed once while path, size and modification time stay the same.
+
+    Hashing a gigabyte takes seconds, so the hash is saved below `home()` for other processes.
+    """
+    status = file.stat()
+    return _lookup_sha256(file, text_digest(f"{file.resolve()}\n{status.st_size}\n{status.st_mtime_ns}", 24))
+
+
+@lru_cache(maxsize=256)
+def _lookup_sha256(file: Path, key: str) -> str:
+    note = home() / "hashes" / f"{key}.json"
+    try:
+        return str(decode_json(note.read_bytes())["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    hashed = sha256(file)
+    with suppress(StorageError):  # a read-only home costs time, not correctness
+        replace_file(note, json.dumps({"file": str(file), "sha256": hashed}))
+    return hashed
+
+
+@contextmanager
+def explain_storage_errors(path: Path, remedy: str = AGAIN) -> Iterator[None]:
+    """Turn the disk's refusals into one line that says which file and what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise StorageError(f"{path}: {reason}; {remedy}") from error
+
+
+@contextmanager
+def replace_atomically(path: Path, remedy: str = AGAIN) -> Iterator[Path]:
+    """Yield a file next to `path` to write to; it replaces `path` on success and is removed on failure.
+
+    Raises:
+        StorageError: the disk is full or refuses.
+    """
+    fresh = path.with_name(f"{path.name}.{socket.gethostname()}-{os.getpid()}.new")
+    with explain_storage_errors(path, remedy):
+        ensure_dir(path.parent)
+        try:
+            yield create_private(fresh)
+            as_open_as_folder(fresh)
+            _to_disk(fresh)
+            fresh.replace(path)
+            _to_disk(path.parent)
+        finally:
+            with suppress(OSError):
+                fresh.unlink()
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until a file, or what a folder says of its files, is on the disk; where the system cannot, go on."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except PermissionError:  # Windows opens no folders
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, text: str, remedy: str = OUT_ELSEWHERE) -> Path:
+    """Write a file as a whole; returns its path."""
+    return replace_file_parts(path, [text], remedy)
+
+
+def replace_file_parts(path: Path, parts: Iterable[str], remedy: str = OUT_ELSEWHERE) -> Path:
+    """Write a file from parts that are created meanwhile; see `replace_file`."""
+    # backslashreplace writes a lone surrogate as \udcXX, which is JSON's own escape for it
+    with (
+        replace_atomically(path, remedy) as fresh,
+        fresh.open("w", encoding="utf-8", errors="backslashreplace") as file,
+    ):
+        file.writelines(parts)
+    return path
+
+
+def has_content(file: Path) -> bool:
+    """Return whether a file exists and is not empty: a full disk leaves an empty one."""
+    try:
+        return file.is_file() and file.stat().st_size > 0
+    except FileNotFoundError:  # gone in between
+        return False
+
+
+@contextmanager
+def lock_file(file: Path, taken: Callable[[], None] = lambda: None, remedy: str = AGAIN) -> Iterator[None]:
+    """Hold the lock `file`, which is created with its folder; the system releases it if the process is killed.
+
+    Raises:
+        StorageError: the disk is full or refuses.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(file, thread_local=False)
+    with explain_storage_errors(file.parent, remedy):
+        ensure_dir(file.parent)
+        create_private(file)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            taken()
+            lock.acquire(poll_interval=POLL)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_locked(file: Path) -> bool:
+    """Return whether a process holds this lock."""
+    from filelock import FileLock, Timeout
+
+    try:
+        if file.is_file():
+            with FileLock(file, blocking=False):
+                pass
+    except Timeout:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def network_disk(folder: Path) -> str:
+    """Return the file system of a folder on another machine's disk, e.g. "nfs4", or ""."""
+    try:
+        real = str(folder.resolve())
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    except OSError:
+        return ""
+    over = [(words[1].replace("\\040", " "), words[2]) for words in mounts if len(words) > 2]
+    below = [(len(at), kind) for at, kind in over if f"{real}/".startswith(f"{at.rstrip('/')}/")]
+    kind = max(below, key=lambda mount: mount[0], default=(0, ""))[1]
+    return kind if kind in NETWORK_DISKS else ""

@@ -1,0 +1,197 @@
+"""Read and write JSON: orjson for values, ijson for large files, the standard library for what they do not accept."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import orjson
+
+from kgqa.errors import DataError
+from kgqa.types import Json
+
+MAX_DIGITS = 300  # of an integer: more do not fit into a float
+CORRECT_IT = "Correct the file. If it is truncated, download it again."
+_LONG_INTEGER = re.compile(r"\d{19}")
+_GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+Pairs = Callable[[list[tuple[str, Json]]], Json]
+
+
+class JsonError(ValueError):
+    """A text is not JSON, or has a value that cannot be used. `position` counts characters from 0."""
+
+    def __init__(self, reason: str, position: int = 0) -> None:
+        super().__init__(reason)
+        self.position = position
+
+
+def decode_json(text: str | bytes) -> Json:
+    """Return the value of a JSON text.
+
+    Raises:
+        JsonError: it is not JSON or not UTF-8, nested too deeply, has NaN, Infinity or an integer of over 300 digits.
+    """
+    try:
+        plain = text if isinstance(text, str) else text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise JsonError(f"not UTF-8 (byte 0x{error.object[error.start]:02x})") from None
+    # orjson turns integers of more than 64 bits into floats, and rejects half surrogate pairs without saying so
+    if not _LONG_INTEGER.search(plain):
+        with suppress(orjson.JSONDecodeError):
+            return orjson.loads(plain)
+    return _decode(plain, parse_constant=_reject_constant)
+
+
+def decode_trace(text: str) -> Json:
+    """Return the value of a trace line, in which the log-probability of an impossible option is -Infinity."""
+    return _decode(text)
+
+
+def decode_pairs(text: str, build: Pairs) -> Json:
+    """Return the value of a JSON text with each object built from its pairs, so that duplicate keys can be seen."""
+    return _decode(text, parse_constant=_reject_constant, object_pairs_hook=build)
+
+
+def decode_first(text: str, start: int = 0) -> tuple[Json, int]:
+    """Return the value that starts at this position and the position where it ends; raise a JsonError if none does."""
+    with _explain_errors():
+        return _FIRST.raw_decode(text, start)
+
+
+def parse_json(text: str | bytes, place: str, remedy: str = CORRECT_IT) -> Json:
+    """Return the value of a JSON text from a user's file; `place` is its position, such as FILE:LINE.
+
+    Raises:
+        DataError: the place, what is wrong, and the remedy.
+    """
+    try:
+        return decode_json(text)
+    except JsonError as error:
+        raise DataError(f"{place}: not JSON: {error}; {remedy}") from None
+
+
+def encode_json(value: Json) -> bytes:
+    """Return compact JSON in UTF-8. Values that UTF-8 or JSON cannot hold are written as Python's `json` does."""
+    try:
+        return encode_request(value)
+    except ValueError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def encode_request(value: Json) -> bytes:
+    """Return compact JSON in UTF-8; raise a ValueError if a text contains half a surrogate pair."""
+    from pydantic_core import to_json  # orjson writes null for -Infinity, which log-probabilities can be
+
+    return to_json(value)
+
+
+def stream_records(file: Path) -> Iterator[tuple[str, Json]]:
+    """Yield each record of a JSON array or JSONL file, plain or gzipped, with its place: FILE:LINE or FILE: record N.
+
+    Memory holds one record and a part of the file.
+
+    Raises:
+        DataError: the file cannot be read, is empty, truncated, not UTF-8 or not JSON.
+    """
+    import ijson
+
+    with _open_stream(file) as (source, first):
+        if first == b"[":
+            number = 0
+            for number, record in enumerate(ijson.items(source, "item", use_float=True), start=1):
+                yield f"{file}: record {number}{_show_id(record)}", record
+            return
+        for number, line in enumerate(source, start=1):
+            if line.strip():
+                yield f"{file}:{number}", parse_json(line, f"{file}:{number}")
+
+
+def stream_members(file: Path) -> Iterator[tuple[str, str, Json]]:
+    """Yield each member of a file that is one JSON object, plain or gzipped: its place, key and value.
+
+    Raises:
+        DataError: as `stream_records`.
+    """
+    import ijson
+
+    with _open_stream(file) as (source, first):
+        if first != b"{":
+            raise DataError(f"{file}: not a JSON object; {CORRECT_IT}")
+        for key, value in ijson.kvitems(source, "", use_float=True):
+            yield f"{file} ({key})", key, value
+
+
+def read_start(file: Path, size: int = -1) -> str:
+    """Return the text of a file, plain or gzipped, or of its first `size` bytes; raise as `stream_records`."""
+    with _open_stream(file) as (source, _):
+        return codecs.getincrementaldecoder("utf-8")().decode(source.read(size))
+
+
+@contextmanager
+def _open_stream(file: Path) -> Iterator[tuple[IO[bytes], bytes]]:
+    """Open a file behind its byte order mark, and give its first character; turn errors into one line."""
+    import ijson
+
+    try:
+        with file.open("rb") as raw:
+            is_gzipped = raw.read(2) == _GZIP
+        with gzip.open(file) if is_gzipped else file.open("rb") as source:
+            start = source.read(4096)
+            source.seek(len(_BOM) if start.startswith(_BOM) else 0)
+            first = start.removeprefix(_BOM).lstrip()[:1]
+            if not first:
+                raise DataError(f"{file}: the file is empty; download it again")
+            yield source, first  # type: ignore[misc]
+    except ijson.JSONError as error:
+        detail = error.args[0]  # bytes if the file is not UTF-8
+        reason = (detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)).splitlines()[0]
+        raise DataError(f"{file}: not JSON: {reason}; {CORRECT_IT}") from None
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise DataError(f"{file}: not UTF-8 (byte 0x{byte:02x}); convert the file to UTF-8") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{file}: broken gzip file ({error}); download it again") from None
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read: {error.strerror}; name another file") from None
+
+
+@contextmanager
+def _explain_errors() -> Iterator[None]:
+    try:
+        yield
+    except json.JSONDecodeError as error:
+        raise JsonError(error.msg, error.pos) from None
+    except RecursionError:
+        raise JsonError("it is nested too deeply") from None
+
+
+def _decode(text: str, **hooks: Any) -> Json:
+    with _explain_errors():
+        return json.loads(text, parse_int=_parse_integer, **hooks)
+
+
+def _parse_integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise JsonError(f"a number of {len(digits):,} digits ({digits[:10]}…); the maximum is {MAX_DIGITS}")
+    return int(digits)
+
+
+def _reject_constant(name: str) -> NoReturn:
+    raise JsonError(f"{name} is not a JSON value; write null for an unknown number")
+
+
+def _show_id(record: Json) -> str:
+    if not isinstance(record, dict):
+        return ""
+    identity = record.get("_id", record.get("id"))
+    return "" if identity is None else f" (id {identity})"
+
+
+_FIRST = json.JSONDecoder(parse_int=_parse_integer, parse_constant=_reject_constant)

@@ -1,0 +1,81 @@
+"""Define where components come from: a person's own folder, installed packages, and kgqa itself, in this order.
+
+A place is a folder with `conf/` (a YAML for each choice), `prompts/` (templates) and Python modules beside them. The
+own one is the working directory, or the folder that holds `$KGQA_CONF`. A package is a place if it declares the entry
+point group `kgqa.components`: docs/OWN_CODE.md.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from kgqa.errors import ConfigError
+from kgqa.util.fs import package_folder
+
+ENTRY_POINTS = "kgqa.components"
+
+
+def conf_folders() -> tuple[Path, ...]:
+    """Return the folders of configurations. The first one with a name wins; the last is kgqa's own."""
+    named = (user_conf(), *(folder / "conf" for folder in packages().values()))
+    ours = package_conf()
+    return (*(folder for folder in named if folder.is_dir() and folder.resolve() != ours.resolve()), ours)
+
+
+def prompt_folders() -> tuple[Path, ...]:
+    """Return the folders of templates, in the same order."""
+    return (
+        user_folder() / "prompts",
+        *(folder / "prompts" for folder in packages().values()),
+        package_folder() / "prompts",
+    )
+
+
+def package_conf() -> Path:
+    """Return `conf/` of the installed package or of the checkout."""
+    packaged = package_folder() / "conf"
+    return packaged if packaged.is_dir() else package_folder().parent / "conf"
+
+
+def user_folder() -> Path:
+    """Return the folder with the user's modules, prompts and conf/."""
+    return user_conf().parent
+
+
+@cache
+def packages() -> dict[str, Path]:
+    """Return the folders of packages that declare components, by import name, without importing them.
+
+    Raises:
+        ConfigError: such a package is not there.
+    """
+    folders = {}
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+        try:
+            spec = find_spec(point.module)
+        except ImportError:  # of the package that holds it
+            spec = None
+        if spec is None or not spec.submodule_search_locations:
+            holder = point.dist.name if point.dist else "the package that declares it"
+            raise ConfigError(
+                f"{ENTRY_POINTS}: {point.name} = {point.value}: no such package; reinstall {holder} or remove it"
+            )
+        folders[point.module] = Path(spec.submodule_search_locations[0])
+    return folders
+
+
+def user_conf() -> Path:
+    """Return the user's conf/, relative by default, so that messages show it as users write it.
+
+    Raises:
+        ConfigError: `KGQA_CONF` names no folder.
+    """
+    named = os.environ.get("KGQA_CONF")
+    folder = Path(named or "conf").expanduser()
+    if named and not folder.is_dir():
+        raise ConfigError(f"KGQA_CONF={named}: no such folder; name the one that holds method/, dataset/, …")
+    return folder

@@ -1,0 +1,95 @@
+"""Remove keys and passwords from texts: values of environment variables, API keys, addresses, Authorization headers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+from kgqa.errors import KgqaError
+from kgqa.types import Json
+
+MARK = "[key]"
+MIN_LENGTH = 8  # characters; shorter values are ordinary words such as EMPTY
+_NAMES = re.compile(r"(?:^|_)(?:API_?)?(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_ID)?(?:_|$)")
+_PATHS = re.compile(r"_(?:FILE|PATH|DIR|HOME|ENV|URL)$")  # the path of a key is not a key
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#@\s'\"]+@")
+_QUERY = re.compile(r"(?i)(?<=[?&])((?:api[_-]?)?key|(?:access_)?token|secret|password|sig(?:nature)?)=[^&\s'\"]+")
+_HEADER = re.compile(r"(?i)\b(authorization['\"]?\s*[:=]\s*['\"]?(?:bearer|basic)\s+)[^\s'\",}]+")
+
+
+class Key:
+    """An API key of a server."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def __repr__(self) -> str:
+        return MARK
+
+    def is_in(self, reply: str) -> bool:
+        """Return whether a model's reply contains the key. Short words such as EMPTY are not secret."""
+        return len(self._key) > MIN_LENGTH and self._key in reply
+
+    def redact(self, text: str) -> str:
+        """Return the text with `MARK` for the key."""
+        return redact_urls(text.replace(self._key, MARK))
+
+    def redact_json(self, value: Json) -> Json:
+        """Return the JSON value with the key removed from every text, also from names of members."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, list):
+            return [self.redact_json(each) for each in value]
+        if isinstance(value, dict):
+            return {self.redact(name): self.redact_json(each) for name, each in value.items()}
+        return value
+
+
+def is_secret(variable: str) -> bool:
+    """Return whether the name of an environment variable says that it holds a key or a password."""
+    name = variable.upper()
+    return bool(_NAMES.search(name)) and not _PATHS.search(name)
+
+
+def secret_variables() -> Mapping[str, str]:
+    """Return the environment variables that hold keys and passwords, without values as short as ordinary words."""
+    return {name: value for name, value in os.environ.items() if is_secret(name) and len(value.strip()) > MIN_LENGTH}
+
+
+def has_credentials(text: str) -> bool:
+    """Return whether an address in the text contains a name, a password or a key."""
+    return bool(_CREDENTIALS.search(text) or _QUERY.search(text))
+
+
+def redact_urls(text: str) -> str:
+    """Return the text without credentials in addresses and Authorization headers."""
+    text = _HEADER.sub(rf"\1{MARK}", _CREDENTIALS.sub(f"{MARK}@", text))
+    return _QUERY.sub(rf"\1={MARK}", text)
+
+
+def redact(message: Any) -> str:
+    """Return a message without secrets, for whatever leaves the program as a line or an error."""
+    text = redact_urls(str(message))
+    for value in secret_variables().values():
+        text = text.replace(value.strip(), MARK)
+    return text
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type and message of an error, and for an unexpected one its place, such as (mine.py:28)."""
+    return f"{type(error).__name__}: {redact(error)}{'' if isinstance(error, KgqaError) else _locate(error)}"
+
+
+def _locate(error: BaseException) -> str:
+    """Return file and line of the innermost frame outside Python's own library."""
+    library = f"{Path(os.__file__).parent}{os.sep}"
+    frames = [
+        frame
+        for frame in extract_tb(error.__traceback__)
+        if not frame.filename.startswith(library) or "site-packages" in frame.filename
+    ]
+    return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""

@@ -1,0 +1,41 @@
+"""Limits of configuration values, declared with their types: `beam: Count`.
+
+Dataclasses do not check themselves. `kgqa.config.building` checks every value when it builds a part of a run.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+
+@dataclass(frozen=True)
+class Validator:
+    """A limit of a value. `check` gets a value of the annotated type; `message` follows "key=value: "."""
+
+    message: str
+    check: Callable[[Any], bool]
+
+
+def at_least(least: int) -> Validator:
+    """Return the limit of a number with a minimum."""
+    return Validator(f"must be at least {least}", lambda number: number >= least)
+
+
+def matches(pattern: str, message: str) -> Validator:
+    """Return the limit of a text that must match a regular expression completely."""
+    return Validator(message, lambda text: re.fullmatch(pattern, text) is not None)
+
+
+not_negative = Validator("must not be negative", lambda number: number >= 0)
+
+Count = Annotated[int, at_least(1)]
+Natural = Annotated[int, at_least(0)]
+NotNegative = Annotated[float, not_negative]
+Positive = Annotated[float, Validator("must be above 0", lambda number: number > 0)]
+Seconds = Annotated[float, Validator("must be a number of seconds above 0", lambda seconds: 0 < seconds < math.inf)]
+Share = Annotated[float, Validator("must be between 0 and 1", lambda share: 0 <= share <= 1)]
+Url = Annotated[str, Validator("expected http://… or https://…", lambda url: url.startswith(("http://", "https://")))]

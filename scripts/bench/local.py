@@ -1,0 +1,148 @@
+"""Measure what needs no server: the call cache, embedded BM25, memory and start of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kgqa.cache.store import CallCache, Origin
+from kgqa.protocols import Finder, Query
+from kgqa.retrieval.bm25 import Bm25
+from kgqa.types import Json, Passage
+from scripts.bench.process import measure_command
+from scripts.bench.questions import write_questions
+
+Row = tuple[str, str, str]  # what, measured, ratio
+FAST = ("engine=scripted", "ranker=lexical", "demonstrations_ranker=lexical")
+UNTIL_FIRST_CALL = """
+import os, sys
+from kgqa.cli.main import main
+from kgqa.engines.scripted import Scripted
+Scripted.answer = lambda self, calls: os._exit(7)
+main(sys.argv[1:])
+"""
+LIBRARIES = "import hydra, hydra.compose, omegaconf, pydantic, jinja2, rich.console, filelock, sqlite3, zstandard"
+
+
+def measure_cache(calls: int = 100_000, batch: int = 256, lookups: int = 50_000) -> Iterator[Row]:
+    """Yield size, write and read time of the call cache beside plain SQLite with the same rows."""
+
+    def make_reply(number: int) -> tuple[str, Json]:
+        key = hashlib.sha256(str(number).encode()).hexdigest()
+        return key, {"text": f"{number} " + "words of a reply " * 18, "finish": "stop", "usage": [940, 0, 80, 0.5]}
+
+    def measure(put: Callable[[list[tuple[str, Json]]], object], get: Callable[[str], object]) -> tuple[float, float]:
+        writing = 0.0
+        for start in range(0, calls, batch):
+            rows = [make_reply(number) for number in range(start, min(start + batch, calls))]
+            began = time.process_time()
+            put(rows)
+            writing += time.process_time() - began
+        generator = random.Random(1)
+        keys = [make_reply(generator.randrange(calls))[0] for _ in range(lookups)]
+        began = time.process_time()
+        for key in keys:
+            assert get(key) is not None
+        return 1e6 * writing / calls, 1e6 * (time.process_time() - began) / lookups
+
+    with tempfile.TemporaryDirectory() as name:
+        cache = CallCache(Path(name) / "kgqa")
+        own = measure(lambda rows: cache.put(rows, Origin("bench", "synthetic")), cache.get)
+        cache.close()
+        connection = sqlite3.connect(Path(name) / "plain.sqlite", isolation_level=None)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE calls (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
+
+        def put(rows: list[tuple[str, Json]]) -> None:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany("INSERT INTO calls VALUES (?, ?)", [(key, json.dumps(value)) for key, value in rows])
+            connection.execute("COMMIT")
+
+        def get(key: str) -> object:
+            return json.loads(connection.execute("SELECT value FROM calls WHERE key = ?", (key,)).fetchone()[0])
+
+        plain = measure(put, get)
+        connection.close()
+    for label, ours, reference in zip(("write", "read"), own, plain, strict=True):
+        ratio = f"{ours / reference:.2f}× plain SQLite"
+        yield f"call cache of {calls:,}: {label}", f"{ours:.1f} µs CPU per call", ratio
+
+
+def measure_memory(questions: tuple[int, ...]) -> Iterator[Row]:
+    """Yield peak memory of a run and the time to see a finished run again, by number of questions."""
+    first = 0.0
+    for count in questions:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            file = write_questions(folder / "questions.jsonl", count)
+            data = ("dataset=musique", f"dataset.path={file}", f"out={folder / 'run'}")
+            command = [sys.executable, "-m", "kgqa", "run", "method=no_context", *data, *FAST]
+            fresh, again = measure_command(command, folder), measure_command(command, folder)
+        first = first or fresh.mebibytes
+        yield f"peak memory, {count:,} questions", f"{fresh.mebibytes:.0f} MiB", f"{fresh.mebibytes / first:.2f}×"
+        yield f"finished run of {count:,} questions, again", f"{again.wall:.1f} s", ""
+
+
+def measure_start(repeats: int) -> Iterator[Row]:
+    """Yield the time from the command to its first call, beside importing its libraries only."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+
+        def start(number: int) -> float:
+            keys = ("method=ircot", "dataset=demo", "limit=1", *FAST, f"out={folder / str(number)}")
+            return measure_command([sys.executable, "-c", UNTIL_FIRST_CALL, "run", *keys], folder, expected_code=7).wall
+
+        start(0)  # builds the index
+        runs = [start(number + 1) for number in range(repeats)]
+        imports = [measure_command([sys.executable, "-c", LIBRARIES], folder).wall for _ in range(repeats)]
+    yield "start to the first call", f"{min(runs):.2f} s", f"{min(runs) / min(imports):.2f}× imports"
+
+
+def measure_retrieval(count: int = 50_000, queries: int = 300) -> Iterator[Row]:
+    """Yield build and search time of embedded BM25 beside SQLite's FTS5 with the same passages."""
+    generator = random.Random(3)
+    words = ["".join(generator.choices("abcdefghijklmnoprstuvwz", k=generator.randint(2, 9))) for _ in range(30_000)]
+    weights = [1 / (rank + 1) for rank in range(len(words))]
+    texts = [" ".join(generator.choices(words, weights, k=70)) for _ in range(count)]
+    questions = [" ".join(generator.sample(texts[generator.randrange(count)].split(), 6)) for _ in range(queries)]
+
+    def measure(build: Callable[[], object], search: Callable[[str], object]) -> tuple[float, float]:
+        began = time.process_time()
+        build()
+        building, began = time.process_time() - began, time.process_time()
+        for question in questions:
+            search(question)
+        return building, 1000 * (time.process_time() - began) / queries
+
+    with tempfile.TemporaryDirectory() as name:
+        retriever = Bm25({"title": 1.0, "text": 1.0})
+        passages = [Passage(str(number), "", text) for number, text in enumerate(texts)]
+        folder = Path(name) / "bm25"
+        folder.mkdir()
+        opened: list[Finder] = []
+
+        def search_bm25(question: str) -> object:
+            if not opened:
+                opened.append(retriever.open([], folder))
+            return list(opened[0].find([Query(question, 20)]))
+
+        own = measure(lambda: retriever.build(passages, folder, lambda _: None), search_bm25)
+        connection = sqlite3.connect(Path(name) / "fts.sqlite")
+        connection.execute("CREATE VIRTUAL TABLE passages USING fts5(text)")
+
+        def build() -> None:
+            connection.executemany("INSERT INTO passages VALUES (?)", ((text,) for text in texts))
+            connection.commit()
+
+        match = "SELECT rowid FROM passages WHERE passages MATCH ? ORDER BY rank LIMIT 20"
+        reference = measure(build, lambda q: connection.execute(match, (" OR ".join(q.split()),)).fetchall())
+        connection.close()
+    for label, unit, ours, other in zip(("build", "query"), ("s", "ms"), own, reference, strict=True):
+        yield f"BM25, {count:,} passages: {label}", f"{ours:.2f} {unit} CPU", f"{ours / other:.2f}× FTS5"

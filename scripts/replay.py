@@ -1,0 +1,102 @@
+"""Replay docs/RESULTS.md from its archive of calls and compare every predictions.jsonl with its recorded hash.
+
+    python scripts/replay.py                 all cells that this environment can replay
+    python scripts/replay.py --update        write docs/results/predictions.json
+
+No model is loaded: all replies come from docs/results/calls.jsonl.zst. The questions are read from `KGQA_DATA`, and the
+weights of qwen2_5_coder_1_5b are only hashed. The cells of TRACE need the extra sentence-transformers for their ranker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CALLS = ROOT / "docs/results/calls.jsonl.zst"
+HASHES = ROOT / "docs/results/predictions.json"
+DATA = "questions/hotpotqa_dev.json.gz"
+SETTINGS = "seed=1 model=qwen2_5_coder_1_5b engine=vllm"
+DATASETS = "dataset=hotpotqa,2wiki,musique"
+GROUPS = {
+    "reading": f"method=no_context,golden,all_documents,retrieve_read,iter_retgen {DATASETS} sample=40",
+    "steps": f"method=react,self_ask {DATASETS} sample=40",
+    "knowtrace": f"method=knowtrace {DATASETS} sample=40",
+    "ircot": f"method=ircot {DATASETS} sample=40 limit=24",
+    "kgp": "method=kgp dataset=hotpotqa sample=40 limit=10",
+    "safe": "method=safe dataset=2wiki sample=40 limit=10",
+    "hundred": f"method=no_context,golden,all_documents,retrieve_read {DATASETS} sample=100",
+    "trace": f"method=trace method.context=triples,documents ranker=minilm kg.demonstrations=fixed {DATASETS} "
+    "sample=40 limit=24",
+}
+
+
+def run_kgqa(arguments: list[str], folder: Path) -> None:
+    """Run one kgqa command in `folder`.
+
+    Raises:
+        SystemExit: The command failed.
+    """
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KGQA_CACHE": str(folder / "cache")}
+    command = [sys.executable, "-m", "kgqa", *arguments]
+    process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise SystemExit(f"kgqa {' '.join(arguments)} ended with {process.returncode}:\n{process.stderr[-2000:]}")
+
+
+def hash_predictions(outputs: Path) -> dict[str, list[str]]:
+    """Return the sorted SHA-256 hashes of all predictions by `dataset/method`."""
+    hashes: dict[str, list[str]] = defaultdict(list)
+    for file in outputs.glob("*/*/*/*/predictions.jsonl"):
+        dataset, method, *_ = file.relative_to(outputs).parts
+        hashes[f"{dataset}/{method}"].append(hashlib.sha256(file.read_bytes()).hexdigest())
+    return {key: sorted(values) for key, values in sorted(hashes.items())}
+
+
+def main() -> int:
+    """Replay all groups and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--update", action="store_true", help="write docs/results/predictions.json")
+    options = parser.parse_args()
+    data = Path(os.environ.get("KGQA_DATA") or ROOT / "data").resolve()
+    if not (data / DATA).is_file():
+        print(f"replay skipped: no {DATA} in {data}. Set KGQA_DATA to a folder with the question files.")
+        return 0
+    os.environ["KGQA_DATA"] = str(data)
+    groups = dict(GROUPS)
+    if find_spec("sentence_transformers") is None:
+        groups.pop("trace")
+        print("skipped: trace (needs the extra sentence-transformers)")
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="kgqa-replay-") as name:
+        folder = Path(name)
+        run_kgqa(["cache", "import", str(CALLS)], folder)
+        for group, keys in groups.items():
+            run_kgqa(["run", "-m", *keys.split(), *SETTINGS.split(), f"sweep.name={group}"], folder)
+        hashes = hash_predictions(folder / "outputs")
+    if options.update:
+        HASHES.write_text(json.dumps(hashes, indent=1) + "\n", encoding="utf-8")
+    expected = json.loads(HASHES.read_text(encoding="utf-8"))
+    if "trace" not in groups:
+        expected = {key: values for key, values in expected.items() if not key.endswith("/trace")}
+    different = sorted(key for key in {**hashes, **expected} if hashes.get(key) != expected.get(key))
+    cells = sum(map(len, hashes.values()))
+    print(
+        f"replayed {cells} cells in {time.monotonic() - start:.0f} s, {len(different)} of {len(expected)} groups differ"
+    )
+    for key in different:
+        print(f"  {key}: {hashes.get(key)} instead of {expected.get(key)}")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,209 @@
+"""The pages of the viewer: table of runs, side by side, question, plots."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import time
+from html import unescape
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from kgqa.artifacts.trace import TRACE, read_places, read_question, read_trace
+from kgqa.errors import DataError
+from kgqa.report.columns import Measured
+from kgqa.runtime.heartbeat import Heartbeat
+from kgqa.viewer.folder import Folder, Row
+from kgqa.viewer.plots import draw
+from kgqa.viewer.table import cell_text, differing_settings, figure_text, row_filter, sort_rows
+from tests.e2e.browser import Browser
+from tests.viewer.conftest import HOSTILE, SCRIPT
+from tests.viewer.viewing import Viewing
+
+
+def row(name: str, em: float | None = None, kind: str = "run", **settings: str) -> Row:
+    figures = (
+        {} if em is None else {"EM": Measured(em, em - 1, em + 1), "tokens / question": Measured(1234, None, None)}
+    )
+    return Row(name, Path(name), kind, name, "done", 0.0, "bee", "trace", "tiny", 12, figures, settings)
+
+
+ROWS = [row("one", 40.0, beam="5"), row("two", 50.5, beam="10"), row("lengths", kind="sweep")]
+
+
+def keys_of(page: str) -> list[str]:
+    return re.findall(r'data-key="([^"]*)"', page)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", "one two lengths"), ("TWO", "two"), ("two sweep", ""), ("sweep", "lengths"),
+        ("method=trace", "one two lengths"),
+        ("EM>40", "two"), ("EM>39.9", "one two"), ("EM<50.5", "one"), ("em=40", "one"), ("tokens>1000 beam=10", "two"),
+        ("beam!=5", "two lengths"), ("beam>5", "two"), ("beam>x", ""), ("name>1", ""), ("nothing=1", ""),
+        ("done", "one two lengths"),
+    ],
+)  # fmt: skip
+def test_filter_terms(text: str, names: str) -> None:
+    assert [each.name for each in ROWS if row_filter(text)(each)] == names.split()
+
+
+def test_order_is_numeric_and_missing_values_are_last() -> None:
+    def order(column: str) -> list[str]:
+        return [each.name for each in sort_rows(ROWS, column)]
+
+    assert order("beam") == ["one", "two", "lengths"]
+    assert order("-EM") == ["two", "one", "lengths"]
+    assert order("name") == ["lengths", "one", "two"]
+
+
+def test_texts_of_cells() -> None:
+    assert figure_text(Measured(8.333, 1, 20)) == "8.3 [1.0, 20.0]"
+    assert figure_text(Measured(1234.5, None, None)) == "1,234"
+    assert figure_text(Measured(0.012345678, None, None)) == "0.01235"
+    assert (cell_text(ROWS[0], "beam"), cell_text(ROWS[2], "EM"), cell_text(ROWS[0], "questions")) == ("5", "", "12")
+    assert differing_settings(ROWS) == ["beam"]
+
+
+def test_plot_has_a_point_per_run_with_its_interval() -> None:
+    svg = draw(ROWS, "beam", "EM", "method")
+    assert len(re.findall(r"<circle", svg)) == 3  # two runs and the legend
+    assert "EM against beam" in svg
+    assert [name for name in ("one", "two", "lengths") if f">{name}<" in svg] == ["one", "two"]
+    named = draw([row("a", 1.0, kind="x"), row("b", 2.0)], "kind", "EM", "name")
+    assert ">x</text>" in named
+    assert ">run</text>" in named
+
+
+def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict[str, str]) -> None:
+    page = viewing.get("/")
+    assert len(keys_of(page)) == 6
+    assert "3 of 3 cells" in page
+    assert "8.3 [" in page
+    assert keys_of(viewing.get("/?filter=dataset%3Dmusique+EM%3E0")) == [keys["no_context"]]
+    assert keys_of(viewing.get("/?sort=-EM"))[0] == keys["no_context"]
+    assert len(keys_of(viewing.get("/?filter=method.max_answer_tokens%3C3+dataset%3Ddemo"))) == 2
+    assert '<th scope="col"><a href="?column=method.beam' in viewing.get("/?column=method.beam")
+    assert keys_of(viewing.get("/?from=5")) == keys_of(page)[5:]
+    assert "from='x': must be a number" in viewing.error("/?from=x")
+
+
+def test_row_is_read_again_only_when_its_files_change(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "outputs", tmp_path / "outputs")
+    viewed = Folder(tmp_path / "outputs")
+    before = viewed.rows(viewed.list_runs())
+    run = next(each for each in before if each.kind == "run")
+    file = run.folder / "metrics.json"
+    stat, text = file.stat(), file.read_text(encoding="utf-8")
+    file.write_text("{", encoding="utf-8")
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert viewed.rows(viewed.list_runs()) == before
+    os.utime(file)
+    (damaged,) = [each for each in viewed.rows(viewed.list_runs()) if each.key == run.key]
+    assert damaged.trouble
+    assert not damaged.figures
+    file.write_text(text, encoding="utf-8")
+    assert viewed.run(run.key).figures == run.figures
+
+
+def test_each_question_is_found_by_its_offset_in_the_trace(folder: Path, keys: dict[str, str]) -> None:
+    run = folder / "outputs" / keys["trace"]
+    read = list(read_trace(run))
+    placed = list(read_places(run))
+    assert [question for _, question in placed] == [traced.question for traced in read]
+    assert [read_question(run, at) for at, _ in placed] == read
+
+
+def test_damaged_trace_is_an_error_with_its_place(folder: Path, keys: dict[str, str], tmp_path: Path) -> None:
+    whole = (folder / "outputs" / keys["trace"] / TRACE).read_bytes()
+    starts = [at for at, _ in read_places(folder / "outputs" / keys["trace"])]
+    (tmp_path / TRACE).write_bytes(whole[:-5])
+    assert [at for at, _ in read_places(tmp_path)] == starts[:-1]
+    (tmp_path / TRACE).write_bytes(whole[: starts[2]] + b"no frame" + whole[starts[2] :])
+    with pytest.raises(DataError, match=f"at byte {starts[2]:,}: damaged trace"):
+        list(read_places(tmp_path))
+
+
+def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
+    both = urlencode([("run", keys["trace"]), ("run", keys["no_context"])])
+
+    def count(**query: str) -> int:
+        return len(re.findall('<tr><th scope="row">(?!<)', viewing.get(f"/compare?{both}&{urlencode(query)}")))
+
+    assert count() == 12
+    flipped = viewing.get(f"/compare?{both}&which=flipped")
+    assert "Which bridge was opened first" in flipped
+    assert "✓ the Candle Bridge" in flipped
+    assert (count(which="flipped"), count(which="only A right"), count(which="only B right")) == (1, 0, 1)
+    assert (count(which="all right"), count(which="none right"), count(search="bridge OPENED first")) == (0, 11, 1)
+    assert "EM" in viewing.get(f"/tests?{both}")
+
+
+def test_question_of_another_run_is_marked(viewing: Viewing, keys: dict[str, str]) -> None:
+    small = next(key for key in keys_of(viewing.get("/?filter=dataset%3Ddemo")) if key.startswith("demo/"))
+    page = viewing.get(f"/compare?{urlencode([('run', keys['trace']), ('run', small)])}")
+    assert page.count("not in this run") == 11
+    assert "choose 2 to 6 runs" in viewing.error(f"/compare?run={keys['trace']}")
+    assert "choose a finished run" in viewing.error(f"/compare?run={keys['trace']}&run=sweeps/lengths")
+    assert "no run in" in viewing.error("/run/no/such/run/here")
+
+
+def test_plots_of_a_sweep_show_its_runs(viewing: Viewing) -> None:
+    page = viewing.get("/plots?run=sweeps/lengths")
+    assert "3 runs of sweep lengths" in page
+    assert "EM against method.max_answer_tokens" in page
+    assert "F1 against model" in viewing.get("/plots?y=F1&x=model")
+
+
+def test_run_and_question_pages_are_complete_and_sandboxed(
+    viewing: Viewing, keys: dict[str, str], folder: Path
+) -> None:
+    cookie = {"Cookie": viewing.cookie}
+    response, text = viewing.ask(f"/run/{keys['trace']}", cookie)
+    assert text == (folder / "outputs" / keys["trace"] / "report.html").read_text(encoding="utf-8")
+    assert response.getheader("content-security-policy") == "sandbox allow-scripts allow-downloads allow-popups"
+    response, text = viewing.ask(f"/question/{keys['no_context']}?id={quote(HOSTILE, safe='')}", cookie)
+    assert (response.getheader("content-security-policy") or "").startswith("sandbox")
+    assert SCRIPT not in text
+    assert SCRIPT in unescape(text)
+    assert "no such question" in viewing.error(f"/question/{keys['trace']}?id=x")
+
+
+def test_texts_of_runs_are_escaped(viewing: Viewing, keys: dict[str, str]) -> None:
+    page = viewing.get(f"/compare?{urlencode([('run', keys['trace']), ('run', keys['no_context'])])}")
+    assert SCRIPT not in page
+    assert SCRIPT in unescape(page)
+
+
+def test_running_work_is_shown(folder: Path, viewing: Viewing) -> None:
+    assert viewing.get("/work").strip() == ""
+    now, host = time.time(), socket.gethostname()
+    beat = Heartbeat(
+        what="run", folder="outputs/a/b/c/d", command="kgqa run", host=host, pid=1, started=now, updated=now,
+        stage="questions", ended=3, count=9,
+    )  # fmt: skip
+    file = folder / "outputs/.running/other.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(beat.model_dump_json())
+    assert "questions 3 of 9" in viewing.get("/work")
+    file.unlink()
+
+
+def test_keys_and_token_in_a_browser(browser: Browser, viewing: Viewing) -> None:
+    assert browser.value("location.href") == viewing.base
+    assert browser.value("document.cookie") == ""
+    browser.press("/")
+    browser.wait("document.activeElement.name === 'filter'")
+    for width in (1400, 390):
+        browser.resize(width, 844)
+        assert browser.value("document.documentElement.scrollWidth") <= width
+
+
+def test_link_opens_the_question_in_a_browser(browser: Browser, viewing: Viewing, keys: dict[str, str]) -> None:
+    browser.visit(f"{viewing.base}question/{keys['trace']}?id=2hop__demo_02#q=2hop__demo_02")
+    browser.wait("(document.querySelector('#question h2')?.textContent ?? '').includes('Which bridge was opened')")
