@@ -37,7 +37,7 @@ class Scores(Artifact):
     support_error_rate: Estimate
 
     def named(self) -> dict[str, Estimate]:
-        """Return the values by their names in the file, in its order."""
+        """Return the metrics by their names in the file, in its order."""
         scores = {
             "em": self.em,
             "f1": self.f1,
@@ -86,7 +86,7 @@ class FoundAndRight(Artifact):
 
 
 class ScoreSummary(Artifact):
-    """Hold what answers are worth, whoever gave them."""
+    """The scores of a set of answers, independent of the method that gave them."""
 
     questions: int
     failed: int

@@ -81,7 +81,9 @@ def find_run(text: str, *, sweeps: bool = False) -> Path:
 
 
 def matching(text: str, known: Sequence[Kept]) -> list[Kept]:
-    """Return those whose name, or its end after a slash, is this text, else those where it starts with it."""
+    """Return the runs with a name, or an end of it after a slash, that equals this text, otherwise those that start
+    with it.
+    """
     text = text.removeprefix(f"{outputs()}/").rstrip("/")
     ends = {kept: ["/".join(kept.parts[place:]) for place in range(len(kept.parts))] for kept in known}
     return [kept for kept in known if text in ends[kept]] or [

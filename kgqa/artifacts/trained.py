@@ -118,7 +118,7 @@ class KeptTraining:
 
 
 def list_trainings() -> list[KeptTraining]:
-    """Return those in `storage.trained()`, the last one first."""
+    """Return the trainings in the folder of trained models, newest first."""
     return sorted(_kept(), key=lambda kept: (-kept.written, kept.name))
 
 

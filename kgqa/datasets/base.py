@@ -1,4 +1,4 @@
-"""Define what all datasets read from files share: where their files lie, their identity, and their corpus."""
+"""The base class of datasets read from files: location, identity and corpus."""
 
 from __future__ import annotations
 

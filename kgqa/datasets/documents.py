@@ -55,7 +55,7 @@ class Documents:
 
     @cached_property
     def files(self) -> Mapping[str, Path]:
-        """Return the values by name, in the order of the places, those of a folder by path.
+        """Return the files by name, in the order of the given places, those of a folder by path.
 
         Raises:
             DataError: a place is not there, is of no kind that can be read, or there is no document at all.
@@ -109,7 +109,7 @@ class Documents:
 
     @cached_property
     def _files_of(self) -> Mapping[str, Path]:
-        """Return the values by a passage's id; the first of files with equal ones."""
+        """Return the file of each passage by the passage's id; of equal passages the first file."""
         files: dict[str, Path] = {}
         for name, read in self._read.items():
             for passage in () if isinstance(read, UsageError) else read:
@@ -118,7 +118,7 @@ class Documents:
 
     @cached_property
     def _read(self) -> Mapping[str, tuple[Passage, ...] | UsageError]:
-        """Return the values by name: a file's passages, or why there are none."""
+        """Return the passages of each file by its name, or the reason why there are none."""
         splitting.identity()  # without its package nothing can be read
         read: dict[str, Document] = {}
         failed: dict[str, UsageError] = {}
@@ -203,7 +203,7 @@ def document(file: Path, name: str, size: int) -> Document:
 
 
 def find_titled(documents: Mapping[str, Document]) -> dict[str, tuple[Passage, ...]]:
-    """Return the values by name: their passages, titled by their headings."""
+    """Return the passages of each document by its name, titled by their headings."""
     titles = headings.titles({name: each.heading for name, each in documents.items()})
     return {
         name: each.passages

@@ -1,4 +1,4 @@
-"""Define where a dataset's files lie."""
+"""Find the files of a dataset."""
 
 from __future__ import annotations
 

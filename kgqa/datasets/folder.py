@@ -142,7 +142,7 @@ class Folder:
 
     @cached_property
     def _passages(self) -> dict[str, tuple[Passage, ...]]:
-        """Return the values by document."""
+        """Return the passages of each document."""
         return find_titled({name: document(file, name, self.passage_size) for name, file in self._name_files().items()})
 
     def _name_files(self) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""Define what a document calls itself: the heading that titles its passages."""
+"""Find the heading of a document, which titles its passages."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def of_markdown(text: str) -> str:
 
 
 def titles(headings: Mapping[str, str]) -> dict[str, str]:
-    """Return the values by a document's name: its heading, with the name where others have it too; the name itself
-    without one.
-    """
+    """Return the title of each document: its heading, with the name if others have the same heading, or the name."""
     shared = Counter(heading.casefold() for heading in headings.values())
     return {
         name: (heading if shared[heading.casefold()] == 1 else f"{heading} ({name})") if heading else name

@@ -12,7 +12,7 @@ from kgqa.types import Passage, Question
 
 @dataclass
 class GoldPassages:
-    """Hold what the questions say is gold, to be looked for in the corpus."""
+    """The gold passages of the questions, to be looked up in the corpus."""
 
     ids: set[str] = field(default_factory=set)
     titles: set[str] = field(default_factory=set)

@@ -80,7 +80,7 @@ def _files_of(prompts: Json, name: str, where: str) -> dict[str, str]:
 
 
 def _blocks(files: Mapping[str, str], file: str, where: str) -> dict[str, _Block]:
-    """Return the values by question id, in order."""
+    """Return the blocks by question id, in order."""
     if file not in files:
         raise DataError(f"{where}: the prompt {file} is missing; fetch the file again")
     _, *parts = _METADATA.split(files[file])

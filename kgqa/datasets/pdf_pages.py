@@ -1,4 +1,4 @@
-"""Define what stands on a PDF's pages: paragraphs and ruled tables, in reading order.
+"""Read the pages of a PDF as paragraphs and ruled tables, in reading order.
 
 pdfium reads pages without rulings, 50 times as fast as pdfplumber, which reads those that may hold a table. Neither
 reads pictures of text: a scanned page gives nothing.
@@ -148,7 +148,7 @@ def _lines(page: Any) -> list[TextLine]:
 
 
 def _upright(boxes: Sequence[Box], height: float) -> Box:
-    """Return one box around those of pdfium, which counts from the page's lower left corner."""
+    """Return one box around those of pdfium, with y counted from the top of the page instead of the bottom."""
     left, bottom, right, top = zip(*boxes, strict=True)
     return min(left), height - max(top), max(right), height - min(bottom)
 
@@ -208,7 +208,7 @@ def _corners(line: Any) -> Box:
 
 
 def _inside(line: Box, box: Box) -> bool:
-    """Return the values by the line's middle."""
+    """Return whether the middle of the line is in the box."""
     across, down = (line[0] + line[2]) / 2, (line[1] + line[3]) / 2
     return box[0] <= across <= box[2] and box[1] <= down <= box[3]
 

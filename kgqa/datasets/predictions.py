@@ -45,7 +45,7 @@ def read_predictions(file: Path) -> list[Prediction]:
 def match_predictions(
     predictions: Iterable[Prediction], questions: Sequence[Question], file: Path, *, known: Iterable[str]
 ) -> dict[str, Prediction]:
-    """Return the values by question id.
+    """Return the predictions by question id.
 
     Raises:
         DataError: a prediction for a question that is not among `known`, or one of `questions` without a prediction.

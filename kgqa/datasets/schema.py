@@ -24,7 +24,7 @@ SIGNATURES = {
 
 
 class Gold(BaseModel):
-    """Hold what a record may say about its answer and its support, in any of the formats."""
+    """The answer fields of a record, in any of the supported formats."""
 
     answer: str | None = None
     answers: list[str] = []  # in place of `answer`: the first is the answer, the others are aliases

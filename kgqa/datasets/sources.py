@@ -1,4 +1,4 @@
-"""Define where a data set or a corpus comes from, and what must arrive."""
+"""The sources of datasets and corpora, with the files that a download must contain."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Piece:
 
 
 def split(text: str, size: int) -> list[Piece]:
-    """Return stretches of at most `size` characters, in order; nothing but blanks is between them.
+    """Return pieces of at most `size` characters, in order, with only blanks between them.
 
     As many whole sentences (Unicode's rules) as fit, or whole paragraphs; a longer sentence is cut between words, a
     longer word between characters. Time grows as the text does, whatever it is, and Ctrl-C is heard meanwhile.

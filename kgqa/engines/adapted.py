@@ -1,6 +1,4 @@
-"""Define what an adapter makes of an engine: a view on the same loaded weights, which says of itself what it answers
-with.
-"""
+"""View an engine through an adapter, with the same loaded weights and its own identity."""
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ class _View(Generic[B]):
         return self.base.count_tokens(text)
 
     def with_adapter(self, adapter: Adapter) -> Engine:
-        """Return the with adapter with another one in place of this."""
+        """Return the same engine with another adapter."""
         return self.base.with_adapter(adapter)
 
     def close(self) -> None:

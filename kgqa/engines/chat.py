@@ -29,7 +29,7 @@ TODAY = datetime(2024, 7, 26)  # the date Llama 3 templates fall back to; a real
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """Hold how a model writes a conversation, and what it puts before a plain text."""
+    """A model's chat template, and the tokens that it puts before plain text."""
 
     source: str | None  # None: the weights bring no template, see `render`
     bos: str
@@ -107,7 +107,9 @@ def _join(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 @cache
 def _hears_system(source: str, bos: str, eos: str) -> bool:
-    """Return asked of the template itself; one that refuses the user's message too is left to say so."""
+    """Return whether the template accepts a system message. One that rejects the user's message, too, reports it
+    itself.
+    """
     from jinja2 import TemplateError
 
     tokens = {"add_generation_prompt": True, "bos_token": bos, "eos_token": eos}

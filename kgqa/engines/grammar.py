@@ -33,7 +33,7 @@ def bound_schema(schema: str) -> Json | None:
 
 
 class Constraint:
-    """Hold what one reply may still say."""
+    """The state of one reply under a grammar: which tokens may follow."""
 
     def __init__(self, matcher: Any) -> None:
         self._matcher = matcher

@@ -1,4 +1,4 @@
-"""Define how the options of a `Choose` are spelt in tokens, and how token probabilities become theirs.
+"""Spell the options of a `Choose` in tokens, and turn token probabilities into option probabilities.
 
 An option counts with and without a leading blank: after "Answer:" a model writes " B", after a line's end "B".
 Most labels are one token; the others are followed token by token along a tree. Where one option's tokens begin

@@ -78,7 +78,7 @@ class Scripted:
         return self
 
     def with_adapter(self, adapter: Adapter) -> Engine:
-        """Return its calls get other replies than the same without it, where no rule answers both."""
+        """Return the engine with an adapter. Calls through it get other replies, unless a rule answers both."""
         if adapter not in self._views:
             self._views[adapter] = AdaptedBatch(self, adapter, differs=False)  # there are no weights
         return self._views[adapter]
@@ -87,7 +87,7 @@ class Scripted:
         return self.answer_with(calls, None)
 
     def answer_with(self, calls: Sequence[ModelCall], adapter: Adapter | None) -> Sequence[ModelReply | Exception]:
-        """Return as `answer`, through an adapter."""
+        """Answer calls as `answer` does, through an adapter."""
         time.sleep(self.delay)
         seconds = self.delay / len(calls) if calls else 0.0
         return [self._reply(call, seconds, adapter) for call in calls]

@@ -61,7 +61,7 @@ class Thinking:
         return cls(BUDGETS[setting], setting) if isinstance(setting, str) else cls(setting)
 
     def fitting(self, limit: int) -> Thinking:
-        """Return itself. Raises ConfigError: a context of so many tokens has no room for it."""
+        """Return these settings unchanged. Raises ConfigError: a context of `limit` tokens has no room for them."""
         if self.budget >= limit:
             raise ConfigError(
                 f"model.thinking={self.effort or self.budget}: {self.budget:,} tokens of thought leave no room in a "
@@ -86,7 +86,7 @@ NO_THINKING = Thinking()
 
 @dataclass(frozen=True)
 class Marks:
-    """Hold how a model sets its thought off: what it begins with, what ends it, and what leads on to the answer."""
+    """The markers of a model's reasoning: its start, its end, and the text before the answer."""
 
     begin: str
     end: str

@@ -1,4 +1,4 @@
-"""Define what a call is in a model's tokens."""
+"""Turn calls into a model's tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define where a model's weights come from, and the proof that they are the right ones.
+"""Find a model's weights and check their hash.
 
 Sources in order: a path, the hub's copy on disk, installed packages that carry the file, the hub itself.
 Whatever the source, the sha256 decides. Files that had to be put together lie under `storage.home()`.
@@ -42,7 +42,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class About:
-    """Hold what people ask of a preset, and which engines suit it; nothing of it can change a reply."""
+    """Facts about a preset for users. They never change a reply."""
 
     licence: str | None  # None: a server runs it
     parameters: Positive | None  # billions

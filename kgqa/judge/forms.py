@@ -1,4 +1,4 @@
-"""Define how a judge is asked and how its reply is read: a closed vocabulary, compared whole.
+"""Format a judge's prompt and parse its reply, which must be one of a fixed set of verdicts.
 
 A verdict is never looked for inside a text: "correct" stands in "incorrect" and in "not correct".
 """

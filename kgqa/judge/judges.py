@@ -19,7 +19,7 @@ from kgqa.util.validators import Count
 
 @dataclass(frozen=True, slots=True)
 class JudgedAnswer:
-    """Hold what is judged: an answer beside the gold answer and its aliases."""
+    """An answer to be judged, with the gold answer and its aliases."""
 
     question: str
     golds: tuple[str, ...]
@@ -37,7 +37,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Hold what an answer came to; None: unscored, which is neither right nor wrong."""
+    """A judge's verdict. None: unscored, which is neither right nor wrong."""
 
     label: Label | None
     votes: tuple[Vote, ...] = ()  # none: an exact match that was not sent

@@ -72,7 +72,7 @@ class Ideal:
         return [step_line(number, text) for number, text in enumerate(self.steps[:count], start=1)]
 
     def places(self, error: str) -> list[int]:
-        """Return where one can be put, from 1."""
+        """Return the steps where an error can be inserted, from 1."""
         count = len(self.kinds)
         found = [place for place, kind in enumerate(self.kinds, start=1) if kind == "Attribution"]
         if error in ("Wrong Conclusion", "Overthinking"):
@@ -268,7 +268,9 @@ def _remove_citations(plan: Sequence[Planned], claims: Sequence[Claim], answer: 
 
 
 def _format_step(claim: Claim, kind: str, chance: random.Random) -> str:
-    """Return as a step: an attribution cites its passage in one of several wordings, as in the released code."""
+    """Return a claim as a step. An attribution cites its passage in one of several wordings, as in the released
+    code.
+    """
     said = _plain(claim.claim)
     if kind == "Attribution":
         if CITED.search(said):
@@ -278,7 +280,7 @@ def _format_step(claim: Claim, kind: str, chance: random.Random) -> str:
 
 
 def _plain(claim: str) -> str:
-    """Return without a step's tag or number."""
+    """Return a claim without its tag and number."""
     return _TAG.sub("", re.sub(r"^Step \d+:\s*", "", claim)).strip()
 
 

@@ -81,7 +81,7 @@ class Ranker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Hold what a finder looks for. `among`: places in the corpus that may be found, None: all of them."""
+    """A query to a finder. `among`: the places of the corpus that may be returned (None: all)."""
 
     text: str
     k: int
@@ -100,7 +100,7 @@ class Finder(Protocol):
 
 @runtime_checkable
 class Retriever(Protocol):
-    """Hold how a corpus is indexed and searched; it holds no corpus. `retrieval.index` keeps passages and manifest."""
+    """A retriever: it indexes and searches a corpus. `retrieval.index` stores passages and manifest."""
 
     @property
     def pools(self) -> bool:
@@ -178,7 +178,7 @@ class NeighbourSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """Hold what an experiment tracker is told: settings as text, figures that are numbers, files to copy.
+    """The data sent to an experiment tracker: settings as text, numeric figures, files to copy.
 
     series: by name what was measured again and again, as (step, value) in the order of steps.
     """
@@ -198,7 +198,7 @@ class Tracker(Protocol):
         ...
 
     def log(self, run: TrackedRun) -> str:
-        """Return where it is kept now, for a person.
+        """Log a run and return where the tracker stores it, for users.
 
         Raises:
             TrackerError: it took nothing, or not all.

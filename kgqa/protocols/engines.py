@@ -1,4 +1,4 @@
-"""Define what an engine must offer: a model ready to answer, in batches or as a stream, with adapters or without."""
+"""The interfaces of engines: batches or streams, with or without adapters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define what every trainer declares: its settings, what it needs, what it makes and what memory it takes.
+"""The base class of trainers: settings, required packages, output, memory and cost.
 
 A class of `kgqa.training.trainers` adds its own settings and the methods that call its library. `conf/train/*.yaml` has
 each key with its value and source.

@@ -1,4 +1,4 @@
-"""Define what `kgqa bootstrap` shows: a row for each round, and KnowTrace's Figure 4 of them."""
+"""Build the report of `kgqa bootstrap`: a row per round, and KnowTrace's Figure 4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define what a run's report says, whatever it is written as: sections with a table each, and scores with intervals."""
+"""Build the sections of a run's report, independent of the format."""
 
 from __future__ import annotations
 

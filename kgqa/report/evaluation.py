@@ -1,4 +1,4 @@
-"""Define what `kgqa evaluate`, `compare` and `judge calibrate` show: sections like those of a run's report."""
+"""Build the sections of `kgqa evaluate` and `kgqa compare`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define what a folder of examples holds: SAFE's Table 7, labels by place, what was dropped."""
+"""Build the report of collected examples: SAFE's Table 7, labels by place, dropped examples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = Sequence[str]
 
 
 def example_sections(collected: Collected) -> list[Section]:
-    """Return those without rows are left out."""
+    """Return the sections of collected examples, without empty ones."""
     rows = [(name, f"{row.examples:,}", f"{row.questions:,}") for name, row in collected.datasets.items()]
     total = ("total", f"{collected.examples:,}", f"{collected.questions:,}")
     held_out = f"{pluralize(len(collected.held_out), 'question')} held out, with all their examples."
@@ -52,7 +52,9 @@ def _number(value: Number) -> str:
 
 
 def review_csv(examples: Sequence[Example | Positive], questions: Iterable[tuple[str, Question]]) -> str:
-    """Return rows for people, who fill in `right` (yes or no) and `remark`; what all prompts begin with is left out."""
+    """Return a CSV with examples to review. Users fill in `right` (yes or no) and `remark`. The shared start of all
+    prompts is omitted.
+    """
     texts = {(dataset, question.id): question.text for dataset, question in questions}
     asked = [_format_prompt(example) for example in examples]
     begun = _common_lines(asked)

@@ -56,7 +56,7 @@ class PackedQuestions:
 
 
 class GatheredQuestions:
-    """Hold what a page shows of questions, taken in one after another; no more than it can hold is in memory."""
+    """The questions of a page, added one by one, with a limit on their size in memory."""
 
     def __init__(self, megabytes: float = PAGE) -> None:
         self.room = int(megabytes * _MEGABYTE)
@@ -128,7 +128,7 @@ def _read(run: FinishedRun, against: FinishedRun | None, megabytes: float) -> Ga
 
 
 def _group(row: QuestionRow, other: QuestionRow | None) -> Group:
-    """Return as the page's filters have it."""
+    """Return the group of a question that the page's filters use."""
     if row.error is not None:
         return Group.FAILED
     judged = row.verdict is not None and row.em is not None

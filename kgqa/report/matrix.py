@@ -29,7 +29,7 @@ class Matrix:
 
 
 def matrix_of(cells: Sequence[CellOfRun]) -> Matrix:
-    """Return the matrix of of cells that answered the same questions, in the data file's order."""
+    """Return the matrix of cells that answered the same questions, in the order of the data file."""
     first = cells[0][2].folder
     texts = {question.id: question.text for question in read_questions(first)}
     letters = [_letters(run, em) for _, _, run, em in cells]

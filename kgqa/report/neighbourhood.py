@@ -14,7 +14,7 @@ DRAWN = 150  # triples of a picture: more is a thicket
 
 @dataclass(frozen=True, slots=True)
 class GraphPart:
-    """Hold what is shown of a graph: of a question all triples of its passages, of an entity what surrounds it.
+    """The part of a graph to show: all triples of a question, or the neighbors of an entity.
 
     `titles`: of passages, by their ids.
     """
@@ -32,7 +32,7 @@ class GraphPart:
 
 
 def part_lines(part: GraphPart) -> Iterator[str]:
-    """Return the values by entity, in the order in which they come as heads; behind each triple its passage's title."""
+    """Yield one line per triple, grouped by head, with the title of the triple's passage."""
     heads: dict[str, list[Triple]] = {}
     for triple in part.triples:
         heads.setdefault(triple.head, []).append(triple)

@@ -1,4 +1,4 @@
-"""Define what a report says before any figure: replies that no model gave, and questions that failed."""
+"""Build the warnings at the top of a report: simulated replies and failed questions."""
 
 from __future__ import annotations
 

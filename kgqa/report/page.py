@@ -62,7 +62,9 @@ def _environment() -> Environment:
 
 
 def mark_text(text: str) -> str:
-    """Return as markup: names in backticks as code, words between double asterisks strong, everything else escaped."""
+    """Return a text as HTML: names in backticks as code, text between double asterisks as bold, everything else
+    escaped.
+    """
     from markupsafe import Markup, escape
 
     coded = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))

@@ -1,4 +1,4 @@
-"""Define where the labels of a plot's points stand, so that none covers another."""
+"""Place the labels of a plot's points so that they do not overlap."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _join(labels: Sequence[Label]) -> list[Label]:
 
 
 def _names(texts: Sequence[str]) -> str:
-    """Return as many as there is room for, one at least."""
+    """Return as many names as fit, at least one."""
     told = texts[0]
     for place, text in enumerate(texts[1:], start=1):
         if len(told) + len(text) > _LONGEST:

@@ -1,6 +1,4 @@
-"""Define what a reproduction's report says: published values beside ours, what differs, what it cost, and a figure's
-plots.
-"""
+"""Build the report of a reproduction: published values next to ours, differences, cost, and figures."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class CellLine:
-    """Hold what became of one cell, and the command that runs it alone."""
+    """The result of one cell, and the command that runs only this cell."""
 
     row: str
     column: str

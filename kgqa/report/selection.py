@@ -1,6 +1,4 @@
-"""Define which questions' calls a page shows where it has no room for all: troubled ones first, then a sample of
-others.
-"""
+"""Select the questions with calls in a page that cannot hold all: failed ones first, then a sample of each group."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from kgqa.util.fs import text_digest
 
 
 class Group(IntEnum):
-    """Hold what a question stands out by, the first that holds; groups come into the page in this order."""
+    """The group of a question: the first that applies. The page lists groups in this order."""
 
     FAILED = 0
     DISPUTED = 1  # the judge or the run it stands against says otherwise

@@ -1,4 +1,4 @@
-"""Define what a sweep's report says, whatever it is written as: cells beside each other, what differs, what failed."""
+"""Build the report of a sweep: cells next to each other, what differs, what failed."""
 
 from __future__ import annotations
 
@@ -183,9 +183,7 @@ def _shares(cell: CellRun) -> dict[str, Shares]:
 
 
 def _point_name(cell: CellRun, axes: Sequence[str]) -> str:
-    """Return the values by what varies: a method's name alone, other values beside the last word of their key; else
-    its method.
-    """
+    """Return a point's name: the values that differ, each with the last part of its key, or the method."""
     assert cell.run is not None
     given = {axis: cell.overrides[axis] for axis in axes if axis in cell.overrides}
     named = [value if axis == "method" else f"{axis.rpartition('.')[2]}={value}" for axis, value in given.items()]
@@ -218,7 +216,7 @@ def _plot(title: str, cells: Sequence[CellRun], axes: Sequence[str], plotted: st
 
 
 def frontier(points: Sequence[Point]) -> list[Point]:
-    """Return those that cost less than every better one, cheapest first."""
+    """Return the points that cost less than every better one, cheapest first."""
     kept: list[Point] = []
     for point in sorted(points, key=lambda point: (point.x, -point.y)):
         if not kept or point.y > kept[-1].y:

@@ -1,4 +1,4 @@
-"""Define what came of a training: its curves, its report, and the model card, which is made of the manifest alone."""
+"""Build the curves, the report and the model card of a training. The card is built from the manifest only."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def grid_section(rows: Sequence[tuple[str, float | None, str | None, str]]) -> S
 
 
 def curves_svg(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> str:
-    """Return loss by step, and the held-out loss where it was measured."""
+    """Return a plot of the loss by step, and of the held-out loss if it was measured."""
     shown = [("loss", "loss", 0), ("held_out_loss", "held-out loss", 1)]
     lines = [
         Series(title, [Point(step, value) for step, value in series[key]], colour)

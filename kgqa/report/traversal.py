@@ -107,7 +107,7 @@ def _place_nodes(places: Sequence[Place]) -> dict[Place, Node]:
 
 
 def _around(traced: TracedQuestion) -> dict[str, Sequence[str]]:
-    """Return the values by passage, the neighbours that the trace tells."""
+    """Return, for each passage, its neighbours in the trace."""
     calls = (call for call in traced.calls if call.kind == "neighbours" and call.items is not None)
     return {call.request["passage_id"]: call.items or () for call in calls}
 
@@ -135,7 +135,7 @@ def _box(node: Node, text: str, colour: str, *, gold: bool) -> list[str]:
 
 
 def _xml(text: str) -> str:
-    """Return escaped, with blanks for what XML cannot hold: control characters, which texts of PDFs have."""
+    """Escape a text for XML and replace control characters, which texts of PDFs can contain, by blanks."""
     return escape("".join(letter if letter.isprintable() else " " for letter in text))
 
 

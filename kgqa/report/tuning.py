@@ -1,4 +1,4 @@
-"""Define what `kgqa tune` shows: what was tried on dev, and what the choice comes to on test."""
+"""Build the report of `kgqa tune`: the candidates on dev, and the choice on test."""
 
 from __future__ import annotations
 

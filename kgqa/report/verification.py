@@ -1,4 +1,4 @@
-"""Define what `kgqa data verify` shows: Table 2 of SAFE with ours beside, what the graphs hold, and who agrees."""
+"""Build the report of `kgqa data verify`: SAFE's Table 2 next to ours, graph figures and agreement."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Define what papers trained and a cell needs: by name, with what makes it, and as the overrides that put one to
-use.
-"""
+"""List the trained models that cells need, with the commands that make them and the overrides that use them."""
 
 from __future__ import annotations
 
@@ -63,7 +61,7 @@ class Artefact(_Strict):
     makes: tuple[Step, ...]
 
     def of(self, values: Mapping[str, str]) -> Artefact:
-        """Return the of with what stands in its name put into its commands."""
+        """Return the artifact with the values of its name inserted into its commands."""
         made = [step.model_copy(update={"command": step.command.format_map(values)}) for step in self.makes]
         return self.model_copy(update={"makes": tuple(made)})
 
@@ -75,7 +73,7 @@ class Answering(_Strict):
 
 
 class Gpu(_Strict):
-    """Hold what hours and money are reckoned with."""
+    """A GPU, for estimates of hours and money."""
 
     name: str
     usd_an_hour: float
@@ -88,7 +86,7 @@ class _File(_Strict):
 
 
 def artefacts() -> Mapping[str, Artefact]:
-    """Return the values by name, or by the form of names; DataError as `gpu`."""
+    """Return the artifacts by name, or by the pattern of names. Raises DataError as `gpu` does."""
     return _file().artefacts
 
 

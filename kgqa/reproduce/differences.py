@@ -1,4 +1,4 @@
-"""Define what of a table's cells is not as in the paper, as far as a machine can know.
+"""List the settings of a table's cells that differ from the paper's.
 
 From four places: the table's `settings` and `differs`; what a person gave; choices that no paper made, by override or
 by default (their YAML says "Not in the paper" or "Stands in for …"); values whose comment says that no paper has them.

@@ -1,4 +1,4 @@
-"""Define what a command that makes an artefact takes of a GPU: hours, memory, money. Reckoned, never measured."""
+"""Estimate the GPU hours, memory and money of a training command. These figures are not measured."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def estimate_hours(step: Step, words: Sequence[str]) -> Taken:
 
 
 def in_all(each: Iterable[Taken]) -> Taken:
-    """Return one after the other: the largest memory counts."""
+    """Add up steps that run one after the other: hours and money are summed, the largest memory counts."""
     listed = list(each)
     hours = [one.hours for one in listed if one.hours is not None]
     known = len(hours) == len(listed)

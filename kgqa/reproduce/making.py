@@ -1,4 +1,4 @@
-"""Define what a table's cells lack and what makes it: the commands in order, what they take, and what they came to."""
+"""Make the trained models that a table's cells lack, in order."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Making:
 
 
 def lacking(cells: Iterable[PublishedCell], given: Sequence[str]) -> list[str]:
-    """Return artefacts that cells need, neither given nor replaced, each once."""
+    """Return the artifacts that cells need and that are neither given nor replaced, each once."""
     overrides, trained = split_cells(given)
     named = {override_key(override) for override in overrides}
     needed = (name for cell in cells for key, name in cell.trained if key not in named)
@@ -128,7 +128,7 @@ def those_here(names: Iterable[str]) -> dict[str, Path]:
 
 
 def given_as(folders: Mapping[str, Path]) -> tuple[str, ...]:
-    """Return as a person gives them."""
+    """Return folders as command-line arguments."""
     return tuple(f"{TRAINED}{name}={folder}" for name, folder in folders.items())
 
 

@@ -70,7 +70,7 @@ class Protocol(_Entry):
 
 
 def protocol_of(table_id: str) -> Protocol | None:
-    """Return the protocol of of the paper, if it is said how this table's cells came about."""
+    """Return the paper's protocol, if it says how the cells of this table were made."""
     found = _protocols().get(table_id.partition("/")[0])
     return found if found and (not found.tables or table_id in found.tables) else None
 

@@ -1,4 +1,4 @@
-"""Define what the papers published."""
+"""The published tables as types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Availability = Literal["run", "needs training", "model retired", "human", "quote
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Hold what the paper did, our key it is compared with ("": none), and ours where that is always something else."""
+    """A setting of the paper, our key for it ("": none), and our value if that always differs."""
 
     name: str
     theirs: str

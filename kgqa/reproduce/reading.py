@@ -122,8 +122,8 @@ def read_table(file: Path, table_id: str) -> PublishedTable:
 
 
 def _with_base(table: Json, file: Path) -> Json:
-    """Return the with base with the keys of the file beside it that it names as `base`, where it has none of its own;
-    settings by name.
+    """Return the table merged with the file that its key `base` names. Its own keys win, and settings are merged by
+    name.
     """
     if not isinstance(table, dict) or "base" not in table:
         return table

@@ -1,4 +1,4 @@
-"""Define what a reproduction is asked for: a command line taken apart."""
+"""Parse the command line of `kgqa reproduce`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ReproduceRequest:
         return cls(table, overrides, hydra, own.get("only"), own.get("name"), budget, dry_run, protocol, words, command)
 
     def with_trained(self, given: Sequence[str]) -> ReproduceRequest:
-        """Return the with trained with trained.NAME=FOLDER in place of what cells lack."""
+        """Return the request with trained.NAME=FOLDER for the artifacts that cells lack."""
         return replace(self, overrides=(*self.overrides, *given))
 
 

@@ -57,7 +57,7 @@ class Plan:
         return {cell.experiment.overrides: cell.experiment for cell in self.cells}
 
     def differing(self, request: ReproduceRequest) -> list[Row]:
-        """Return settings that are not the paper's."""
+        """Return the settings that differ from the paper's."""
         return differences(request, self.published, {}, self.experiments)
 
     def planned(self, request: ReproduceRequest) -> dict[str, list[Cell]]:

@@ -87,7 +87,7 @@ class Stages:
         return [self._with(0, [] if few else [f"sample={protocol.test}", f"seed={protocol.seed}"])]
 
     def run(self, display: Display, budget: Budget | None) -> Ran:
-        """Return one that cannot be run stops no other: its result is a failed one."""
+        """Run all cells. A cell that cannot run becomes a failed result and stops no other."""
         try:
             return self._tune(display, budget) if self.among else self._plain(display, budget)
         except KgqaError as error:

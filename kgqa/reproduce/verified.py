@@ -1,4 +1,4 @@
-"""Define what SAFE's Table 2 says of the data set that `kgqa data verify` verifies."""
+"""Read the counts of SAFE's Table 2 for a dataset."""
 
 from __future__ import annotations
 

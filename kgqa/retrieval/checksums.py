@@ -1,4 +1,4 @@
-"""Define whether an index's files hold what was written: all of it where that takes a blink, else a sample of blocks.
+"""Check an index's files against their checksums: completely if they are small, otherwise a sample of blocks.
 
 A flipped bit is otherwise another prediction that nobody sees, or a panic within a library.
 """
@@ -21,9 +21,7 @@ DRAWN = 16  # blocks that are read of each larger file, beside its first and its
 
 
 def describe_files(folder: Path, files: Iterable[Path]) -> dict[str, Json]:
-    """Return the values by name within the folder: bytes, hash and, where all are more than is read as a whole, the
-    blocks' digests.
-    """
+    """Return size and hash of each file by its name in the folder, and block hashes if the files are large."""
     listed = list(files)
     large = sum(file.stat().st_size for file in listed) > WHOLE
     return {str(file.relative_to(folder)): _describe(file, blocks=large) for file in listed}

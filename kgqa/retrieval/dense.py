@@ -192,7 +192,7 @@ class DenseFinder:
 
 
 class _Texts(Sequence[str]):
-    """Hold what is encoded of each passage: title, separator and text, or the one of them that is not blank."""
+    """The text to encode of each passage: title, separator and text, or the one that is not blank."""
 
     def __init__(self, passages: Sequence[Passage], separator: str) -> None:
         self._passages, self._separator = passages, separator

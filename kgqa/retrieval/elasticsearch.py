@@ -190,9 +190,7 @@ class _Finder:
             self._server.close()
 
     def _search(self, client: Any, bodies: Sequence[Mapping[str, Json]]) -> list[Any]:
-        """Return one multi-search request. A search in it that failed is raised as if it had been a request of its
-        own.
-        """
+        """Send one multi-search request. A failed search in it raises as if it had been a request of its own."""
         from elastic_transport import ApiError
 
         whole = {"allow_partial_search_results": False}

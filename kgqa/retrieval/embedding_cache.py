@@ -109,7 +109,7 @@ class KeptVectors:
 
 @dataclass(frozen=True, slots=True)
 class CheckedVectors:
-    """Hold what a check found. `structure`: what SQLite says of the file; "" where it is whole."""
+    """The result of a check. `structure`: SQLite's error, "" for a sound file."""
 
     path: Path
     rows: int

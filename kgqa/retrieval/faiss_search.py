@@ -22,7 +22,7 @@ TRAINING = 64  # vectors per list that the lists are found from; FAISS itself wa
 
 @dataclass(frozen=True)
 class FaissIndex:
-    """Hold what an index is made and searched with. IVF: inverted lists; HNSW: a graph of neighbours."""
+    """The settings of a FAISS index. IVF: inverted lists; HNSW: a graph of neighbors."""
 
     kind: Kind
     storage: Literal["float32", "float16"]

@@ -44,7 +44,7 @@ Advance = Callable[[str, int, int | None], None]  # stage, passages more, passag
 
 @dataclass(frozen=True)
 class IndexFolder:
-    """Hold where a retriever's index of a corpus lies, or will.
+    """The folder of a retriever's index of a corpus.
 
     made_from: the corpus' identity as its dataset gives it. command: what builds the index, for messages.
     """
@@ -208,7 +208,7 @@ class IndexFolder:
 
 
 def _plain(value: Mapping[str, Json]) -> dict[str, Any]:
-    """Return as it comes back from a file: tuples are lists, keys are strings."""
+    """Return a value as it comes back from a JSON file: tuples become lists, keys become strings."""
     plain: dict[str, Any] = json.loads(json.dumps(value))
     return plain
 

@@ -72,7 +72,9 @@ class _Finder:
         self.dense.close()
 
     def _second(self, query: Query, place: int) -> Query:
-        """Return one more than is wanted: the passage of the first hop is often its own nearest."""
+        """Return the query of the second hop. It asks for one more passage: the first hop's is often its own
+        nearest.
+        """
         text = f"{query.text}{self.settings.separator}{self.passages[place].wording}"
         return replace(query, text=text, k=self.settings.second_hop + 1)
 

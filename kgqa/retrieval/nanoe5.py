@@ -107,5 +107,5 @@ def _encoder() -> Any:
 
 
 def _processors() -> int:
-    """Return those this process may use: a container may have fewer than the machine. macOS cannot tell them apart."""
+    """Return the number of CPUs that this process may use: a container can have fewer than the machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -23,7 +23,7 @@ STEP = 1_000  # passages between two signs of progress
 
 @dataclass(frozen=True)
 class Corpus:
-    """Hold what was stored."""
+    """The manifest of stored passages."""
 
     hash: str  # of the passages' ids in order
     count: int
@@ -66,7 +66,7 @@ def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], No
 
 
 class StoredPassages(Sequence[Passage]):
-    """Hold what `store` wrote, as a sequence. Opening takes no longer for a large corpus; safe to use from threads."""
+    """Stored passages as a sequence. Opening a large corpus is as fast as a small one. Safe to use from threads."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -80,7 +80,7 @@ class PoolIndex:
         return {"retriever": dict(self._retriever.identity()), "corpus": None}
 
     def search(self, calls: Sequence[Search]) -> Sequence[tuple[Passage, ...]]:
-        """Return as `PassageIndex.search`; every call has a pool."""
+        """Search as `PassageIndex.search` does. Every call has a pool."""
         return [self._pools(call.pool).find([Query(call.query, call.k)])[0] if call.pool else () for call in calls]
 
     def find_titled(self, title: str) -> Sequence[Passage]:  # noqa: ARG002 - a pool holds what its question came with

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def best_places(scores: NDArray[np.floating[Any]], k: int, places: NDArray[np.integer[Any]] | None = None) -> list[int]:
-    """Return those with the `k` highest scores, best first, equal scores by place.
+    """Return the places of the `k` highest scores, best first, equal scores by place.
 
     places: the place of each score, ascending; None: scores[i] is place i's.
     """

@@ -31,7 +31,7 @@ PIECE = 8_192  # rows searched at once, whatever the size of a shard
 
 @dataclass(frozen=True)
 class Shards:
-    """Hold how vectors are kept: rows a file, their type, and what decides them beside the texts."""
+    """The format of stored vectors: rows per file, type, and the settings that decide them."""
 
     rows: int
     storage: Literal["float32", "float16"]
@@ -65,7 +65,7 @@ class Shards:
 
 
 class Vectors:
-    """Hold what `Shards.write` wrote. Nothing is read before it is asked for but the files' headers.
+    """Stored vectors. Only the headers are read until rows are used.
 
     Raises:
         DataError: the files do not hold `count` vectors of one dimension.

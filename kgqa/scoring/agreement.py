@@ -1,4 +1,4 @@
-"""Define how far two sets of verdicts on the same answers agree."""
+"""Measure how well two sets of verdicts on the same answers agree."""
 
 from __future__ import annotations
 

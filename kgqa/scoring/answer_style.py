@@ -1,6 +1,4 @@
-"""Define what an answer is apart from right or wrong: whether the gold one stands in it, how long it is, whether it
-is one.
-"""
+"""Measure properties of an answer other than correctness: containment of gold, length, abstention."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ _CELLS_PER_CHUNK = 2_000_000  # int64 counts held at once: 16 MB
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """Return without the values that are None; None where no other is left."""
+    """Return the mean of the values that are not None, or None if there are none."""
     known = [value for value in values if value is not None]
     return fsum(known) / len(known) if known else None
 

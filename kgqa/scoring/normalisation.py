@@ -1,4 +1,4 @@
-"""Define what the benchmarks' scorers ignore in an answer. The only place where answers are normalised.
+"""Normalize answers as the benchmarks' scorers do. No other module normalizes answers.
 
 The steps are SQuAD's (Rajpurkar et al., EMNLP 2016), which HotpotQA, 2WikiMultiHopQA, MuSiQue and TRACE took over.
 Punctuation is ASCII punctuation: a typographic quote or an en dash stays in the answer, as in the official scorers.

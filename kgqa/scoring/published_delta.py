@@ -37,7 +37,7 @@ class Value:
 
     @classmethod
     def of(cls, written: float | str | None, spread: float | None = None) -> Value | None:
-        """Return the of from a number, "~41" or None."""
+        """Parse a published value: a number, "~41" or None."""
         if written is None:
             return None
         return cls(float(str(written).lstrip("~")), isinstance(written, str), spread)

@@ -1,4 +1,4 @@
-"""Define how well gold passages were retrieved: recall within a budget of passages, all-gold rate, reciprocal rank.
+"""Measure the retrieval of gold passages: recall within k, all-gold rate, reciprocal rank.
 
 A gold passage is found by its id. Where the corpus searched does not hold that id — another dump of Wikipedia, other
 blanks, a file that quotes its gold passages — the paragraph of the same title that says most of it is the gold one, as
@@ -26,9 +26,7 @@ ALARM_SHARE, ALARM_COUNT = 0.2, 5  # more questions than both with the same pass
 
 @dataclass(frozen=True, slots=True)
 class GoldPassage:
-    """Hold what is to be found: one of these ids, its own and that in the corpus; without ids any passage of the
-    title.
-    """
+    """A gold passage: one of these ids, or without ids any passage with the title."""
 
     ids: tuple[str, ...]
     title: str
@@ -36,7 +34,7 @@ class GoldPassage:
 
 @dataclass(frozen=True, slots=True)
 class RetrievedPassages:
-    """Hold what was retrieved for one question, best or first first, and where the gold passages are in it."""
+    """The passages retrieved for one question, best or first first, and the places of the gold passages."""
 
     ids: tuple[str, ...]
     gold_places: tuple[int | None, ...]  # of each gold passage, from 1; None: not retrieved

@@ -76,7 +76,7 @@ def _scores(rows: Sequence[ScoredQuestion], seed: int) -> Scores:
 
 
 def without_scores(summary: ScoreSummary) -> ScoreSummary:
-    """Return the without scores of a run that answered nothing: there is nothing to score, so no score is 0."""
+    """Return the summary of a run that answered nothing, without scores. None of them is 0."""
     scores = Scores(**{name: UNDEFINED for name, field in Scores.model_fields.items() if field.is_required()})
     return summary.replace(scores=scores, found_and_right=None, by_hops={}, by_type={}, profiles={})
 

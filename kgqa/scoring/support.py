@@ -1,4 +1,4 @@
-"""Define how well the passages a method used agree with the gold supporting passages."""
+"""Compare the passages that a method used with the gold supporting passages."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class CellResult:
 
     @property
     def costs(self) -> list[Cost]:
-        """Return as if nothing had been cached; a judge's apart."""
+        """Return the costs as if nothing had been cached, with the judge's cost separate."""
         if self.metrics is None:
             return [self.outcome.cost.method] if self.outcome and self.outcome.cost else []
         judged = self.metrics.judge
@@ -128,13 +128,13 @@ def run_folders(cells: Sequence[Cell]) -> list[Path | None]:
 
 
 def folder_of(experiment: Experiment) -> Path:
-    """Return the folder of of its run. Raises KgqaError: something is missing that the run will name."""
+    """Return the folder of a cell's run. Raises KgqaError if something that its name depends on is missing."""
     with Session(experiment) as session:
         return folder_in(session)
 
 
 def folder_in(session: Session) -> Path:
-    """Return the folder in of its run, or of its verdicts."""
+    """Return the folder of the session's run, or of its verdicts."""
     return verification_folder(session).path if session.experiment.verifies else run_folder(session)
 
 

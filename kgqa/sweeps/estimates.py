@@ -1,4 +1,4 @@
-"""Define what cells would ask that no earlier one has asked, how long it takes and what it costs."""
+"""Estimate the new calls of a sweep's cells, their time and their cost."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FINISHED = Estimated(0, 0, 0, 0.0, None, (), 0)
 
 
 def estimate_cells(cells: Sequence[Cell]) -> dict[int, Estimated | str]:
-    """Return the values by number: the estimate, or in one line why the cell cannot run. Nothing is asked and nothing
-    written.
+    """Return, by cell number, the estimate or the reason why the cell cannot run. Makes no model calls and writes no
+    files.
     """
     rates, shared = measure_rates(), Shared()
     estimates: dict[int, Estimated | str] = {}

@@ -33,7 +33,7 @@ _QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_log
 
 
 class Job(Protocol):
-    """Hold what a job is told: the folder of the command, its number, and the places that the command named."""
+    """The input of a launched job: the command's folder, the job's number, and its paths."""
 
     home: str
     cell: int
@@ -75,7 +75,9 @@ def run_all(
     ended: Ended | None = None,
     budget: Budget | None = None,
 ) -> list[CellResult]:
-    """Return as `run_cells` does, or as the launcher of `overrides`; `ended` is then told from another thread."""
+    """Run cells as `run_cells` does, or through the launcher of `overrides`, which calls `ended` from another
+    thread.
+    """
     if launcher_of(overrides) == "basic":
         return run_cells(cells, folder, ended=ended, budget=budget)
     results = skip_finished(cells, folder.path)

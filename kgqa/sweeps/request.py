@@ -1,4 +1,4 @@
-"""Define what a sweep is asked for: a command line taken apart."""
+"""Parse the command line of a sweep."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: Budget | None = Non
 
 
 class _How(NamedTuple):
-    """Hold how a cell ended, and what it measured."""
+    """The status of a finished cell, and its metrics."""
 
     status: Status
     metrics: Metrics | None = None
@@ -165,7 +165,7 @@ def _now(session: Session, display: Display, allowance: Budget | None) -> _How:
 
 
 def skip_finished(cells: Sequence[Cell], sweep: Path) -> dict[int, CellResult]:
-    """Return the values by number, the cells that have nothing left to run."""
+    """Return, by number, the results of cells that are already finished."""
     skipped = {}
     for cell in cells:
         try:

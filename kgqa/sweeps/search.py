@@ -50,7 +50,7 @@ def run_search(request: SweepRequest, display: Display) -> Swept:
 
 
 def _try(study: Optuna, space: _Space, request: SweepRequest, trials: int, folder: SweepFolder) -> list[CellResult]:
-    """Return fewer than `trials` where the budget was spent before."""
+    """Run trials and return their results: fewer than `trials` if the budget was spent."""
     budget = request.budget
     cells: list[Cell] = []
     results: list[CellResult] = []
@@ -76,7 +76,7 @@ def _try(study: Optuna, space: _Space, request: SweepRequest, trials: int, folde
 
 @dataclass(frozen=True)
 class _Space:
-    """Hold what every cell has, and the distribution of each key that is searched."""
+    """The overrides of every cell, and the distribution of each searched key."""
 
     base: Experiment
     distributions: Mapping[str, Optuna]
@@ -84,7 +84,7 @@ class _Space:
 
     @property
     def axes(self) -> dict[str, list[Json]]:
-        """Return as a sweep's plan has them; a search has no list of values."""
+        """Return the axes as a sweep's plan stores them. A search has no list of values."""
         return {key: [] for key in self.distributions}
 
 

@@ -1,4 +1,4 @@
-"""Define what `kgqa tune` is told, and its questions: those that choose, and others on which the choice is measured."""
+"""Split the questions of `kgqa tune`: those that choose the values, and those that measure the choice."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Part:
     ids: tuple[str, ...]
 
     def record(self) -> TunedPart:
-        """Return as `tune.json` has it."""
+        """Return this part as `tune.json` stores it."""
         return TunedPart(file=self.path, sha256=self.sha256, questions=len(self.ids), ids=self.ids)
 
 

@@ -30,7 +30,7 @@ from kgqa.util.fs import json_text, outputs, replace_file, text_digest
 
 @dataclass(frozen=True)
 class TuneRequest:
-    """Hold what a tuning is asked for: a command line taken apart."""
+    """The parsed command line of `kgqa tune`."""
 
     tuning: Tuning
     axes: list[Axis]

@@ -1,4 +1,4 @@
-"""Define where components come from: a person's own folder, installed packages, and kgqa itself, in this order.
+"""Find components: in the user's own folder, in installed packages, and in kgqa itself, in this order.
 
 A place is a folder with `conf/` (a YAML for each choice), `prompts/` (templates) and Python modules beside them. The
 own one is the working directory, or the folder that holds `$KGQA_CONF`. A package is a place if it declares the entry

@@ -24,7 +24,7 @@ _STYLES = {RIGHT: "green", WRONG: "yellow", FAILED: "red", "": ""}
 
 @dataclass(frozen=True)
 class Choosing:
-    """Hold which of a run's questions are shown: the first `limit` that ended in one of `outcomes`; none means any."""
+    """The filter of a list of questions: the first `limit` with one of `outcomes` (none: any)."""
 
     outcomes: frozenset[str]
     limit: int

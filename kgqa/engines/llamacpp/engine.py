@@ -171,7 +171,9 @@ class LlamaCpp:
         return Completion(answer["content"], finish, usage, self._template.flags(call) + free)
 
     def _choose(self, prompt: Sequence[int], spelling: Spelling, adapter: int | None, started: float) -> Choice:
-        """Return one place of the options' tree after the other; each costs one token, the prompt is known by then."""
+        """Choose an option by walking the tree of the options' tokens. Each step costs one token, because the prompt
+        is cached.
+        """
         conditional = [0.0] * len(spelling.pairs)
         known = 0
         for place in range(ROOT, len(spelling.tokens)):

@@ -1,4 +1,4 @@
-"""Define where a server is and with which key it is asked, read from configuration and environment."""
+"""Find a server's address and key in the configuration and the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define what counts as an answer of the model: how long it can be, what it must hold, and what cannot be true. No I/O.
+"""Validate responses of a server: size, required fields, impossible values. No I/O.
 
 An answer that is none is an attempt that failed, whatever its status says: servers and the proxies before them put
 errors into it, leave the text out or count without sense, and a model is not to be scored for that.
@@ -24,9 +24,7 @@ COUNTS = ("prompt_tokens", "completion_tokens")
 
 
 def longest(asked: Mapping[str, Json] | None, sent: int) -> int:
-    """Return bytes that an answer to this request of `sent` bytes may have: far more than any has, far less than
-    memory.
-    """
+    """Return the largest accepted size, in bytes, of the reply to a request of `sent` bytes."""
     asked = asked or {}
     tokens = asked.get("max_tokens") or asked.get("max_completion_tokens") or 0
     listed = max(int(asked.get(key) or 0) for key in ("logprobs", "top_logprobs"))

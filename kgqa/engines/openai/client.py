@@ -195,7 +195,7 @@ class Client:
         return tokens
 
     def check_length(self, prompt: int, reply: int) -> None:
-        """Raise PromptTooLong ."""
+        """Raise PromptTooLong if the prompt and the reply do not fit into the context."""
         if prompt + reply > self.context:
             raise PromptTooLong(prompt, self.context - reply)
 

@@ -1,6 +1,4 @@
-"""Define how many calls a server is given at once: what was set, what it says it has, or what it turns out to be good
-for.
-"""
+"""Limit the parallel calls to a server: as configured, as the server reports, or as measured."""
 
 from __future__ import annotations
 
@@ -128,7 +126,7 @@ class Room:
         self._rungs, self._judged, self._rest, self._starting = {}, 0, AGAIN * self.limit, False
 
     def _enough(self, lower: _Rung, upper: _Rung) -> int:
-        """Return as many calls as bring what the upper rung did at the pace of a call below both, where none waited
+        """Return how many calls reach the upper rung's throughput at the pace of a call below both, where none waited
         yet.
         """
         if _worth(lower, upper):

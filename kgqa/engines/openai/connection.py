@@ -95,7 +95,7 @@ async def _content(answer: aiohttp.ClientResponse, most: int) -> bytes:
 
 @contextmanager
 def _in_words() -> Iterator[None]:
-    """Raise http .Unanswered for what aiohttp raises; a status that says no is an answer."""
+    """Translate the errors of aiohttp. A response with an error status is not an error here."""
     import aiohttp
 
     try:

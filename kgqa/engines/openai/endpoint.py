@@ -68,8 +68,7 @@ class _Trouble(Exception):
 
 @dataclass(frozen=True)
 class Persistence:
-    """Hold how long to go on: seconds for one attempt, attempts beside the first, seconds before the second attempt
-    (doubled each time), and seconds that a server may be gone or ask to wait."""
+    """The retry settings: timeout of one attempt, number of retries, waiting time before the first retry."""
 
     timeout: float
     retries: int
@@ -270,5 +269,5 @@ def _retry_after(headers: Mapping[str, str]) -> float:
 
 
 def _jitter() -> float:
-    """Return the jitter so that calls which failed together do not come back together."""
+    """Return a random factor, so that calls which failed together are not repeated together."""
     return random.uniform(1.0, 1.25)  # noqa: S311 - not for secrets

@@ -197,7 +197,7 @@ class OpenAI:
         return Endpoint(self._url, key(self.api_key_env, self._url), persistence, self._room.crowded)
 
     def _client(self, adapter: Adapter | None) -> Client:
-        """Return one for each adapter, as they differ in names; used in the loop's thread alone."""
+        """Return the client of an adapter: each has its own model name. Use it only in the loop's thread."""
         if adapter not in self._clients:
             self._clients[adapter] = Client(
                 self._endpoint,

@@ -1,4 +1,4 @@
-"""Define what an OpenAI-compatible server is asked, and how its answers are read. No I/O."""
+"""Build requests to an OpenAI-compatible server and read its responses. No I/O."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ UNKNOWN_PARAMETER = re.compile(r"un(supported|recognized|known|expected)|not (su
 
 @dataclass
 class Abilities:
-    """Hold what has been learnt from a server's refusals; none of it is forgotten before the engine is closed."""
+    """The features of a server, as learned from rejected requests until the engine is closed."""
 
     refused: set[str] = field(default_factory=set)  # keys of requests; of schemas each one, as not all are refused
     longest_list: int | None = None  # the most log-probabilities it lists for one token

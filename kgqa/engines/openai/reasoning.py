@@ -12,7 +12,7 @@ from kgqa.types import Completion
 
 
 async def thoughtful(client: Client, call: Generate) -> Completion:
-    """Return both steps; the server is asked twice, and reads the prompt twice."""
+    """Generate the reasoning and then the answer, as two calls. The server reads the prompt twice."""
     prompt, begin = await client.turn(call.prompt, thinks=True)
     budget, end = client.thinking.budget, marks(begin).end
     closing = await client.continuation(_behind("", begin, call))

@@ -35,7 +35,7 @@ class Seam:
 
     @classmethod
     def of(cls, folder: Path, tokenizer: Tokenizer) -> Seam:
-        """Return as the folder's configuration names them.
+        """Read the special tokens from the folder's configuration.
 
         Raises:
             ConfigError: a model with absolute positions, which rows that are padded on the left would shift.

@@ -82,7 +82,7 @@ class Transformers:
         return self
 
     def with_adapter(self, adapter: Adapter) -> Engine:
-        """Return each batch is answered through one adapter, which is loaded for its first one."""
+        """Return the engine with an adapter, which is loaded for its first batch."""
         if adapter not in self._views:
             self._views[adapter] = AdaptedBatch(self, adapter, base_differs(adapter, self.model))
         return self._views[adapter]
@@ -91,7 +91,7 @@ class Transformers:
         return self.answer_with(calls, None)
 
     def answer_with(self, calls: Sequence[ModelCall], adapter: Adapter | None) -> Sequence[ModelReply | Exception]:
-        """Return as `answer`, through an adapter."""
+        """Answer calls as `answer` does, through an adapter."""
         with self._lock:
             if self._closing.is_set():
                 raise EngineDied("the engine is closed")
@@ -119,7 +119,7 @@ class Transformers:
             self.__dict__.pop("_decoder", None)
 
     def _generate(self, prompts: list[list[int]], calls: list[Any]) -> list[ModelReply]:
-        """Return those that think do so together, and then all answer together."""
+        """Generate the reasoning of all calls that use it, and then all answers."""
         texts = {row: self.render(call) for row, call in enumerate(calls) if self._tokens.thinks(call)}
         thoughts: dict[int, Completion] = {}
         if texts:
@@ -211,8 +211,8 @@ class Transformers:
 
     @cached_property
     def _ends(self) -> frozenset[int]:
-        """Return tokens that end a reply: what the model's configuration names and the usual ones its vocabulary
-        has.
+        """Return the ids of tokens that end a reply: those of the model's configuration and the usual ones of its
+        vocabulary.
         """
         configured = self._decoder.network.generation_config.eos_token_id
         named = configured if isinstance(configured, list) else [] if configured is None else [configured]

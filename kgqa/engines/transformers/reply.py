@@ -70,6 +70,8 @@ class DecodedReply:
         return self.spent >= self._call.max_tokens
 
     def _stops(self) -> bool:
-        """Return only the end is decoded: a stop string that ended earlier would have been seen earlier."""
+        """Return whether the reply ends with a stop string. Only its end is decoded: an earlier one would have been
+        seen.
+        """
         tail = self._decode(self._tokens[-self._longest_stop - SPARE :])
         return any(stop in tail for stop in self._call.stop)

@@ -68,7 +68,9 @@ class Vllm:
 
     @property
     def places(self) -> int:
-        """Return as many again as there are slots wait inside vLLM: a slot that becomes free never waits for us."""
+        """Return the maximum number of calls: twice vLLM's parallel requests, so that a free one never waits for
+        kgqa.
+        """
         return 2 * self.slots * self.data_parallel
 
     def identity(self) -> Mapping[str, Json]:

@@ -44,7 +44,7 @@ class Lora(NamedTuple):
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """Hold how to start an engine."""
+    """The settings to start a vLLM engine with."""
 
     arguments: Mapping[str, Any]  # of vLLM's AsyncEngineArgs
     environment: Mapping[str, str]  # what vLLM takes from environment variables only
@@ -89,7 +89,7 @@ class VllmLoop:
         await asyncio.shield(self._started)
 
     async def ask(self, prompt: Sequence[int], lora: Lora | None, **sampling: Any) -> Output:
-        """Return one request to its end; the settings are those of vLLM's SamplingParams."""
+        """Run one request to its end. `sampling` are the settings of vLLM's SamplingParams."""
         from vllm import SamplingParams
         from vllm.lora.request import LoRARequest
         from vllm.sampling_params import RequestOutputKind

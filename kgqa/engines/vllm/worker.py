@@ -1,4 +1,4 @@
-"""Define what runs inside vLLM's own processes, as a plugin of vLLM (see pyproject.toml).
+"""Run code in vLLM's own processes, as a plugin of vLLM (see pyproject.toml).
 
 vLLM ends its processes when it is closed. A run that is killed closes nothing, and they would keep their memory.
 """

@@ -49,7 +49,7 @@ class AnsweredQuestions:
         return f" ({MADE_UP})" if scripted else ""
 
     def rows(self) -> list[ScoredQuestion]:
-        """Return where the file does not say which passages were used, the support is not scored."""
+        """Return the scored questions. The support is not scored if the file does not contain the passages used."""
         return [score_question(question, self.predictions[question.id], self.profile) for question in self.questions]
 
 

@@ -1,4 +1,4 @@
-"""Define how far a judge's verdicts agree with exact match, with another judge, and with people."""
+"""Measure how well a judge agrees with exact match, another judge and humans."""
 
 from __future__ import annotations
 

@@ -66,7 +66,9 @@ def compare_answers(request: ComparisonRequest) -> Comparison:
 
 
 def _knowledge(runs: Sequence[AnsweredQuestions], names: str, em: Mapping[str, Shares]) -> list[Section]:
-    """Return where a run without context is among them: what the others add to what their model knows."""
+    """Compare each run with a run without context, if there is one: what retrieval adds to the model's own
+    knowledge.
+    """
     ids = [question.id for question in runs[0].questions]
     answered = [
         Answered(name, run.method, run.reader, dict(zip(ids, em[name], strict=True)))

@@ -1,4 +1,4 @@
-"""Define what a run needs before its first question: triples, the index, passage graphs; built once, found again.
+"""Prepare a run before its first question: triples, the index and passage graphs, built once and reused.
 
 Not here: the questions (`run`).
 """

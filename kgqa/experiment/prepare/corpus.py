@@ -44,14 +44,14 @@ SMALLEST, LARGEST = 16, 2_000  # passages of a shard: a batch; a few minutes on 
 
 @dataclass(frozen=True)
 class _Corpus:
-    """Hold what is kept beside the passages."""
+    """The manifest of a corpus that is saved next to its passages."""
 
     passages: int
 
 
 @dataclass(frozen=True)
 class CorpusBuild:
-    """Hold what is left to do for one corpus."""
+    """The passages of a corpus that are still to be extracted."""
 
     folder: Path
 

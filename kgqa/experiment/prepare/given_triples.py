@@ -15,7 +15,7 @@ from kgqa.types import Json, Question
 
 
 class GivenTriples:
-    """Hold what `TripleBuilder` is where triples are extracted."""
+    """Imported triples, with the interface of `TripleBuilder`."""
 
     def __init__(self, session: Session, chosen: ImportedTriples) -> None:
         self.store = ImportedFile(chosen.path)
@@ -45,8 +45,8 @@ class GivenTriples:
         return Ledger()
 
     def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
-        """Return as `TripleBuilder.statistics`, with passages that the file has not in place of what a parser
-        skipped.
+        """Return the figures of `TripleBuilder.statistics`, with passages missing from the file instead of skipped
+        lines.
         """
         means = graph_statistics(
             [t for p in question.passages for t in self.store.triples(p)] for question in questions

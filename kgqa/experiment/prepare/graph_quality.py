@@ -123,7 +123,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def quality_rows(curve: QualityCurve) -> list[tuple[str, ...]]:
-    """Return as a table: the names of its columns, then a row a value."""
+    """Return the curve as a table: the header, then one row per value."""
     rows: list[tuple[str, ...]] = [(curve.key, *COLUMNS)]
     for point in curve.points:
         figures = (getattr(point, column) for column in COLUMNS)

@@ -1,4 +1,4 @@
-"""Define whether an index finds the passages it holds, as `kgqa data check-index` asks."""
+"""Check that an index finds the passages it contains, for `kgqa data check-index`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEPTH = 10
 
 @dataclass(frozen=True, slots=True)
 class KnownItems:
-    """Hold how many of a sample of passages are found by their own first words."""
+    """The number of sampled passages that their own first words find."""
 
     first: int  # as the best
     among: int  # in the first `DEPTH`

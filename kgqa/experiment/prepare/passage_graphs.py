@@ -27,7 +27,7 @@ class PassageGraphs:
         self.store = GraphStore(outputs() / "graphs", name, session.linker, self.corpus)
 
     def corpus(self) -> tuple[Passage, ...]:
-        """Return the text_passages passages of the data set's corpus; read when a call has no pool.
+        """Return all passages of the dataset's corpus. They are read when a call has no pool.
 
         Raises:
             ConfigError: there are too many to link.

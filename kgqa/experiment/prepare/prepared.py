@@ -1,4 +1,4 @@
-"""Define what a run makes before its method starts: triples of its passages, graphs of its collections."""
+"""Prepare the inputs of a run's method: triples of its passages, graphs of its collections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Preparation:
-    """Hold what was made, what it cost, and what there is to tell of it."""
+    """The result of the preparation, its cost and its messages."""
 
     prepared: Prepared
     extraction: Ledger

@@ -59,7 +59,7 @@ def extract_by_workers(workers: int, gpus: int) -> Extract:
 
 @dataclass(frozen=True)
 class Order:
-    """Hold what a worker must know."""
+    """The settings of a Ray worker."""
 
     overrides: tuple[str, ...]
     config: Config

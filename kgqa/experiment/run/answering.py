@@ -20,7 +20,7 @@ from kgqa.types import Answer, Question
 
 @dataclass(frozen=True)
 class Answers:
-    """Hold what became of every question, and what that took."""
+    """The predictions of all questions, with their cost."""
 
     predictions: Mapping[str, Prediction]  # by question, as they came; without notes
     ledger: Ledger
@@ -31,7 +31,7 @@ class Answers:
 
 
 class Keeper(Protocol):
-    """Represent who is given each question when it is finished: a run's folder."""
+    """A receiver of finished questions, such as a run's folder."""
 
     def record(self, question: Question, prediction: Prediction, records: Iterable[CallRecord]) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Define what something in use was trained on: a run over the same questions is refused, a changed template is told."""
+"""Reject a run over questions that one of its models was trained on, and warn about changed templates."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _imagine(call: Call[Any], number: int) -> object:
 
 
 def imagine_passages(call: Search, question: Question) -> tuple[Passage, ...]:
-    """Return those of the pool, or where there is none the question's own and then made-up ones."""
+    """Return passages of the pool, or the question's own and then placeholders if there is no pool."""
     if call.pool is not None:
         return call.pool[: call.k]
     made_up = (Passage.of(f"Passage {number}", PASSAGE) for number in range(call.k))

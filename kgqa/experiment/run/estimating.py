@@ -1,6 +1,4 @@
-"""Define what planned calls will take: time by the rates that earlier runs were measured at, money by the price
-table.
-"""
+"""Estimate planned calls: time by the rates of earlier runs, money by the prices of the preset."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ class Rate:
         return (prompt + output) * sum(run[2] for run in self.runs) / max(tokens, 1)
 
     def output(self, role: str, calls: int, at_most: int) -> float:
-        """Return tokens that so many replies are likely to have: as many as this role's had on average."""
+        """Return the expected completion tokens of `calls` replies, from the average of the role's replies."""
         tokens, known = self.replies.get(role, (0, 0))
         return min(at_most, calls * tokens / known) if known else at_most
 
@@ -90,9 +88,7 @@ def estimate_roles(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estim
 
 
 def measure_rates() -> dict[str, Rate]:
-    """Return the values by `model@engine`, from the metrics of the finished runs in outputs/; what cannot be read is
-    left out.
-    """
+    """Return the rates by `model@engine` from the metrics of finished runs in outputs/, without unreadable ones."""
     rates: dict[str, Rate] = {}
     for file in sorted(outputs().glob(f"*/*/*/*/{METRICS}")):
         try:

@@ -164,7 +164,7 @@ def _explain(session: Session, index: Index | None, folder: RunFolder) -> None:
 
 
 def _nowhere(title: str) -> Sequence[Passage]:  # noqa: ARG001
-    """Return without an index no corpus was searched: the question's own passages were ranked."""
+    """Return no passages: without an index the question's own passages were ranked."""
     return ()
 
 

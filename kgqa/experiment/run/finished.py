@@ -1,4 +1,4 @@
-"""Define whether a run's folder holds just what a session would answer, so that there is nothing to do."""
+"""Find a finished run with the same identity, so that nothing has to run again."""
 
 from __future__ import annotations
 

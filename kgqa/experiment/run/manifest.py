@@ -1,4 +1,4 @@
-"""Define where a run's figures come from: code, packages, data, prompts, models, machine."""
+"""Record the origin of a run's figures: code, packages, data, prompts, models and machine."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def score_answers(experiment: Experiment, answers: Answers) -> list[ScoredQuesti
 
 
 def _select_answered(experiment: Experiment, answers: Answers) -> Iterator[tuple[Question, Prediction]]:
-    """Yield both lie packed: whoever goes through them does so once."""
+    """Yield each question with its prediction."""
     return ((question, answers.predictions[question.id]) for question in experiment.questions)
 
 
@@ -69,7 +69,7 @@ def _score(question: Question, prediction: Prediction, profile: str) -> ScoredQu
 
 
 def _without_answers(summary: ScoreSummary) -> ScoreSummary:
-    """Return the without answers of a run that retrieves and answers nothing."""
+    """Return the summary without scores of answers, for a run that only retrieves."""
     scores = summary.scores.replace(em=UNDEFINED, f1=UNDEFINED, containment=None, struct_em=None)
     bare = summary.replace(wording=None, found_and_right=None)
     return bare.replace(answerless=0, scores=scores, by_hops={}, by_type={}, profiles={})
@@ -82,7 +82,7 @@ def _retrieval(experiment: Experiment, answers: Answers, retrieved: Sequence[Ret
 
 
 def _measure_retrieval(question: Question, prediction: Prediction, page: Page) -> RetrievedPassages:
-    """Return a failed question has retrieved nothing."""
+    """Return the passages that a question retrieved: none if it failed."""
     evidence, titles = prediction.evidence or (), prediction.evidence_titles
     gold = gold_passages(question, page)
     places = gold_places(gold, evidence, titles), gold_places(gold_pages(gold), evidence, titles)

@@ -1,4 +1,4 @@
-"""Define what a run would ask, before it asks anything: `dry_run=true`."""
+"""Plan the calls of a run without making them: `dry_run=true`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Planned:
 
 @dataclass
 class Shared:
-    """Hold what earlier cells of a sweep will have asked, so that it is counted once."""
+    """The calls of earlier cells of a sweep, so that each is counted once."""
 
     calls: set[str] = field(default_factory=set)  # cache keys
     passages: set[tuple[str, str]] = field(default_factory=set)  # triple store and passage

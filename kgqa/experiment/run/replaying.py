@@ -107,7 +107,7 @@ class Replaying:
         return [_trace(question, ended[question.id]) for question in experiment.questions]
 
     def answers(self) -> dict[str, str | None]:
-        """Return the values by question; None where it failed. Verdicts on them are replayed, too."""
+        """Return the answers by question, None where it failed. Replays verdicts, too."""
         session, experiment = self._session, self._session.experiment
         predictions = (traced.prediction for traced in self.questions())
         answers = {each.question_id: each.answer for each in predictions if each.answer is not None}

@@ -1,4 +1,4 @@
-"""Define what a tracker is told of a finished run. It can fail: the run is on disk by then, so that is a warning."""
+"""Log a finished run to a tracker. A failure is a warning, because the run is already saved."""
 
 from __future__ import annotations
 

@@ -24,9 +24,7 @@ T = TypeVar("T")
 
 
 class RoleBinding(NamedTuple):
-    """Hold what answers a role: model and engine as configured, and the adapter on them; `key`: where it was
-    written.
-    """
+    """The model, engine and adapter of a role. `key`: the key that sets them."""
 
     model: Node
     engine: Node
@@ -38,7 +36,7 @@ RoleNodes = Mapping[str, RoleBinding]  # by role; "" for all other roles
 
 
 class Pool:
-    """Hold what holds a model, by its configuration: built once, closed when the pool is. Who opens it closes it."""
+    """Loaded models by their configuration. The owner that opens the pool closes it."""
 
     def __init__(self) -> None:
         self._built: dict[str, object] = {}

@@ -1,6 +1,4 @@
-"""Define what a configuration means: its method, its questions, its judge. Nothing is opened, printed or registered
-here.
-"""
+"""Build the method, questions and judge of a configuration, without opening or printing anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define what makes two runs the same, and where a run's folder is."""
+"""Compute the settings that define a run, and the folder of the run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Define what a method's program says: its syntax, its templates and its demonstrations, as one hash for a run's
-identity.
+"""Hash a method's program: its syntax, its templates and its few-shot examples.
 
 A changed method is another method: its runs get folders of their own and never replace what the method answered before.
 Comments, docstrings and layout decide no answer, so they are left out.

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Prepared:
-    """Hold what was made ready for a method's programs before they start; None where it asks for no such thing."""
+    """The inputs prepared for a method's programs; None for those that it does not use."""
 
     index: Index | None = None
     triples: TripleSource | None = None

@@ -1,4 +1,4 @@
-"""Define what is open while an experiment is worked on: models, rankers, the call cache."""
+"""Own the open resources of an experiment: models, rankers and the call cache."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Session:
 
     @cached_property
     def engines(self) -> Engines:
-        """Return those of the method's roles."""
+        """Return the engines of the method's roles."""
         return self.engines_of(role_nodes(self.experiment.config) if self.experiment.asks_models else {})
 
     def engines_of(self, nodes: RoleNodes) -> Engines:

@@ -85,9 +85,7 @@ def _record(run: FinishedRun) -> dict[str, Json]:
 
 
 def _model(run: FinishedRun) -> dict[str, Json]:
-    """Return the values by its repository on the hub where the preset names one; else under the engine, as a server's
-    models are.
-    """
+    """Return the model: its repository on the hub if the preset names one, otherwise its name under the engine."""
     settings = {key: value for key, value, _ in run.settings}
     hub, engine = settings.get("model.hub", "None").partition(":")[0], run.choices.get("engine", "unknown")
     name = settings.get("model.name", run.choices["model"])

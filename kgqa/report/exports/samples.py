@@ -13,7 +13,7 @@ from kgqa.util.fs import text_digest
 
 
 def sample(reported: ReportedQuestion) -> dict[str, Json]:
-    """Return without the keys that name its record. A question that failed has the score 0, as in kgqa, and its
+    """Return a question as a sample, without the keys that name its record. A failed question has the score 0 and its
     error.
     """
     row, traced = reported.row, reported.traced
@@ -56,7 +56,7 @@ def _turns(traced: TracedQuestion) -> Iterator[Turn]:
 
 
 def _is_single(traced: TracedQuestion) -> bool:
-    """Return one model call that was answered, and nothing looked up behind it."""
+    """Return whether one model call was answered and nothing was retrieved."""
     asked = [call for call in traced.calls if call.kind in MODEL_CALLS]
     return len(asked) == 1 and asked[0].error is None and not _count_lookups(traced)
 
@@ -73,7 +73,7 @@ def _messages(told: Sequence[Turn]) -> list[dict[str, Json]]:
 
 
 def _attribution(answer: str | None, told: Sequence[Turn], *, single: bool) -> list[dict[str, Json]]:
-    """Return where the answer stands; a method makes it of its last reply, or of none."""
+    """Return which message contains the answer: the last reply, or none."""
     if answer is None or not told:
         return []
     place = 0 if single else len(told) - 1

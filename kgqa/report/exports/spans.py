@@ -116,7 +116,9 @@ def _metadata(call: TracedCall) -> str:
 
 
 def attributes(values: Mapping[str, Json]) -> list[dict[str, Json]]:
-    """Return as OTLP/JSON has them: whole numbers are texts there; what is no number of JSON is left out."""
+    """Return values as attributes of OTLP/JSON: integers are strings there, and values without a JSON type are
+    omitted.
+    """
     return list(_attributes(values))
 
 

@@ -1,4 +1,4 @@
-"""Define what models were told and said on the way to an answer, for formats that know messages, models and tools."""
+"""List the messages and replies of a question, for formats with messages, models and tools."""
 
 from __future__ import annotations
 

@@ -145,5 +145,5 @@ def _phrase(numbers: NDArray[np.uint64]) -> int:
 
 
 def bare_title(title: str) -> str:
-    """Return without what tells it from another of the same name: "Mulan (1998 film)" is called Mulan."""
+    """Return a title without the part that disambiguates it: "Mulan" for "Mulan (1998 film)"."""
     return re.sub(r"\s*\([^()]*\)\s*$", "", title) or title

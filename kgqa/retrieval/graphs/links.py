@@ -19,7 +19,7 @@ BLOCK = 256  # passages whose neighbours are counted at once: bounds memory
 
 
 class PassageGraph(Protocol):
-    """Hold how passages are linked; it holds none."""
+    """The interface of graphs: how passages are linked."""
 
     def identity(self) -> Mapping[str, Json]:
         """Return everything beside the passages that can change an edge."""

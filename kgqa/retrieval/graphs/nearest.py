@@ -75,7 +75,7 @@ def nearest(vectors: NDArray[np.float32], k: int) -> list[NDArray[np.int64]]:
 
 
 def join_vectors(best: Sequence[NDArray[np.int64]], places: NDArray[np.int64], passages: int) -> Links:
-    """Return each pair of nearest ones is a link that both hold. `best` counts in `places`, which count in passages."""
+    """Return the links of the graph: each nearest pair is linked in both directions. `best` counts in `places`."""
     import numpy as np
 
     one = np.repeat(np.arange(len(best)), [len(others) for others in best])

@@ -1,4 +1,4 @@
-"""Define what a bootstrapping will take, before it begins: calls, tokens and hours of each round."""
+"""Estimate the calls, tokens and hours of each bootstrapping round."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEXT = (
 
 @dataclass(frozen=True)
 class Asked:
-    """Hold what a run will take, and the tokens of each role's prompts and replies."""
+    """The estimated calls of a run, and the tokens of each role's prompts and replies."""
 
     estimated: Estimated
     tokens: dict[str, int]

@@ -1,4 +1,4 @@
-"""Define what `kgqa bootstrap` is told, and the words of each run, collection and training that follow from it."""
+"""Parse the command line of `kgqa bootstrap`, and build the arguments of its runs, collections and trainings."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Wrong:
-    """Hold what a run answered wrong, with the attempts that its notes have."""
+    """A wrong answer of a run, with the attempts in its notes."""
 
     asked: Asked
     answer: str
@@ -119,7 +119,7 @@ class JudgedSteps:
         return self.teacher == "model"
 
     def collect(self, sources: Sequence[Source], advance: Callable[[], None]) -> Iterator[Made]:
-        """Return the values by question, in the sources' order; by rules."""
+        """Yield the examples of the rules, by question in the order of the sources."""
         asked = list(self._ask(sources, "rules"))
         plans: list[tuple[Asked, Plan]] = []
         for each in asked:
@@ -210,7 +210,7 @@ class JudgedSteps:
                 yield Wrong(Asked(source.dataset, method, question, f"{HARD} of {run.name}"), answer, attempts)
 
     def _hard(self, wrong: Sequence[Wrong], results: Sequence[object]) -> Iterator[Made]:
-        """Yield §3.3's train, diagnose, augment: the first error that the evaluator let pass; at most so many."""
+        """Yield up to `hard_cases` examples of the first error that the evaluator missed (§3.3)."""
         cases: list[Case] = []
         for one, result in zip(wrong, results, strict=True):
             if isinstance(result, NotTaught):
@@ -226,9 +226,7 @@ class JudgedSteps:
         return text_digest(f"{self.seed} {name}")
 
     def _keep(self, cases: Sequence[Case]) -> set[str]:
-        """Return each error as often as the rarest that occurs, right steps in proportion; which ones, the seed
-        decides.
-        """
+        """Return the ids of a balanced sample: each error as often as the rarest, right steps in proportion."""
         if self.balance == "all":
             return {case.id for case in cases}
         by_label: dict[str, list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Define how good a training was: figures of the held-out examples before and after it, with paired intervals."""
+"""Compare the held-out examples before and after a training, with paired intervals."""
 
 from __future__ import annotations
 

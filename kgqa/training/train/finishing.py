@@ -1,6 +1,4 @@
-"""Define what is stored next to the weights in the end: curves, report, card, and the manifest, which is written
-last.
-"""
+"""Write the files next to trained weights: curves, report, card, and the manifest last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Define what a training will need, before it starts: steps, memory and hours."""
+"""Estimate the steps, memory and hours of a training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ H100_SPEED = 0.38 * 989e12  # FLOPs per second: the fraction of the peak in bflo
 
 @dataclass(frozen=True)
 class TrainCost:
-    """Hold what a number of examples needs. `tokens`: in all of them; `longest`: in one at most."""
+    """The cost of a number of examples. `tokens`: of all together; `longest`: of the longest."""
 
     training: Trainer
     parameters: float | None
@@ -47,7 +47,7 @@ class TrainCost:
 
 @dataclass(frozen=True)
 class TrainPlan:
-    """Hold what `dry_run=true` shows. `too_long`: examples that are left out."""
+    """The plan that `dry_run=true` shows. `too_long`: examples that are left out."""
 
     request: TrainRequest
     examples: ExampleSplit

@@ -1,4 +1,4 @@
-"""Define what `kgqa train` is asked for: a recipe of conf/train with its values, its base model, and its examples."""
+"""Parse the command line of `kgqa train`: a recipe of conf/train with its values, its base model and its examples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLLECT_GROUPS = ("collect", "method")  # groups of overrides that choose what i
 
 @dataclass(frozen=True)
 class Base:
-    """Hold what is trained. `model`: None for an encoder; `encoder`: its folder or its name on the hub."""
+    """The model to train. `model`: None for an encoder; `encoder`: its folder or its name on the hub."""
 
     name: str  # as chosen
     model: Model | None
@@ -201,7 +201,7 @@ class TrainRequest:
 
     @property
     def name(self) -> str:
-        """Return the name of what is trained."""
+        """Return the name of the trained model."""
         return self.training.name or self.recipe
 
     @property

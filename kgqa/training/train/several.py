@@ -37,7 +37,7 @@ class PlannedTraining(Artifact):
 
 
 class PlannedTrainings(Artifact):
-    """Hold what the jobs of a launcher read."""
+    """The trainings that a launcher's jobs run."""
 
     trainings: tuple[PlannedTraining, ...]
 

@@ -33,7 +33,7 @@ Array = Any  # numpy's float32
 
 @dataclass(frozen=True)
 class Attention:
-    """Hold what of a base decides how an adapter on it is written."""
+    """The attention's shape of a base model, which decides the layout of an adapter."""
 
     architecture: str
     heads: int
@@ -41,13 +41,13 @@ class Attention:
 
     @classmethod
     def of_config(cls, config: Mapping[str, Json]) -> Attention:
-        """Return the of config from a transformers folder's config.json."""
+        """Read the attention's shape from the config.json of a transformers folder."""
         heads = config.get("num_attention_heads")
         return _check(config.get("model_type"), heads, config.get("num_key_value_heads") or heads)
 
     @classmethod
     def of_header(cls, header: Mapping[str, Json]) -> Attention:
-        """Return the of header from the keys of the base's GGUF file."""
+        """Read the attention's shape from the keys of the base's GGUF file."""
         kind = header.get("general.architecture")
         heads = header.get(f"{kind}.attention.head_count")
         return _check(kind, heads, header.get(f"{kind}.attention.head_count_kv") or heads)

@@ -1,4 +1,4 @@
-"""Define what all trainers share in the worker's process: tokens, arguments, checkpoints, progress and replies."""
+"""The shared parts of all trainers in the worker's process: tokens, arguments, checkpoints, progress and replies."""
 
 from __future__ import annotations
 

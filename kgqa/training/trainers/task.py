@@ -1,4 +1,4 @@
-"""Define what a trainer's process reads and writes: its task, its events and its result."""
+"""The input and output of a trainer's process: its task, its events and its result."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CurvePoint(Artifact):
 
 
 class TrainResult(Artifact):
-    """Hold what a finished training measured.
+    """The figures of a finished training.
 
     measured: figures of the held-out examples by name, in their order, before and after training.
     """
