@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -118,7 +117,9 @@ def test_the_report_has_a_row_a_round_and_a_curve(undisturbed: tuple[Path, Path]
     assert "EM, KnowTrace*" in "".join(shown.itertext())
 
 
-def test_killed_bootstrapping_resumes(undisturbed: tuple[Path, Path], llama: Path, tmp_path: Path) -> None:
+def test_killed_bootstrapping_resumes_to_equal_bytes(
+    undisturbed: tuple[Path, Path], llama: Path, tmp_path: Path
+) -> None:
     process = started(tmp_path, llama)
     completer = tmp_path / "outputs/trained/knowtrace-demo/round1/completer"
     wait_for(lambda: any(completer.glob("*/checkpoints/*/trainer_state.json")), process)
@@ -129,9 +130,7 @@ def test_killed_bootstrapping_resumes(undisturbed: tuple[Path, Path], llama: Pat
     assert len(before) == 3  # round 0, the run that round 1 learns from, its explorer
     ended(started(tmp_path, llama))
     assert {file: file.stat().st_mtime_ns for file in before} == before
-    # the set of files, not their bytes: a training that was resumed gives other weights, and they are in run names
-    names = (sorted(re.sub(r"[0-9a-f]{8}", "…", name) for name in made(place)) for place in (tmp_path, undisturbed[0]))
-    assert next(names) == next(names)
+    assert made(tmp_path) == made(undisturbed[0])
 
 
 def test_few_right_answers_end_the_round_with_what_there_is(undisturbed: tuple[Path, Path], llama: Path) -> None:

@@ -85,6 +85,18 @@ def test_interrupted_training_resumes_to_equal_bytes(llama: Path, trained: Path,
     assert TrainResult.read(tmp_path).tokens == TrainResult.read(trained).tokens
 
 
+def test_training_interrupted_at_the_end_of_an_epoch_keeps_its_evaluation(
+    llama: Path, trained: Path, tmp_path: Path
+) -> None:
+    settings = task(tmp_path, "LoraTraining", llama, {**LORA, "save_minutes": 0, "max_hours": 1e-9})
+    for _ in range(5):  # one step each, five are an epoch
+        assert train(settings) == 2
+    assert train(task(tmp_path, "LoraTraining", llama, LORA)) == 0
+    assert hashes(tmp_path) == hashes(trained)
+    evaluated = {point.step for point in TrainResult.read(tmp_path).curve if point.held_out_loss is not None}
+    assert evaluated >= {0, 5, 10, 15}  # and where it was interrupted
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

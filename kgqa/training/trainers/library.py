@@ -162,6 +162,16 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._emit(TrainEvent(event="evaluation", step=state.global_step, loss=mean_loss(metrics)))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        # an epoch's last step is saved after the epoch's evaluation, otherwise a resumed training would skip it
+        if not float(state.epoch).is_integer():
+            self._save_or_stop(args, state, control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if float(state.epoch).is_integer():  # not after a stop within the epoch
+            self._save_or_stop(args, state, control)
+
+    def _save_or_stop(self, args: Any, state: Any, control: Any) -> None:
+        """Request a checkpoint if one is due, and a stop if the hours are over."""
         now = _first_clock(args)
         control.should_save = now - self._saved >= 60 * self._recipe.save_minutes
         hours = self._recipe.max_hours
