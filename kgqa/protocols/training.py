@@ -7,6 +7,7 @@ each key with its value and source.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -42,7 +43,7 @@ class ModelSize:
 
 
 @dataclass(frozen=True)
-class Trainer:
+class Trainer(ABC):
     """The settings that all trainers share.
 
     base: PRESET or PRESET:PATH of conf/model; for encoders a choice of conf/ranker, a folder or a name on the hub.
@@ -83,14 +84,14 @@ class Trainer:
     not_identity: ClassVar = ("name", "base", "examples", "processes", "device", "save_minutes", "max_hours")
 
     @property
+    @abstractmethod
     def packages(self) -> tuple[str, Mapping[str, str]]:
         """Return the extra of kgqa, and each module it must bring with the hint for a missing one ("" for none)."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def longest(self) -> int:
         """Return the maximum number of tokens of one example."""
-        raise NotImplementedError
 
     @property
     def memory_hint(self) -> str:

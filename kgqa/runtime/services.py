@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,20 +27,20 @@ from kgqa.runtime.utilization import Utilization
 from kgqa.types import Json
 
 
-class Service:
+class Service(ABC):
     """The base of all services. held: calls that wait for `flush`. busy: calls in work."""
 
     held: int = 0
     busy: int = 0
 
+    @abstractmethod
     def submit(self, request: Request) -> None:
         """Accept a call. Its reply goes to the queue of the scheduler."""
-        raise NotImplementedError
 
-    def flush(self) -> None:
+    def flush(self) -> None:  # noqa: B027 - most services hold no calls
         """Start the calls that are held, if the service holds calls."""
 
-    def stop(self, timeout: float) -> None:
+    def stop(self, timeout: float) -> None:  # noqa: B027 - most services have nothing to stop
         """Drop what waits, and let what runs end within `timeout` seconds."""
 
 
