@@ -36,7 +36,7 @@ class SweepRequest:
             if key in OWN:
                 own[key] = value
             elif override_group(argument) == "verify":
-                raise ConfigError(f"{argument}: a run answers questions; kgqa data verify verifies them")
+                raise ConfigError(f"{argument}: a run answers questions; use kgqa data verify")
             elif key.startswith(("hydra/", "hydra.")):
                 hydra.append(argument)
             else:
