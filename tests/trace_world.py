@@ -59,7 +59,7 @@ class World:
         assert isinstance(call, CountTokens)
         return len(call.text.split())
 
-    def choose(self, call: Choose) -> Choice | Exception:
+    def choose(self, call: Choose) -> Choice:
         so_far, options = shown(call)
         assert len(options) == len(call.options)
         probabilities = self.select(so_far, options)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, ClassVar
 
-from kgqa.cache.requests import Done, ServiceReply
+from kgqa.cache.in_flight import Done, ServiceReply
 from kgqa.cache.store import CallCache
 from kgqa.calls import Generate, ModelCall, ModelReply, Program
-from kgqa.engines.openai.concurrency import Place, Room
+from kgqa.engines.openai.concurrency import AdaptiveLimiter
 from kgqa.runtime.scheduler import Finished, Scheduler
 from kgqa.runtime.services import Streams
 from kgqa.types import Completion, Json, Usage
@@ -29,11 +29,11 @@ Deliver = Callable[[ModelReply | Exception], None]
 class VirtualServer:
     """First in, first out. A call takes 20 ms, and for each token 8 ms, 0.4 % longer for every other call under way.
 
-    A reply has as many tokens as its call may have. `room` learns as that of engine=openai does.
+    A reply has as many tokens as its call may have. `limiter` adapts as that of engine=openai does.
     """
 
     slots: int
-    room: Room
+    limiter: AdaptiveLimiter
     now: float = 0.0
     full: float = 0.0  # seconds that all calls would take in a full batch
     most: int = 0  # calls that the program had under way at once
@@ -47,8 +47,8 @@ class VirtualServer:
     counts_freely: ClassVar[bool] = True
 
     @property
-    def places(self) -> int:
-        return self.room.limit
+    def max_concurrency(self) -> int:
+        return self.limiter.limit
 
     @property
     def efficiency(self) -> float:
@@ -65,14 +65,14 @@ class VirtualServer:
 
     def submit(self, call: ModelCall, deliver: Deliver) -> None:
         assert isinstance(call, Generate)
-        place, since = self.room.enter(), self.now
+        limit, since = self.limiter.acquire(), self.now
         self._asked += 1
         self.most = max(self.most, self._asked)
 
         def begin() -> None:
             self._busy += 1
             self.full += self._seconds(call.max_tokens, self.slots)
-            self._after(self._seconds(call.max_tokens, self._busy), lambda: self._end(call, place, since, deliver))
+            self._after(self._seconds(call.max_tokens, self._busy), lambda: self._end(call, limit, since, deliver))
 
         if self._busy < self.slots:
             begin()
@@ -90,11 +90,11 @@ class VirtualServer:
         self.now, _, happens = heapq.heappop(self._events)
         happens()
 
-    def _end(self, call: Generate, place: Place, since: float, deliver: Deliver) -> None:
+    def _end(self, call: Generate, limit: int, since: float, deliver: Deliver) -> None:
         self._busy -= 1
         if self._waiting:
             self._waiting.popleft()()
-        self.room.leave(place, self.now - since, call.max_tokens)
+        self.limiter.release(limit, self.now - since, call.max_tokens)
         self._asked -= 1
         deliver(Completion(self.render(call), usage=Usage(prompt_tokens=1, output_tokens=call.max_tokens)))
 

@@ -12,7 +12,7 @@ from math import sqrt
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from kgqa.artifacts.schema import read_json
+from kgqa.artifacts.schema import read
 from kgqa.errors import ConfigError, DataError
 from kgqa.types import Json
 from kgqa.util.fs import quick_sha256, text_digest
@@ -88,12 +88,11 @@ class Adapter:
 
     def trained_on(self) -> tuple[str | None, tuple[str, ...]]:
         """Return the base's preset and the digests of its weights, in the preset's form and in training's."""
-        manifest: Json = {}
+        manifest: dict[str, Json] = {}
         if self.path is not None and (file := self._manifest_file(self.folder)).is_file():
-            manifest = read_json(file, remedy="train it again")
-        told = manifest if isinstance(manifest, Mapping) else {}
-        digests = (self.base_sha256 or told.get("base_sha256"), told.get("base_folder_sha256"))
-        return self.base or told.get("base"), tuple(str(digest) for digest in digests if digest)
+            manifest = read(dict[str, Json], file, remedy="train it again")
+        digests = (self.base_sha256 or manifest.get("base_sha256"), manifest.get("base_folder_sha256"))
+        return self.base or manifest.get("base"), tuple(str(digest) for digest in digests if digest)
 
     def check_plain(self) -> None:
         """Raise a ConfigError if the adapter has more than LoRA's matrices, which some engines ignore."""
@@ -112,11 +111,7 @@ class Adapter:
         return {_plain_name(name): tensor for name, tensor in read_tensors(self.folder / MATRICES).items()}
 
     def _config(self) -> Mapping[str, Json]:
-        file = self.folder / CONFIG
-        config = read_json(file, remedy="get the adapter again")
-        if not isinstance(config, Mapping):
-            raise DataError(f"{file}: no object; get the adapter again")
-        return config
+        return read(dict[str, Json], self.folder / CONFIG, remedy="get the adapter again")
 
     def _number(self, key: str) -> float:
         number = self._config().get(key)
@@ -146,10 +141,10 @@ def read_tensors(file: Path) -> dict[str, StoredTensor]:
             size = file.stat().st_size
             header = decode_json(source.read(length if length <= size else 0))
         tensors = {}
-        for name, told in header.items():
+        for name, entry in header.items():
             if name != "__metadata__":
-                start, end = (8 + length + offset for offset in told["data_offsets"])
-                tensors[name] = StoredTensor(str(told["dtype"]), tuple(told["shape"]), start, end)
+                start, end = (8 + length + offset for offset in entry["data_offsets"])
+                tensors[name] = StoredTensor(str(entry["dtype"]), tuple(entry["shape"]), start, end)
                 if not 0 <= start <= end <= size:
                     raise ValueError(f"{name} ends at byte {end:,} of {size:,}")  # noqa: TRY301 - as a damaged header
     except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError) as error:

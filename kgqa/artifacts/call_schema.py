@@ -15,9 +15,8 @@ from kgqa.errors import DataError, nearest
 from kgqa.types import Choice, Completion, Json, Passage, Prompt, Triple, Usage
 from kgqa.util.fs import ids_digest
 
-CALLS: tuple[type[Call[Any]], ...] = (Generate, Choose, CountTokens, Rank, Search, Triples, Neighbours)
-KINDS = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.__name__).lower(): call for call in CALLS}
-_KIND_OF = {call: kind for kind, call in KINDS.items()}
+_CALLS: tuple[type[Call[Any]], ...] = (Generate, Choose, CountTokens, Rank, Search, Triples, Neighbours)
+_KIND_OF = {call: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.__name__).lower() for call in _CALLS}
 # The fields that choose who answers. A cache key leaves them out, because it holds the identity of who answered.
 ROUTING = ("role", "scorer")
 
@@ -32,7 +31,13 @@ def call_json(call: Call[Any]) -> dict[str, Json]:
     for name, value in values.items():
         match value:
             case Prompt():
-                written[name] = prompt_json(value)
+                messages = [[message.role, message.content] for message in value.messages]
+                written[name] = {
+                    "template": value.name,
+                    "messages": messages,
+                    "prefill": value.prefill,
+                    "form": value.form,
+                }
             case Passage():
                 written[f"{name}_id"] = value.id
             case tuple():
@@ -42,12 +47,6 @@ def call_json(call: Call[Any]) -> dict[str, Json]:
     if isinstance(call, Neighbours) and call.pool is not None:
         written["pool"] = ids_digest(written["pool"])
     return written
-
-
-def prompt_json(prompt: Prompt) -> dict[str, Json]:
-    """Return a prompt as traces hold it."""
-    messages = [[message.role, message.content] for message in prompt.messages]
-    return {"template": prompt.name, "messages": messages, "prefill": prompt.prefill, "form": prompt.form}
 
 
 def format_call(call: Call[Any]) -> dict[str, Json]:
@@ -123,54 +122,14 @@ class _Choice(_ModelReply):
     mass: Finite | None
 
 
-class _Error(Artifact):
-    error: str
-    message: str
-
-
-class _Prompt(Artifact):
-    template: str
-    messages: tuple[tuple[str, str], ...]
-    prefill: str
-
-
-class _Generate(Artifact):
-    role: str
-    prompt: _Prompt
-
-
-class _Choose(_Generate):
-    options: tuple[str, ...]
-
-
-class _CountTokens(Artifact):
-    role: str
-
-
-class _Rank(Artifact):
-    query: str
-    texts: tuple[str, ...]
-
-
-class _Search(Artifact):
-    query: str
-    titles: tuple[str, ...] | None
-    pool: tuple[str, ...] | None
-
-
-class _OnePassage(Artifact):
-    passage_id: str
-
-
-# For each kind, what a trace must hold of the request, and the type of the reply
-_SCHEMAS: Mapping[str, tuple[type[Artifact], Any]] = {
-    "generate": (_Generate, _Completion),
-    "choose": (_Choose, _Choice),
-    "count_tokens": (_CountTokens, Annotated[StrictInt, Field(ge=0)]),
-    "rank": (_Rank, tuple[Finite, ...]),
-    "search": (_Search, tuple[Passage, ...]),
-    "triples": (_OnePassage, tuple[tuple[str, str, str], ...]),
-    "neighbours": (_OnePassage, tuple[str, ...]),
+_REPLIES: Mapping[str, Any] = {  # the type of a stored reply by kind
+    "generate": _Completion,
+    "choose": _Choice,
+    "count_tokens": Annotated[StrictInt, Field(ge=0)],
+    "rank": tuple[Finite, ...],
+    "search": tuple[Passage, ...],
+    "triples": tuple[tuple[str, str, str], ...],
+    "neighbours": tuple[str, ...],
 }
 
 
@@ -181,44 +140,28 @@ def reply_from_json(call: Call[Any], value: Json) -> object:
         ValueError: the value is not a reply to this call, or has another number of scores or options.
     """
     try:
-        reply = validate(_SCHEMAS[_KIND_OF[type(call)]][1], value)
+        reply = validate(_REPLIES[_KIND_OF[type(call)]], value)
     except ValidationError as error:
         raise ValueError(f"no reply to {type(call).__name__}: {error.errors()[0]['msg']}") from None
+    fits = True
     match call:
         case Generate():
             return Completion(reply.text, reply.finish, Usage(*reply.usage), reply.flags, reply.thought)
-        case Choose() if len(reply.logprobs) == len(call.options):
-            return Choice(reply.logprobs, reply.mass, Usage(*reply.usage), reply.flags, reply.thought)
         case Choose():
-            fits = False
+            fits = len(reply.logprobs) == len(call.options)
+            reply = Choice(reply.logprobs, reply.mass, Usage(*reply.usage), reply.flags, reply.thought)
         case Rank():
             fits = len(reply) == len(call.texts)
         case Search():
             fits = len(reply) <= call.k
-        case _:
-            fits = True
     if not fits:
         raise ValueError(f"no reply to {type(call).__name__}: of another length")
     return reply
 
 
-def check_call(call: Mapping[str, Json], place: str) -> None:
-    """Check a call of a trace.
-
-    Raises:
-        DataError: a key is missing or has another type, or the number of replies is not that of options or texts.
-    """
-    kind = call["call"]
-    if kind not in _SCHEMAS:
-        raise DataError(f"{place}: call={kind!r:.60}: no such kind; {nearest(str(kind), _SCHEMAS)}; {AGAIN}")
-    request_type, reply_type = _SCHEMAS[kind]
-    reply = call["reply"]
-    failed = isinstance(reply, dict) and "error" in reply
-    where = f"{place}: a call to {kind}"
-    check_json(request_type, call, where)
-    check_json(_Error if failed else reply_type, reply, f"{where}: reply")
-    if failed:
-        return
-    for choices, replies in (("texts", reply), ("options", reply["logprobs"] if kind == "choose" else ())):
-        if choices in call and len(call[choices]) != len(replies):
-            raise DataError(f"{where}: {len(replies)} replies to {len(call[choices])} {choices}; {AGAIN}")
+def check_reply(kind: str, reply: Json, place: str) -> None:
+    """Check the reply to a call of a trace, which can be an error. Raises DataError if it has another type."""
+    if kind not in _REPLIES:
+        raise DataError(f"{place}: call={kind!r:.60}: no such kind; {nearest(kind, _REPLIES)}; {AGAIN}")
+    if not (isinstance(reply, dict) and "error" in reply):
+        check_json(_REPLIES[kind], reply, f"{place}: a call to {kind}: reply")

@@ -6,13 +6,19 @@ one of an encoder has texts. The fields are the keys of a line, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-from kgqa.artifacts.schema import as_json, check_json, read_lines
-from kgqa.types import Json, Prompt, Question
+from kgqa.artifacts.manifest import MANIFEST
+from kgqa.artifacts.metrics import Costs
+from kgqa.artifacts.schema import Artifact, Number, check_json, omit_none, read_json, read_lines
+from kgqa.calls import Program
+from kgqa.types import Prompt, Question
+from kgqa.util.fs import text_digest
+from kgqa.util.validators import Share
 
 EXAMPLES = "examples.jsonl"
 DROPPED = "dropped.jsonl"
@@ -67,22 +73,11 @@ class Dropped:
 Made = Example | Positive | Dropped
 
 
-def line(made: Made) -> dict[str, Json]:
-    """Return the line of the file."""
-    written: dict[str, Json] = as_json(made)
-    return written
-
-
 def read_examples(file: Path) -> Iterator[Example | Positive]:
     """Yield the examples. Raises DataError if a line is not an example; the message names line and key."""
     for place, record in read_lines(file, _REMEDY):
         kind: type[Example | Positive] = Positive if isinstance(record, dict) and "anchor" in record else Example
         yield check_json(kind, record, place, _REMEDY)
-
-
-def read_dropped(file: Path) -> Iterator[Dropped]:
-    """Yield the dropped ones. Raises DataError as `read_examples`."""
-    return (check_json(Dropped, record, place, _REMEDY) for place, record in read_lines(file, _REMEDY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,65 +96,151 @@ class Source:
     noise: Sequence[Question] = ()
 
 
-class Recipe(Protocol):
-    """A way to make training examples: `kgqa collect NAME`."""
-
-    @property
-    def sources(self) -> Mapping[str, str]:
-        """Return the default split of each dataset; empty: the recipe uses finished runs."""
-        ...
-
-    @property
-    def held_out(self) -> float:
-        """Return the share of questions for evaluation, which are not in the training examples."""
-        ...
-
-    @property
-    def seed(self) -> int: ...
-
-    def collect(self, sources: Sequence[Source], advance: Callable[[], None]) -> Iterator[Made]:
-        """Yield examples in an order that only depends on sources and settings; call `advance()` after each question.
-
-        Raises:
-            ConfigError: the sources are not of the kind that it takes.
-        """
-        ...
-
-
-@runtime_checkable
-class Measuring(Protocol):
-    """A recipe with figures of its own for the report."""
-
-    def figures(self, sources: Sequence[Source]) -> Mapping[str, int | float]: ...
-
-
-# programs (`kgqa.calls.Program`) by key; gives each key's result, or why it taught nothing
-Asking = Callable[[Sequence[tuple[str, Coroutine[Any, Any, Any]]]], Mapping[str, object]]
+# runs the programs of a teacher by key, and returns each result, or the NotTaught that it raised
+CallTeacher = Callable[[Sequence[tuple[str, Program[Any]]]], Mapping[str, Any]]
 
 
 class NotTaught(Exception):
     """A teacher's program gave no example; the message is the reason."""
 
 
-@runtime_checkable
-class Taught(Protocol):
-    """A recipe that may ask a teacher, the model of the role `teacher`."""
+@dataclass(frozen=True)
+class Recipe(ABC):
+    """A way to make training examples: `kgqa collect NAME`. A class adds its own settings.
+
+    sources: the default split of each dataset. Empty: the recipe uses finished runs.
+    held_out: the share of questions for evaluation, which are not trained on.
+    """
+
+    sources: Mapping[str, str]
+    held_out: Share
+    seed: int
 
     @property
-    def asks(self) -> bool:
-        """Return whether it calls a teacher. Otherwise it is collected as any other."""
-        ...
+    def uses_teacher(self) -> bool:
+        """Return whether it calls a model with the role `teacher`."""
+        return False
 
     @property
-    def hard_cases(self) -> int:
-        """Return the maximum number of examples from finished runs, in addition to questions (0: none)."""
-        ...
+    def uses_noise(self) -> bool:
+        """Return whether it needs flagged questions."""
+        return False
 
     @property
-    def noise(self) -> int:
-        """Return the number of added examples from flagged questions (0: none)."""
-        ...
+    def no_runs(self) -> str:
+        """Return why it cannot use finished runs, or "" if it can."""
+        return "needs questions, not runs; give dataset=NAME" if self.sources else ""
 
-    def taught(self, sources: Sequence[Source], ask: Asking) -> Iterator[Made]:
-        """Yield examples as `collect`. All programs are passed to `ask` at once."""
-        ...
+    @abstractmethod
+    def collect(
+        self, sources: Sequence[Source], advance: Callable[[], None], call_teacher: CallTeacher | None = None
+    ) -> Iterator[Made]:
+        """Yield examples in an order that depends only on sources and settings. Call `advance()` after each question.
+
+        call_teacher: for a recipe that uses a teacher, which passes all programs at once.
+
+        Raises:
+            ConfigError: the recipe cannot use these sources.
+        """
+
+    def figures(self, sources: Sequence[Source]) -> Mapping[str, int | float]:
+        """Return additional figures for the report."""
+        del sources
+        return {}
+
+
+STAGE = "collect"  # the first word of the stage's name, the recipe is the second
+
+
+class Instances(Artifact):
+    """A row of SAFE's Table 7."""
+
+    examples: int
+    questions: int
+
+
+class Collected(Artifact):
+    """`labels`: how many examples of each label there are at each place; `held_out_labels`: of these, held out.
+
+    question_hashes: of the questions that somebody is to be trained on, so without those held out.
+    """
+
+    recipe: str
+    datasets: Mapping[str, Instances]
+    labels: Mapping[str, Mapping[int, int]]
+    held_out_labels: Mapping[str, int]
+    held_out: tuple[str, ...]  # questions as DATASET/ID, sorted
+    dropped: Mapping[str, int]  # by why
+    templates: Mapping[str, str]  # the hash of each template that an example is asked with
+    question_hashes: QuestionHashes
+    figures: Mapping[str, Number] = {}
+    made_by: Mapping[str, int] = {}  # examples by whom
+    cost: Costs | None = omit_none()  # of a teacher
+
+    @property
+    def examples(self) -> int:
+        return sum(row.examples for row in self.datasets.values())
+
+    @property
+    def questions(self) -> int:
+        return sum(row.questions for row in self.datasets.values())
+
+
+DIGITS = 16
+_TRAIN_AGAIN = "train it again"
+
+
+class QuestionHashes(Artifact):
+    """Sorted hashes. ids: of dataset and question id. texts: of the questions' words without case and spaces.
+
+    by_id: the hash of the words for each id; None: unknown.
+    """
+
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    by_id: Mapping[str, str] | None = omit_none()
+
+    @classmethod
+    def of(cls, questions: Iterable[tuple[str, str, str]]) -> QuestionHashes:
+        """Hash questions, each given as dataset, id and text."""
+        hashes = {id_hash(dataset, question_id): text_hash(text) for dataset, question_id, text in questions}
+        by_id = dict(sorted(hashes.items()))
+        return cls(ids=tuple(by_id), texts=tuple(sorted({*by_id.values()})), by_id=by_id)
+
+    def texts_of(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """Return the hashes of these questions' texts, or of all texts if the pairs are unknown."""
+        if self.by_id is None:
+            return self.texts
+        return tuple(sorted({self.by_id[id_] for id_ in ids if id_ in self.by_id}))
+
+
+class TrainedWith(Artifact):
+    """The hashes of the questions of training, and of the templates that the examples used."""
+
+    question_hashes: tuple[str, ...]
+    text_hashes: tuple[str, ...]
+    templates: Mapping[str, str] = {}
+
+
+def training_of(folder: Path) -> TrainedWith | None:
+    """Read the manifest in a folder of an adapter or encoder, or next to it. Return None if kgqa did not train it.
+
+    Raises:
+        DataError: the manifest is damaged.
+    """
+    for place in (folder, folder.parent):
+        file = place / MANIFEST
+        manifest = read_json(file, remedy=_TRAIN_AGAIN) if file.is_file() else None
+        if isinstance(manifest, dict) and isinstance(manifest.get("examples"), dict):
+            return check_json(TrainedWith, manifest["examples"], f"{file}: examples", _TRAIN_AGAIN)
+    return None
+
+
+def id_hash(dataset: str, question_id: str) -> str:
+    """Hash a question's id within its dataset."""
+    return text_digest(f"{dataset}\n{question_id}", DIGITS)
+
+
+def text_hash(text: str) -> str:
+    """Hash the words of a question: benchmarks reuse questions of each other under other ids."""
+    return text_digest(" ".join(text.casefold().split()), DIGITS)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
-from kgqa.artifacts.schema import Artifact, omit_none, read
+from kgqa.artifacts.schema import Artifact, check_json, omit_none, read
+from kgqa.errors import DataError
 from kgqa.types import Json
+from kgqa.util.fs import package_folder, sha256
 
 MANIFEST = "manifest.json"
 Identity = Mapping[str, Json]  # what a part says that can change its replies
@@ -59,3 +62,75 @@ class Manifest(Artifact):
     def read(cls, folder: Path) -> Manifest:
         """Read the manifest of a run. Raises DataError if it is missing or damaged; the message names the key."""
         return read(Manifest, folder / MANIFEST)
+
+
+T = TypeVar("T")
+
+
+class Provenance(Artifact):
+    """The command and the versions that produced a folder."""
+
+    command: tuple[str, ...]
+    kgqa: Code
+    python: str
+    packages: Mapping[str, str]
+
+
+class StageManifest(Artifact):
+    """The manifest. `identity`: all that can change the files. `outcome`: figures in the stage's own type."""
+
+    stage: str  # as in "verify"
+    origin: Provenance
+    identity: Identity
+    files: Mapping[str, str]  # sha256 of each, by its name in the folder
+    outcome: Identity
+
+    @classmethod
+    def read(cls, folder: Path, stage: str) -> StageManifest:
+        """Read the manifest. Raises DataError: another stage, not finished, or damaged; the message names the key."""
+        missing = f"no such file, so no kgqa {_command(stage)} has finished here; give the folder that it printed"
+        manifest = read(cls, folder / MANIFEST, missing=missing)
+        if manifest.stage != stage:
+            raise DataError(f"{folder}: made by kgqa {_command(manifest.stage)}, not by kgqa {_command(stage)}")
+        return manifest
+
+    def read_outcome(self, kind: type[T], folder: Path) -> T:
+        """Return the outcome. Raises DataError if it is not of this kind."""
+        return check_json(kind, self.outcome, f"{folder / MANIFEST}: outcome")
+
+    def file(self, folder: Path, name: str) -> Path:
+        """Return the path of one of the files. Raises DataError if it is missing or was changed."""
+        file = folder / name
+        if not file.is_file() or sha256(file) != self.files.get(name):
+            state = "changed since it was written" if file.is_file() else "no such file"
+            raise DataError(f"{file}: {state}; run the command again that made it: {' '.join(self.origin.command)}")
+        return file
+
+
+def _command(stage: str) -> str:
+    """Return the command of a stage, which has the stage's name unless it is grouped."""
+    return "data verify" if stage == "verify" else stage
+
+
+RECORDING = package_folder() / "demos" / "recorded.json"
+CALLS = package_folder() / "demos" / "recorded.jsonl.zst"  # as `kgqa cache export` writes it
+RENEW = "in a checkout, python scripts/record_demo.py makes it anew"
+
+
+class Recording(Artifact):
+    """`model`, `ranker`: what they said of themselves, so that neither is needed to know which calls were theirs."""
+
+    made: str  # the day, as 2026-11-23
+    kgqa: str
+    commit: str
+    platform: str
+    cores: int
+    remark: str  # what else is to be known of the machine
+    model: Identity
+    ranker: Identity
+    answers: Mapping[str, Mapping[str, str]]  # by method and question
+
+    @classmethod
+    def read(cls, file: Path = RECORDING) -> Recording:
+        """Read the recording. Raises DataError if it is missing or damaged."""
+        return read(Recording, file, missing=f"no such file; {RENEW}", remedy=RENEW)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kgqa.artifacts.schema import Artifact, Number, omit_none, read
+from kgqa.artifacts.schema import Artifact, Number, as_json, omit_none, read
+from kgqa.types import Json
 
 METRICS = "metrics.json"
 Figures = Mapping[str, str | Number | None]  # named by whoever measures
@@ -24,31 +25,6 @@ class Estimate(Artifact):
 
 
 UNDEFINED = Estimate(mean=None, low=None, high=None, n=0)
-
-
-class Scores(Artifact):
-    em: Estimate
-    f1: Estimate
-    containment: Estimate | None = omit_none()  # runs of 0.1 have none
-    struct_em: Estimate | None = omit_none()  # only where questions are structural
-    support_recall: Estimate
-    support_precision: Estimate
-    support_f1: Estimate
-    support_error_rate: Estimate
-
-    def named(self) -> dict[str, Estimate]:
-        """Return the metrics by their names in the file, in its order."""
-        scores = {
-            "em": self.em,
-            "f1": self.f1,
-            "containment": self.containment,
-            "struct_em": self.struct_em,
-            "support_recall": self.support_recall,
-            "support_precision": self.support_precision,
-            "support_f1": self.support_f1,
-            "support_error_rate": self.support_error_rate,
-        }
-        return {name: score for name, score in scores.items() if score is not None}
 
 
 class Given(Artifact):
@@ -86,13 +62,16 @@ class FoundAndRight(Artifact):
 
 
 class ScoreSummary(Artifact):
-    """The scores of a set of answers, independent of the method that gave them."""
+    """The scores of a set of answers, independent of the method that gave them.
+
+    scores: by the name of the metric, see `kgqa.scoring.questions.METRICS`.
+    """
 
     questions: int
     failed: int
     answerless: int
     profile: str
-    scores: Scores
+    scores: Mapping[str, Estimate]
     given: Given
     wording: Wording | None = omit_none()
     found_and_right: FoundAndRight | None = omit_none()  # where both are defined
@@ -103,6 +82,10 @@ class ScoreSummary(Artifact):
     by_hops: Mapping[str, Group]
     by_type: Mapping[str, Group]
     profiles: Mapping[str, EmF1]
+
+    def score(self, name: str) -> Estimate:
+        """Return a score; one that is not defined for these questions has no mean."""
+        return self.scores.get(name, UNDEFINED)
 
 
 class Flagged(Artifact):
@@ -149,16 +132,8 @@ class Rates(Artifact):
 
 
 class EngineUse(Artifact):
-    """`mean_calls`: in flight, idle time counted in. `capacity`: calls it takes at once, on average where that changes.
-    `full_share`: of the time, with nearly all of these places taken, so that the engine and not the run was the limit;
-    None in runs of earlier versions."""
-
-    engine: str
+    engine: str  # as in "smollm2_135m@llamacpp"
     roles: tuple[str, ...]
-    busy_share: Number
-    mean_calls: Number
-    capacity: int
-    full_share: Number | None = omit_none()
 
 
 class Throughput(Artifact):
@@ -258,3 +233,16 @@ class Metrics(ScoreSummary):
     def read(cls, folder: Path) -> Metrics:
         """Raise DataError: the run has not ended, or its file is damaged; the key is named."""
         return read(Metrics, folder / METRICS)
+
+
+class Evaluation(Artifact):
+    """`source`: a run's folder or a file. `notes`: what else to know of it, a line each."""
+
+    source: str
+    scores: ScoreSummary
+    notes: tuple[str, ...]
+    judge: JudgeMetrics | None = None
+
+    def json(self) -> dict[str, Json]:  # type: ignore[override]
+        scored = {"source": self.source, **as_json(self.scores), "notes": list(self.notes)}
+        return scored if self.judge is None else {**scored, "judge": as_json(self.judge)}

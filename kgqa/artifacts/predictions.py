@@ -9,9 +9,10 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from kgqa.artifacts.schema import AGAIN, Number, as_json, explain, read_lines, validate
+from kgqa.artifacts.schema import AGAIN, Artifact, Number, as_json, explain, read, read_lines, validate
 from kgqa.errors import DataError
 from kgqa.types import Answer, Json, Lesson, Question
+from kgqa.util.fs import outputs
 from kgqa.util.redaction import describe_error
 
 PREDICTIONS = "predictions.jsonl"
@@ -120,3 +121,43 @@ def _records(folder: Path) -> Iterator[tuple[str, dict[str, Json]]]:
             missing = "answer" if isinstance(record, dict) and "question_id" in record else "question_id"
             raise DataError(f"{place}: {missing} is missing: no prediction; {AGAIN}")
         yield place, record
+
+
+FOLDER = "asked"  # below outputs/
+SUFFIX = ".json"
+
+
+class Quotation(Artifact):
+    """A sentence that supports an answer, its place, and the triple that was extracted from it."""
+
+    triple: tuple[str, ...] | None  # head, relation, tail; None if the method extracts none
+    sentence: str  # the one that shares most words with the triple, or with question and answer
+    file: str | None  # None: the passage is not from a document
+    page: str | None  # "page 3", only for PDFs
+    line: int | None  # from 1, only for text files
+    title: str
+    passage: str  # its id
+    where: str  # file with page or line as one text, or the title
+
+
+class SavedAnswer(Artifact):
+    question: str
+    answer: str | None
+    error: str | None
+    supported: bool  # one of the quoted sentences contains the answer
+    steps: tuple[Quotation, ...]
+    method: str
+    model: str
+    engine: str
+    left_out: Mapping[str, str]  # files that cannot be read, each with the reason
+    seconds: float
+    page: str
+
+    @classmethod
+    def read(cls, file: Path) -> SavedAnswer:
+        """Read a saved answer. Raises DataError: the file is missing or damaged."""
+        return read(cls, file, remedy="ask the question again to rewrite it")
+
+
+def answers_folder() -> Path:
+    return outputs() / FOLDER

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from kgqa.artifacts.manifest import Manifest
-from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.metrics import METRICS, Metrics
+from kgqa.artifacts.predictions import PREDICTIONS
 from kgqa.artifacts.schema import Artifact, read
+from kgqa.errors import ConfigError, DataError
+from kgqa.types import Json
+from kgqa.util.fs import outputs
 
 IDENTITY = "identity.json"
 SETTINGS = "settings.json"
+SWEEP = "sweep.json"
 NAMED = ("method", "dataset", "retriever", "reranker", "model", "engine")  # in a report's title
 SCRIPTED = "scripted"  # the engine without a model, as its identity says
 SCRIPTED_TARGET = "kgqa.engines.scripted.Scripted"  # and its configuration
@@ -52,3 +59,108 @@ class FinishedRun:
     def simulation_note(self) -> str:
         """Return a warning if replies came from no model, else ""."""
         return MADE_UP if SCRIPTED in (identity.get("engine") for identity in self.manifest.models.values()) else ""
+
+
+LAST = "last"
+LEVELS = 4  # outputs/<dataset>/<method>/<model>/<name>
+SHOWN = 5  # of several that a word may stand for
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """A run, a sweep or a training. `written`: when it last was, as its files say, in seconds since 1970."""
+
+    folder: Path
+    parts: tuple[str, ...]  # of a run: dataset, method, model (of a method that asks none: retriever), name
+    written: float
+    ended: bool
+
+    @property
+    def name(self) -> str:
+        """Return the name, which can be typed wherever a run is expected."""
+        return "/".join(self.parts)
+
+
+def list_runs(root: Path | None = None) -> list[RunEntry]:
+    """List the runs below `outputs/` or another folder, newest first, also unfinished ones.
+
+    Runs with `output_dir=DIR` can be elsewhere.
+    """
+    return list_folders(root or outputs(), "/".join(["[!.]*"] * LEVELS), METRICS, IDENTITY)
+
+
+def list_sweeps(root: Path | None = None) -> list[RunEntry]:
+    """List the sweeps, newest first. Their names start with "sweeps/"."""
+    return list_folders(root or outputs(), "sweeps/[!.]*", "report.html", SWEEP)
+
+
+def list_folders(root: Path, pattern: str, last_file: str, first_file: str) -> list[RunEntry]:
+    """Return the folders that have one of these files, newest first. With the last file they are finished."""
+    listed = []
+    for folder in root.glob(pattern):
+        for file in (last_file, first_file):
+            with suppress(OSError):
+                written = (folder / file).stat().st_mtime
+                listed.append(RunEntry(folder, folder.relative_to(root).parts, written, file == last_file))
+                break
+    return sorted(listed, key=lambda entry: (-entry.written, entry.parts))
+
+
+def find_run(text: str, *, sweeps: bool = False) -> Path:
+    """Find a folder by its path, "last", or the start of a run's name, e.g. "bee" or "trace/smol".
+
+    "last" is the one that ended last. `sweeps`: also find sweeps.
+
+    Raises:
+        ConfigError: no folder matches, or several do.
+    """
+    if any((Path(text) / file).is_file() for file in (IDENTITY, METRICS, PREDICTIONS, SWEEP)):
+        return Path(text)
+    known = list_runs() + (list_sweeps() if sweeps else [])
+    if text == LAST:
+        ended = [kept for kept in known if kept.ended]
+        if not ended:
+            raise ConfigError(f"last: no run in {outputs()}/ has ended; see kgqa runs")
+        return max(ended, key=lambda kept: kept.written).folder
+    matches = matching(text, known)
+    if not matches and Path(text).is_dir():
+        return Path(text)  # its reader reports what is missing
+    if not matches:
+        raise ConfigError(f"{text}: not the folder of a run that ended, nor how a run's name begins; see kgqa runs")
+    if len(matches) > 1:
+        more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
+        names = ", ".join(kept.name for kept in matches[:SHOWN])
+        raise ConfigError(f"{text}: stands for several: {names}{more}; give more of it")
+    return matches[0].folder
+
+
+def matching(text: str, known: Sequence[RunEntry]) -> list[RunEntry]:
+    """Return the runs with a name, or an end of it after a slash, that equals this text, otherwise those that start
+    with it.
+    """
+    text = text.removeprefix(f"{outputs()}/").rstrip("/")
+    ends = {kept: ["/".join(kept.parts[place:]) for place in range(len(kept.parts))] for kept in known}
+    return [kept for kept in known if text in ends[kept]] or [
+        kept for kept in known if any(end.startswith(text) for end in ends[kept])
+    ]
+
+
+def run_json(run: RunEntry) -> dict[str, Json]:
+    """Return a run for other programs. Scores are None if it is not finished or its metrics cannot be read."""
+    dataset, method, model, _ = run.parts
+    try:
+        metrics = Metrics.read(run.folder) if run.ended else None
+    except DataError:
+        metrics = None
+    return {
+        "folder": str(run.folder),
+        "dataset": dataset,
+        "method": method,
+        "model": model,
+        "written": datetime.fromtimestamp(run.written).astimezone().isoformat(timespec="seconds"),
+        "ended": run.ended,
+        "questions": metrics.questions if metrics else None,
+        "failed": metrics.failed if metrics else None,
+        "em": metrics.score("em").mean if metrics else None,
+        "f1": metrics.score("f1").mean if metrics else None,
+    }

@@ -1,7 +1,7 @@
-"""A sweep on disk: which cells it has, the configuration each was frozen with, and what became of each.
+"""The files of a sweep's folder.
 
-`sweep.json` names the cells; `cells/003.yaml` is a frozen configuration, `cells/003.json` how that cell ended and
-`cells/003.log` what it said. What a cell answered lies in its run's own folder, where other sweeps find it again.
+`sweep.json` lists the cells, `cells/003.yaml` is a cell's frozen configuration, `cells/003.json` its state and
+`cells/003.log` its output. `tune.json` is the record of `kgqa tune`. The answers are in the folders of the runs.
 """
 
 from __future__ import annotations
@@ -10,57 +10,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
+from kgqa.artifacts.metrics import Estimate, Metrics
 from kgqa.artifacts.predictions import question_ids
+from kgqa.artifacts.run import SWEEP, FinishedRun
 from kgqa.artifacts.schema import Artifact, Number, check_json, omit_none, read, read_json
 from kgqa.errors import DataError
 from kgqa.types import Json
 from kgqa.util import fs
 
-SWEEP = "sweep.json"
-FORMAT = 1  # of the folder; one with another number is refused
-_AGAIN = "run the sweep's command again"
-_REMOVE = "remove it and run the sweep's command again"
-
-
-class ListedCell(Artifact):
-    """`run`: its folder; None where that was not known when the sweep was launched."""
-
-    number: int
-    name: str
-    overrides: tuple[str, ...]
-    run: str | None
-    frozen: str = ""  # 16 hex digits of its configuration; "": not frozen yet
-
-
-class SweepPlan(Artifact):
-    """`axes`: values by key. `differing`: by key the values of all cells. `search`: what decides a search's cells."""
-
-    format: int = FORMAT
-    search: str | None = omit_none()
-    command: tuple[str, ...]
-    axes: Mapping[str, tuple[Json, ...]]
-    differing: Mapping[str, tuple[Json, ...]] | None = omit_none()
-    cells: tuple[ListedCell, ...]
-
-    @classmethod
-    def read(cls, path: Path) -> SweepPlan:
-        """Read a plan. Raises DataError: not a sweep's folder, of another version, or damaged; the key is named."""
-        file = path / SWEEP
-        plan = read_json(file, missing=_missing(file), remedy=_REMOVE)
-        if not isinstance(plan, dict):
-            raise DataError(f"{file}: not an object; {_REMOVE}")
-        if plan.get("format") != FORMAT:
-            raise DataError(
-                f"{file}: a sweep of format {plan.get('format')}, this version of kgqa writes format {FORMAT}; "
-                "give another sweep.name=, or remove the folder (its runs and replies stay)"
-            )
-        return check_json(cls, plan, str(file), _AGAIN)
+TUNE = "tune.json"
+FORMAT = 1  # of the folder
+_MISSING = "no such file, so this is not the folder of a sweep; give outputs/sweeps/NAME"
+_REMEDY = "remove it and run the sweep's command again"
 
 
 class CellState(Artifact):
-    """The state of a cell. `asked`: for a done one, the questions that its run answered."""
+    """How far a cell is. `asked`: of a done cell, a hash of the questions that its run answered."""
 
-    status: Literal["running", "done", "failed", "not run"]
+    status: Literal["running", "done", "failed", "not run", "interrupted", "changed"]  # the last two: of a report
     run: str | None
     seconds: Number
     error: str | None  # one line
@@ -70,11 +39,113 @@ class CellState(Artifact):
     def read(cls, path: Path, number: int) -> CellState | None:
         """Read a state; None: not started. Raises DataError if the file is damaged; the message names the key."""
         file = cell_file(path, number, "json")
-        return read(cls, file, missing=_missing(file), remedy=_REMOVE) if fs.has_content(file) else None
+        return read(cls, file, remedy=_REMEDY) if fs.has_content(file) else None
+
+    def write(self, path: Path, number: int) -> None:
+        """Replace the file of a cell's state."""
+        fs.replace_file(cell_file(path, number, "json"), fs.json_text(self.json()))
+
+
+class SweepCell(Artifact):
+    """A cell as `sweep.json` lists it. `run`: its folder, None if it was unknown when the sweep started."""
+
+    number: int
+    name: str
+    overrides: tuple[str, ...]
+    run: str | None
+    frozen: str = ""  # a hash of its configuration
+    state: CellState | None = Field(default=None, exclude=True)  # from its own file; None: not started
+    finished: FinishedRun | None = Field(default=None, exclude=True)  # of a report
+
+    @property
+    def status(self) -> str:
+        return self.state.status if self.state else "waiting"
+
+    @property
+    def error(self) -> str | None:
+        return self.state.error if self.state else None
+
+    @property
+    def metrics(self) -> Metrics:
+        assert self.finished is not None
+        return self.finished.metrics
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Return the values by key."""
+        pairs = (override.lstrip("+~").partition("=") for override in self.overrides)
+        return {key: value for key, _, value in pairs}
+
+
+class SweepPlan(Artifact):
+    """`axes`: values by key. `differing`: by key the values of all cells. `search`: a hash of a search's settings."""
+
+    format: int = FORMAT
+    search: str | None = omit_none()
+    command: tuple[str, ...]
+    axes: Mapping[str, tuple[Json, ...]]
+    differing: Mapping[str, tuple[Json, ...]] | None = omit_none()
+    cells: tuple[SweepCell, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> SweepPlan:
+        """Read a plan with the states of its cells.
+
+        Raises:
+            DataError: not a sweep's folder, of another version, or damaged; the message names the key.
+        """
+        file = path / SWEEP
+        value = read_json(file, missing=_MISSING, remedy=_REMEDY)
+        if isinstance(value, dict) and value.get("format") != FORMAT:
+            raise DataError(
+                f"{file}: a sweep of format {value.get('format')}, this version of kgqa writes format {FORMAT}; "
+                "give another sweep.name=, or remove the folder (its runs and replies stay)"
+            )
+        plan = check_json(cls, value, str(file), _REMEDY)
+        cells = (cell.replace(state=CellState.read(path, cell.number)) for cell in plan.cells)
+        return plan.replace(cells=tuple(cells))
+
+
+class TunedPart(Artifact):
+    """Some questions of one data file, in its order."""
+
+    file: str | None  # None: the dataset's own file
+    sha256: str
+    questions: int
+    ids: tuple[str, ...]
+
+
+class TunedCell(Artifact):
+    """A cell with its score, which is None without a finished run."""
+
+    cell: int
+    settings: str
+    run: str | None
+    status: str
+    error: str | None
+    score: Estimate | None
+
+
+class TuneRecord(Artifact):
+    """`chosen`: the number of the best cell on dev, None before the test. `tested`: a run per set of few-shot examples.
+
+    `mean`, `std`: over these runs; None if one of them has no score.
+    """
+
+    command: tuple[str, ...]
+    metric: str
+    sets: tuple[str, ...]  # of few-shot examples
+    dev: TunedPart
+    test: TunedPart
+    tried: tuple[TunedCell, ...]
+    chosen: int | None = None
+    tested: tuple[TunedCell, ...] = ()
+    mean: Number | None = None
+    std: Number | None = None
 
 
 def questions_asked(run: Path) -> str:
-    """Return 16 hex digits of the questions that a run answered. Another command can change them in the same folder.
+    """Return a hash of the questions that a run answered. Another command can change them in the same folder.
 
     Raises:
         DataError: the run's predictions are not readable.
@@ -93,8 +164,5 @@ def in_use(path: Path) -> bool:
 
 
 def cell_file(path: Path, number: int, suffix: str) -> Path:
+    """Return the path of one of a cell's files."""
     return path / "cells" / f"{number:03}.{suffix}"
-
-
-def _missing(file: Path) -> str:
-    return f"no such file, so {file.parent} is not the folder of a sweep; give outputs/sweeps/NAME"

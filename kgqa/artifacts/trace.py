@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from kgqa.artifacts.call_schema import check_call
+from annotated_types import MinLen
+
+from kgqa.artifacts.call_schema import check_reply
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import AGAIN, Artifact, Number, check_json
 from kgqa.errors import DataError
@@ -24,7 +27,7 @@ class TracedCall:
     """An answered call. `path`: the n-th await of the program, then (after a gather) slot and n-th await."""
 
     path: tuple[int, ...]
-    kind: str  # a key of `call_schema.KINDS`
+    kind: str  # such as generate or count_tokens
     request: Mapping[str, Json]  # the other fields of the call, see `call_schema.call_json`
     reply: Json
     cached: bool
@@ -33,20 +36,17 @@ class TracedCall:
     @property
     def role(self) -> str | None:
         """Return the role of a model call, else None."""
-        role: str | None = self.request.get("role")
-        return role
+        return _text(self.request.get("role"))
 
     @property
     def template(self) -> str | None:
         """Return the template of the prompt, or None."""
-        template: str | None = (self.request.get("prompt") or {}).get("template")
-        return template
+        return _text((self.request.get("prompt") or {}).get("template"))
 
     @property
     def text(self) -> str | None:
         """Return the generated text, or None."""
-        text: str | None = self.reply.get("text") if isinstance(self.reply, dict) else None
-        return text
+        return _text(self.reply.get("text")) if isinstance(self.reply, dict) else None
 
     @property
     def error(self) -> str | None:
@@ -68,6 +68,10 @@ class TracedCall:
     def json(self) -> dict[str, Json]:
         call = {"path": list(self.path), "call": self.kind, **self.request, "reply": self.reply, "cached": self.cached}
         return call if self.queued is None else {**call, "queued": self.queued}
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +129,19 @@ class _Line(_QuestionLine):
 
 
 def read_trace(folder: Path) -> Iterator[TracedQuestion]:
-    """Yield the questions of a run in the order they finished. An incomplete last frame is skipped.
+    """Return the questions of a run in the order they finished. An incomplete last frame is skipped.
 
     Raises:
         DataError: there is no trace, or it is damaged.
     """
+    return (traced for _, traced in read_frames(folder))
+
+
+def read_frames(folder: Path) -> Iterator[tuple[int, TracedQuestion]]:
+    """Yield the questions, each with the byte at which its frame starts. Raises DataError as `read_trace`."""
     file = _trace_file(folder)
-    for number, (_, line) in enumerate(_frames(file), start=1):
-        yield _decode(line, f"{file}:{number}")
+    for number, (offset, line) in enumerate(_frames(file), start=1):
+        yield offset, _decode(line, f"{file}:{number}")
 
 
 def read_questions(folder: Path) -> Iterator[Question]:
@@ -170,7 +179,7 @@ def _decode(text: str, place: str) -> TracedQuestion:
     prediction = Prediction.of_json(line, parts.question_id, place, parts.notes)
     calls = []
     for call, raw in zip(parts.calls, line["calls"], strict=True):
-        check_call(raw, place)
+        check_reply(call.call, call.reply, place)
         request = {key: value for key, value in raw.items() if key not in _Call.model_fields}
         calls.append(TracedCall(call.path, call.call, request, call.reply, call.cached, call.queued))
     return TracedQuestion(parts.question, prediction, tuple(calls))
@@ -204,3 +213,45 @@ def _frames(file: Path, start: int = 0) -> Iterator[tuple[int, str]]:
                 offset = source.tell() - len(unread)
     except (zstandard.ZstdError, OSError, ValueError) as error:
         raise DataError(f"{file} at byte {offset:,}: damaged trace ({error}); {AGAIN}") from error
+
+
+Names = Annotated[tuple[str, ...], MinLen(1)]
+
+
+class Chain(Artifact):
+    """A reasoning chain. `triples`: the parts of each, and the passage it is from."""
+
+    score: Number
+    ended: bool
+    triples: tuple[Names, ...]
+
+
+class Step(Artifact):
+    """A step of a traversal. `path`: where it started."""
+
+    path: Names
+    neighbours: int
+    evidence: str | None
+    chosen: tuple[str, ...]
+
+
+class Traversal(Artifact):
+    """A traversal of a passage graph. Passages are given by their ids."""
+
+    agent: str
+    seeds: tuple[str, ...]
+    steps: tuple[Step, ...]
+    paths: tuple[tuple[str, ...], ...]
+
+
+class Notes(Artifact):
+    """The notes of one question. Others are not shown."""
+
+    chains: tuple[Chain, ...] = ()
+    thoughts: tuple[str, ...] = ()
+    traversal: Traversal | None = None
+
+    @classmethod
+    def of(cls, traced: TracedQuestion) -> Notes:
+        """Read the notes of a question. Raises DataError if one has another shape."""
+        return check_json(Notes, traced.notes, f"question {traced.question.id}: its notes")

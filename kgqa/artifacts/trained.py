@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 from kgqa.artifacts.manifest import MANIFEST, Code
-from kgqa.artifacts.run import Setting
+from kgqa.artifacts.metrics import UNDEFINED, Estimate
+from kgqa.artifacts.run import SETTINGS, RunEntry, Setting, list_folders
 from kgqa.artifacts.schema import Artifact, Number, omit_none, read
-from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.errors import ConfigError, nearest
 from kgqa.util.fs import explain_storage_errors, training_folder
 
 CARD = "README.md"
-SETTINGS = "settings.json"  # what a trainer is told: a folder with it was begun
 _TICK = 1_000_000  # nanoseconds: less may be lost on the way to a disk
 
 
@@ -66,7 +65,22 @@ class Measured(Artifact):
     percent: bool = True
 
 
-class Trained(Artifact):
+class TrainFigures(Artifact):
+    """How much was trained, and where."""
+
+    steps: int
+    epochs: Number
+    tokens: int
+    seconds: Number
+    peak_memory: int  # bytes
+    trainable: int
+    parameters: int
+    device: str
+    processes: int
+    versions: Mapping[str, str]
+
+
+class Trained(TrainFigures):
     """`base_sha256`: of the weights as the preset has them; `base_folder_sha256`: as they were trained on."""
 
     name: str
@@ -85,20 +99,10 @@ class Trained(Artifact):
     examples: TrainedExamples
     seed: int
     precision: str
-    steps: int
-    epochs: Number
-    tokens: int
-    seconds: Number
-    peak_memory: int  # bytes
-    trainable: int
-    parameters: int
-    device: str
-    processes: int
     losses: Losses
     measured: tuple[Measured, ...]
     baselines: Mapping[str, Number] = {}
     kgqa: Code
-    versions: Mapping[str, str]
 
     @classmethod
     def read(cls, folder: Path) -> Trained:
@@ -107,73 +111,80 @@ class Trained(Artifact):
         return read(cls, folder / MANIFEST, missing=missing, remedy="train it again")
 
 
-@dataclass(frozen=True, slots=True)
-class KeptTraining:
-    """`name`: as it can be typed, NAME/HASH. `ended`: its manifest is there."""
-
-    folder: Path
-    name: str
-    written: float
-    ended: bool
+def list_trainings() -> list[RunEntry]:
+    """Return the trainings in the folder of trained models, newest first. Their names are NAME/HASH."""
+    return list_folders(training_folder(), "**", MANIFEST, SETTINGS)
 
 
-def list_trainings() -> list[KeptTraining]:
-    """Return the trainings in the folder of trained models, newest first."""
-    return sorted(_kept(), key=lambda kept: (-kept.written, kept.name))
+def _folders(name: str) -> tuple[Path, Path]:
+    return training_folder() / name, Path(name).expanduser()
 
 
 def finished(name: str) -> list[Path]:
-    """Return what a name means, the last one first: all of NAME that have ended, or the one of NAME/HASH or of a
-    folder.
-    """
-    for folder in (training_folder() / name, Path(name).expanduser()):
+    """Return the finished trainings of NAME, newest first, or the one of NAME/HASH or of a folder."""
+    for folder in _folders(name):
         if (folder / MANIFEST).is_file():
             return [folder]
-        if found := [file.parent for file in folder.glob(f"*/{MANIFEST}")]:
-            return sorted(found, key=_read_time, reverse=True)
+        if manifests := list(folder.glob(f"*/{MANIFEST}")):
+            newest = sorted(manifests, key=lambda file: (file.stat().st_mtime_ns, file), reverse=True)
+            return [file.parent for file in newest]
     return []
 
 
 def find_trained(name: str) -> Path:
-    """Return the folder that a person means.
+    """Return the folder of the newest training of this name.
 
     Raises:
         ConfigError: there is none.
     """
-    if found := finished(name):
-        return found[0]
+    if trainings := finished(name):
+        return trainings[0]
     refuse_begun(name)
-    known = {kept.name.rpartition("/")[0] for kept in list_trainings() if kept.ended}
+    known = {training.name.rpartition("/")[0] for training in list_trainings() if training.ended}
     hint = nearest(name, known) if known else f"nothing is trained in {training_folder()}; begin with kgqa train --help"
     raise ConfigError(f"{name}: nothing trained of that name; {hint}")
 
 
 def prefer(folder: Path) -> None:
-    """What is trained there is from now on what its name means: it counts as the last one."""
+    """Make this training the newest one of its name."""
     with explain_storage_errors(folder):
         others = max(file.stat().st_mtime_ns for file in folder.parent.glob(f"*/{MANIFEST}"))
-        now = max(time.time_ns(), others + _TICK)  # what was written a moment ago may bear this very time
+        now = max(time.time_ns(), others + _TICK)  # a file that was just written can have this very time
         os.utime(folder / MANIFEST, ns=(now, now))
 
 
 def refuse_begun(name: str) -> None:
-    """Raise ConfigError: trainings of that name were begun."""
-    for folder in (training_folder() / name, Path(name).expanduser()):
+    """Raise ConfigError if a training of that name is not finished."""
+    for folder in _folders(name):
         if (folder / SETTINGS).is_file() or any(folder.glob(f"*/{SETTINGS}")):
             raise ConfigError(f"{name}: its training has not ended; run its command again")
 
 
-def _read_time(folder: Path) -> tuple[int, str]:
-    return (folder / MANIFEST).stat().st_mtime_ns, folder.name
+BOOTSTRAP, ROUND = "bootstrap", "round.json"
 
 
-def _kept() -> Iterator[KeptTraining]:
-    root = training_folder()
-    for settings in root.rglob(SETTINGS):
-        folder = settings.parent
-        manifest = folder / MANIFEST
-        try:
-            written = (manifest if manifest.is_file() else settings).stat().st_mtime
-        except OSError as error:
-            raise DataError(f"{folder}: {error.strerror}; run the command again") from error
-        yield KeptTraining(folder, folder.relative_to(root).as_posix(), written, manifest.is_file())
+class Round(Artifact):
+    """Folders as they are typed. Round 0 is the base model: it has learnt nothing, so it has no filter.
+
+    filtered: FA of Figure 4, percent of the tokens of right answers that backtracing filters.
+    """
+
+    filter: str
+    number: int
+    dev: str  # the run that evaluates it
+    em: Estimate
+    f1: Estimate
+    run: str | None = None  # that it learnt from
+    asked: int = 0  # questions of that run
+    right: int = 0  # of these, answered right
+    filtered: Estimate = UNDEFINED
+    examples: Mapping[str, str] = {}  # by role, folders of `kgqa collect`
+    kept: Mapping[str, int] = {}  # by role, how many
+    adapters: Mapping[str, str] = {}  # by role, as roles.ROLE=+… has them
+
+
+class Rounds(Artifact):
+    """All rounds of a bootstrap: round 0, then by filter the others in their order."""
+
+    title: str
+    rounds: tuple[Round, ...]

@@ -4,23 +4,50 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 from kgqa.artifacts.call_schema import reply_from_json, reply_json
 from kgqa.cache.key import cache_key
-from kgqa.cache.requests import Done, Request, ServiceReply
 from kgqa.cache.store import CallCache, Origin
 from kgqa.calls import Call
-from kgqa.errors import KgqaError
+from kgqa.errors import EngineError, KgqaError
 from kgqa.types import Json
 
-_FIRST_POLL, _LAST_POLL = 0.05, 1.0  # seconds between two looks at the calls of other processes
-_WAIT_WARNING = 10.0  # seconds of waiting for them before a log line
+_POLL = 0.2  # seconds between two looks at the calls of other processes
 _LOG = logging.getLogger("kgqa.cache")
+
+
+class Request(NamedTuple):
+    """A call on its way. Requests sort by the question's place and the call's place in its program."""
+
+    order: tuple[int, ...]
+    ticket: int
+    call: Any  # a Call; each service knows its own kind
+    since: float  # `time.monotonic()` when it was submitted
+
+
+class ServiceReply(NamedTuple):
+    """A reply on its way back."""
+
+    ticket: int
+    value: Any  # an exception is raised in the program
+    cached: bool  # from the cache, or from an identical call that was in flight
+    queued: float = 0.0  # seconds between submitting and the start of the work; 0 for a cached reply
+    seconds: float = 0.0  # of work that is not a model's; calls answered together share it equally
+
+
+Done = SimpleQueue[ServiceReply | Callable[[], None]]  # replies, and work to do before they come, such as a commit
 MakeCalls = Callable[[Sequence[Request]], None]
+
+
+def next_reply(done: Done) -> ServiceReply:
+    """Wait for the next reply and do the work that is queued before it."""
+    while not isinstance(item := done.get(), ServiceReply):
+        item()
+    return item
 
 
 def find_reply(cache: CallCache, key: str, call: Call[Any]) -> Any | None:
@@ -71,7 +98,10 @@ class InFlightCalls:
                 if key in self._waiting:
                     self._waiting[key].append(request)
                     continue
-                reply = find_reply(self._cache, key, request.call)
+                try:
+                    reply = find_reply(self._cache, key, request.call)
+                except EngineError as error:  # of a replay, where each reply must be in the cache
+                    reply = error
                 if reply is None:
                     self._waiting[key], self._keys[request.ticket] = [request], key
                     missing.append(request)
@@ -110,7 +140,7 @@ class InFlightCalls:
         with self._lock:
             first = not self._finished
             self._finished += ((request, reply, started, seconds) for request, reply in answered)
-        if self._stopped.is_set():  # nobody waits any more, but paid replies are stored
+        if self._stopped.is_set():  # no thread waits any more, but paid replies are stored
             self.commit()
         elif first:
             self._done.put(self.commit)
@@ -119,26 +149,26 @@ class InFlightCalls:
         """Store finished replies and deliver them."""
         with self._lock:
             finished, self._finished = self._finished, []
-        good = {self._keys[r.ticket]: (r.call, reply) for r, reply, *_ in finished if not _is_error(reply)}
+        keys = {request.ticket: self._keys[request.ticket] for request, *_ in finished}
+        good = {keys[r.ticket]: (r.call, reply) for r, reply, *_ in finished if not isinstance(reply, BaseException)}
         changed = self._store(good)
         with suppress(KgqaError):
-            self._cache.unlock([self._keys[request.ticket] for request, reply, *_ in finished if _is_error(reply)])
+            self._cache.unlock(set(keys.values()) - good.keys())
         for request, reply, started, seconds in finished:
-            value = changed.get(self._keys[request.ticket], reply)
+            value = changed.get(keys[request.ticket], reply)
             self._deliver(request, value, cached=False, queued=started - request.since, seconds=seconds)
 
     def _store(self, replies: Mapping[str, tuple[Call[Any], Any]]) -> dict[str, Any]:
         """Store replies. Return what replaces them: another process's earlier reply, or why they cannot be stored."""
-        values = {key: reply_json(reply) for key, (_, reply) in replies.items()}
         try:
-            earlier = self._cache.put(values.items(), self._origin) if values else {}
+            values = [(key, reply_json(reply)) for key, (_, reply) in replies.items()]
+            earlier = self._cache.put(values, self._origin) if values else {}
         except KgqaError as error:
             return dict.fromkeys(replies, error)
-        except (TypeError, ValueError) as error:  # a reply of a user's own engine that is not JSON
+        except (TypeError, ValueError) as error:  # a user's own engine returns no JSON: only its own call fails
             if len(replies) == 1:
                 return dict.fromkeys(replies, error)
-            singly = [self._store({key: reply}) for key, reply in replies.items()]
-            return {key: value for changed in singly for key, value in changed.items()}
+            return {key: value for each in replies.items() for key, value in self._store(dict([each])).items()}
         decoded = {key: _decode(replies[key][0], value) for key, value in earlier.items()}
         return {key: reply for key, reply in decoded.items() if reply is not None}
 
@@ -163,31 +193,21 @@ class InFlightCalls:
         with self._lock:
             self._elsewhere[key] = request
             if self._poller is None:
+                _LOG.info("waiting for calls that another kgqa process is making")
                 self._poller = threading.Thread(target=self._poll, name="kgqa-call-locks", daemon=True)
                 self._poller.start()
 
     def _poll(self) -> None:
-        """Take replies of other processes, and make the calls that they did not answer, until none is left."""
-        pause, since, reported = _FIRST_POLL, time.monotonic(), False
-        while not self._stopped.wait(pause):
+        """Take replies of other processes, and make the calls that they did not answer, until the service stops."""
+        while not self._stopped.wait(_POLL):
             with self._lock:
                 elsewhere = dict(self._elsewhere)
-                if not elsewhere:
-                    self._poller = None
-                    return
-            free: set[str] = set()
             try:
-                free = elsewhere.keys() - self._cache.locked_elsewhere(elsewhere)
-                self._take_over([elsewhere[key] for key in elsewhere if key in free])
+                locked = self._cache.locked_elsewhere(elsewhere) if elsewhere else set()
+                if free := [request for key, request in elsewhere.items() if key not in locked]:
+                    self._take_over(free)
             except KgqaError as error:
                 self._fail(error)
-            pause = _FIRST_POLL if free else min(1.5 * pause, _LAST_POLL)
-            if time.monotonic() - since > _WAIT_WARNING and not reported and len(elsewhere) > len(free):
-                reported = True
-                event = {"event": "wait", "cause": "calls that another kgqa process is making", "seconds": 30.0}
-                _LOG.info(
-                    "waiting for %d calls that another kgqa process is making", len(elsewhere), extra={"fields": event}
-                )
 
     def _take_over(self, requests: Sequence[Request]) -> None:
         with self._lock:
@@ -202,7 +222,3 @@ class InFlightCalls:
             requests, self._elsewhere = list(self._elsewhere.values()), {}
         for request in requests:
             self._deliver(request, error, cached=False)
-
-
-def _is_error(reply: object) -> bool:
-    return isinstance(reply, BaseException)

@@ -1,71 +1,37 @@
-"""Maintenance of a call cache: check, repair, statistics and pruning."""
+"""Maintenance of a call cache: check, statistics, pruning, and export and import of calls as one file.
+
+The file, with which others replay runs without calling a model, is JSONL in zstd: a header, one call per line with its
+reply as the stored text, and at the end the number of calls.
+"""
 
 # ruff: noqa: S608 - statements are built of this file's own words; values are bound
 
 from __future__ import annotations
 
-import shutil
+import io
+import json
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from kgqa.cache.database import BAD, Database, reply_of
-from kgqa.cache.store import FILE, INSERT
-from kgqa.errors import DataError
-from kgqa.util.fs import create_private, explain_storage_errors, replace_atomically
+import zstandard
+
+from kgqa.artifacts.schema import Artifact, check_json
+from kgqa.cache.store import FILE, INSERT, CallCache, Database, is_intact
+from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.types import Json
+from kgqa.util.fs import explain_storage_errors, replace_atomically
+from kgqa.util.jsonio import decode_json
+from kgqa.util.redaction import secret_variables
 
 DAY = 86_400  # seconds
-LATEST = 250_000_000_000  # seconds since 1970 that are still a date
-_SHOWN = 20  # damaged rows
-# The kind of a call, by how its reply starts; see `kgqa.artifacts.call_schema.reply_json`
-_KIND = (
-    """CASE WHEN value LIKE '{"text"%' THEN 'generate' WHEN value LIKE '{"logprobs"%' THEN 'choose' """
-    """WHEN value = '[]' OR value LIKE '[{%' THEN 'search' WHEN value LIKE '[%' THEN 'rank' """
-    """WHEN value GLOB '[0-9]*' THEN 'count_tokens' ELSE 'other' END"""
-)
-_BYTES = "ifnull(length(CAST(key AS BLOB)), 0) + ifnull(length(CAST(value AS BLOB)), 0)"
-_MADE = f"CASE WHEN made BETWEEN 0 AND {LATEST} THEN CAST(made AS INTEGER) END"  # a damaged row can hold anything
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The result of a check. keys: of the first damaged rows. structure: SQLite's complaint; "" if there is none."""
-
-    path: Path
-    rows: int
-    damaged: int
-    keys: tuple[str, ...]
-    structure: str
-
-    @property
-    def is_whole(self) -> bool:
-        return not self.damaged and not self.structure
-
-    def lines(self) -> Iterator[str]:
-        """Yield the lines that `kgqa cache check` prints."""
-        if self.structure:
-            yield f"{self.path}: the file is damaged: {self.structure}"
-        for key in self.keys:
-            yield f"{self.path}: damaged row {key}"
-        if self.damaged > len(self.keys):
-            yield f"{self.path}: and {self.damaged - len(self.keys):,} more"
-        yield f"{self.path}: {self.rows:,} calls, {self.damaged:,} damaged" + (": whole" if self.is_whole else "")
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """The calls of one origin and kind. bytes: of keys and replies. oldest, newest: seconds since 1970."""
-
-    engine: str
-    model: str
-    kind: str
-    calls: int
-    bytes: int
-    oldest: int | None
-    newest: int | None
+FORMAT = "kgqa calls 1"
+_BYTES = "sum(length(CAST(key AS BLOB)) + length(CAST(value AS BLOB)))"
 
 
 @contextmanager
@@ -81,87 +47,65 @@ def existing(folder: Path) -> Iterator[Database]:
         yield database
 
 
-def check(folder: Path) -> CheckResult:
-    """Read the complete file: SQLite's own structure and the checksum of every row.
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Numbers of calls, and of damaged ones among them."""
+
+    path: Path
+    calls: int
+    damaged: int
+
+    def __str__(self) -> str:
+        ending = "" if self.damaged else ": whole"
+        return f"{self.path}: {self.calls:,} calls, {self.damaged:,} damaged{ending}"
+
+
+def check(folder: Path, *, repair: bool = False) -> CheckResult:
+    """Read the complete file: SQLite's own structure and the checksum of every row. repair: delete damaged rows.
 
     Raises:
-        DataError: there is no cache.
+        DataError: there is no cache, or its structure is damaged.
         StorageError: another program holds it.
     """
-    path, rows, damaged, keys = folder / FILE, 0, 0, list[str]()
-    try:
-        with existing(folder) as database:
-            complaints = [_text(row[0]) for row in database.rows("PRAGMA integrity_check(3)")]
-            structure = "" if complaints == ["ok"] else "; ".join(" ".join(line.split()) for line in complaints)
-            for key, value, stored in database.iterate("SELECT key, value, checksum FROM calls"):
-                rows += 1
-                if reply_of(key, value, stored) is BAD:
-                    damaged += 1
-                    keys += [_text(key)] if len(keys) < _SHOWN else []
-    except DataError as error:
-        if not path.is_file():
-            raise
-        structure = str(error.__cause__ or error)
-    return CheckResult(path, rows, damaged, tuple(keys), structure)
+    calls, damaged = 0, []
+    with existing(folder) as database:
+        ((complaint,),) = database.rows("PRAGMA integrity_check(1)")
+        if complaint != b"ok":
+            raise DataError(
+                f"{database.path}: damaged call cache ({' '.join(complaint.decode(errors='replace').split())}); "
+                "move it away and run the same command again"
+            )
+        for row in database.iterate("SELECT key, value, checksum FROM calls"):
+            calls += 1
+            damaged += [] if is_intact(*row) else [row[0]]
+        if repair and damaged:
+            with database.writing() as connection:
+                connection.executemany("DELETE FROM calls WHERE CAST(key AS BLOB) = ?", [(key,) for key in damaged])
+    return CheckResult(folder / FILE, calls, len(damaged))
 
 
-def repair(result: CheckResult) -> tuple[Path, int]:
-    """Write the file again with the rows that are whole, up to where it cannot be read.
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The calls of one origin. bytes: of keys and replies. oldest, newest: seconds since 1970."""
 
-    Returns:
-        The path of a copy of the old file, and the number of calls in the new one.
-
-    Raises:
-        StorageError: another program has the file open.
-    """
-    path, calls = result.path, 0
-    # Moves the log into the file; SQLite refuses while another program has it open
-    with suppress(DataError), closing(Database(path)) as database, database.translate_errors():
-        database.connection.execute("PRAGMA journal_mode=delete")
-    copy = _free_name(path)
-    with explain_storage_errors(copy):
-        shutil.copyfile(path, create_private(copy))
-    with replace_atomically(path) as fresh:
-        with closing(Database(fresh)) as new, closing(sqlite3.connect(f"file:{copy}?mode=ro", uri=True)) as old:
-            old.text_factory = bytes
-            with new.writing() as connection:
-                for row in _whole_rows(old):
-                    calls += connection.execute(f"INSERT OR IGNORE {INSERT}", row).rowcount
-            new.connection.execute("PRAGMA journal_mode=delete")
-        for rest in ("-wal", "-shm"):
-            path.with_name(f"{path.name}{rest}").unlink(missing_ok=True)
-    return copy, calls
-
-
-def _whole_rows(old: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
-    with suppress(sqlite3.DatabaseError):
-        for key, value, stored, engine, model, made in old.execute("SELECT * FROM calls"):
-            if reply_of(key, value, stored) is not BAD:
-                yield str(key, "utf-8"), str(value, "utf-8"), stored, _text(engine), _text(model), made
-
-
-def _free_name(path: Path) -> Path:
-    copy, number = path.with_name("calls.damaged.sqlite"), 1
-    while copy.exists():
-        number += 1
-        copy = path.with_name(f"calls.damaged-{number}.sqlite")
-    return copy
+    engine: str
+    model: str
+    calls: int
+    bytes: int
+    oldest: int | None
+    newest: int | None
 
 
 def stats(folder: Path) -> list[Share]:
-    """Return calls and bytes by origin and kind, the largest first."""
-    statement = (
-        f"SELECT engine, model, {_KIND} AS kind, count(*), sum({_BYTES}), min({_MADE}), max({_MADE}) FROM calls "
-        "GROUP BY engine, model, kind"
-    )
+    """Return calls and bytes by origin, the largest first."""
+    statement = f"SELECT engine, model, count(*), {_BYTES}, min(made), max(made) FROM calls GROUP BY engine, model"
     with existing(folder) as database:
-        rows = database.rows(statement)
-    shares = [Share(_text(engine), _text(model), _text(kind), *numbers) for engine, model, kind, *numbers in rows]
-    return sorted(shares, key=lambda share: (-share.bytes, share.engine, share.model, share.kind))
+        shares = [Share(_text(engine), _text(model), *rest) for engine, model, *rest in database.rows(statement)]
+    return sorted(shares, key=lambda share: (-share.bytes, share.engine, share.model))
 
 
 def prune(folder: Path, *, older_than: int | None = None, engine: str | None = None, delete: bool) -> tuple[int, int]:
-    """Find calls for which all that is given holds, and delete them if `delete`.
+    """Find calls that meet all conditions, and delete them if `delete`.
 
     Args:
         older_than: days since the call was made.
@@ -169,22 +113,148 @@ def prune(folder: Path, *, older_than: int | None = None, engine: str | None = N
     Returns:
         The number of calls, and their bytes.
     """
-    conditions: list[tuple[str, object]] = []
-    if older_than is not None:
-        conditions.append(("made < ?", max(0, int(time.time()) - older_than * DAY)))
-    if engine is not None:
-        conditions.append(("engine = ?", engine))
-    where = " AND ".join(condition for condition, _ in conditions)
-    values = tuple(value for _, value in conditions)
+    before = None if older_than is None else max(0, int(time.time()) - older_than * DAY)
+    where = "WHERE (?1 IS NULL OR made < ?1) AND (?2 IS NULL OR engine = ?2)"
     with existing(folder) as database:
-        ((calls, size),) = database.rows(f"SELECT count(*), ifnull(sum({_BYTES}), 0) FROM calls WHERE {where}", values)
+        ((calls, size),) = database.rows(f"SELECT count(*), ifnull({_BYTES}, 0) FROM calls {where}", (before, engine))
         if delete and calls:
             with database.writing() as connection:
-                connection.execute(f"DELETE FROM calls WHERE {where}", values)
-            with database.translate_errors():
-                database.retry(lambda: database.connection.execute("VACUUM"))
+                connection.execute(f"DELETE FROM calls {where}", (before, engine))
+            database.rows("VACUUM")
     return calls, size
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """Numbers of calls. damaged, secret: omitted ones, that are damaged or repeat a key of the environment."""
+
+    calls: int
+    damaged: int
+    secret: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Numbers of calls. different: those with another reply here, which stays."""
+
+    new: int
+    equal: int
+    different: int
+
+
+class _Line(Artifact):
+    key: str
+    value: str
+    checksum: int
+    engine: str
+    model: str
+    made: int | None
+
+
+def export_calls(
+    folder: Path, file: Path, keys: Collection[str] | None = None, engines: Collection[str] | None = None
+) -> Exported:
+    """Write calls in the order of their keys. Equal contents give equal bytes.
+
+    Args:
+        keys: only these calls; None: all.
+        engines: only calls that these engines, rankers or retrievers answered; None: all.
+
+    Raises:
+        ConfigError: the cache has no calls of such an engine.
+        DataError: there is no cache.
+        StorageError: the disk refuses, or another program holds the cache.
+    """
+    counts = Counter[str]()
+    hidden = [json.dumps(secret)[1:-1].encode() for secret in secret_variables().values()]
+    with existing(folder) as database:
+        known = {_text(engine) for (engine,) in database.rows("SELECT DISTINCT engine FROM calls")}
+        for engine in sorted(set(engines or ()) - known):
+            raise ConfigError(f"--engine {engine}: no calls of it here; {nearest(engine, known)}")
+        with (
+            replace_atomically(file, "name a file on a disk with room") as fresh,
+            fresh.open("wb") as target,
+            zstandard.ZstdCompressor(level=9, write_checksum=True).stream_writer(target, closefd=False) as packed,
+        ):
+
+            def write(line: dict[str, Json]) -> None:
+                packed.write(f"{json.dumps(line)}\n".encode())
+
+            write({"format": FORMAT})
+            for row in _select(database, keys):
+                if engines is not None and _text(row[3]) not in engines:
+                    continue
+                intact = is_intact(*row[:3])
+                secret = intact and any(text in row[1] for text in hidden)
+                counts["damaged" if not intact else "secret" if secret else "calls"] += 1
+                if intact and not secret:
+                    write(dict(zip(_Line.__annotations__, map(_plain, row), strict=True)))
+            write({"calls": counts["calls"]})
+    return Exported(counts["calls"], counts["damaged"], counts["secret"])
+
+
+def _select(database: Database, keys: Collection[str] | None) -> Iterator[tuple[Any, ...]]:
+    if keys is None:
+        yield from database.iterate("SELECT * FROM calls ORDER BY key")
+    else:
+        for key in sorted(keys):
+            yield from database.rows("SELECT * FROM calls WHERE key = ?", (key,))
+
+
+def import_calls(folder: Path, file: Path) -> Imported:
+    """Merge an exported file: all of it, or nothing. Stored replies stay. The cache is created if there is none.
+
+    Raises:
+        DataError: the file is not an export, or damaged. The message names the line.
+        StorageError: the disk refuses, or another program holds the cache.
+    """
+    if not file.is_file():
+        raise DataError(f"{file}: no such file; give one that kgqa cache export wrote")
+    counts = Counter[str]()
+    CallCache(folder).close()  # creates it
+    with (
+        explain_storage_errors(file, "give a file that can be read"),
+        file.open("rb") as packed,
+        existing(folder) as database,
+        database.writing() as connection,
+    ):
+        for line in _read_export(file, packed):
+            counts[_merge(connection, line)] += 1
+    return Imported(counts["new"], counts["equal"], counts["different"])
+
+
+def _merge(connection: sqlite3.Connection, line: _Line) -> str:
+    row = connection.execute("SELECT key, value, checksum FROM calls WHERE key = ?", (line.key,)).fetchone()
+    if row and is_intact(*row):
+        return "equal" if row[1] == line.value.encode() else "different"
+    values = (line.key, line.value, line.checksum, line.engine, line.model, line.made)
+    connection.execute(f"REPLACE {INSERT}", values)
+    return "new"
+
+
+def _read_export(file: Path, packed: Any) -> Iterator[_Line]:
+    reader = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+    number, value = 0, None
+    try:
+        for number, text in enumerate(io.TextIOWrapper(reader, encoding="utf-8", newline="\n"), start=1):
+            where, value = f"{file}:{number}", decode_json(text)
+            if number == 1 and value != {"format": FORMAT}:
+                raise DataError(f"{where}: expected the format {FORMAT!r}")
+            if number > 1 and "calls" not in value:
+                line = check_json(_Line, value, where)
+                (line.engine + line.model).encode()  # raises a ValueError for half a surrogate pair
+                if not is_intact(line.key.encode(), line.value.encode(), line.checksum):
+                    raise DataError(f"{where}: damaged (call {line.key[:12]}…); export it again")
+                yield line
+    except (zstandard.ZstdError, TypeError, ValueError, EOFError) as error:
+        raise DataError(f"{file}:{number + 1}: not what kgqa cache export writes ({error}); export it again") from error
+    if value != {"calls": number - 2}:
+        raise DataError(f"{file}: truncated after line {number:,}; export or download it again")
 
 
 def _text(value: object) -> str:
     return str(value, "utf-8", "replace") if isinstance(value, bytes) else str(value or "")
+
+
+def _plain(value: object) -> object:
+    return _text(value) if isinstance(value, bytes) else value

@@ -3,30 +3,43 @@
 A run resumes and a sweep reuses replies through it: the same command makes the same calls and finds their replies.
 A committed reply survives `kill -9`, and several processes can share one file. The first reply of a key stays. A row
 that is not what was written is dropped, counted, and its call is made again.
+
+Of several processes that share a cache, one makes a call and the others wait for its reply: a row of `call_locks` has
+the key and its owner. The owner holds a file lock of its name while it lives. The system releases the file lock of a
+killed process, so no process waits for a dead owner.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import secrets
+import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from kgqa.cache.call_locks import CallLocks
-from kgqa.cache.database import BAD, Database, checksum, reply_of
-from kgqa.errors import KgqaError, StorageError
+from kgqa.errors import DataError, KgqaError, StorageError
 from kgqa.types import Json
-from kgqa.util.fs import create_private, ensure_dir
+from kgqa.util.fs import ensure_dir, is_locked, lock_file, network_disk
 
 FILE = "calls.sqlite"
-LockState = Literal["locked", "elsewhere", "stored"]
+VERSION = 3  # of the tables, as PRAGMA user_version
+# key: see `kgqa.cache.key`. value: the reply as JSON. checksum: of both. engine, model: who answered, for `kgqa cache`.
+# made: seconds since 1970.
+COLUMNS = "key TEXT PRIMARY KEY, value TEXT, checksum INTEGER, engine TEXT, model TEXT, made INTEGER"
 INSERT = "INTO calls VALUES (?, ?, ?, ?, ?, ?)"
+TIMEOUT = 60.0  # seconds to wait for another program
+_DISK_ERRORS = ("full", "disk i/o error", "readonly", "unable to open", "permission", "too big")
+_LOCK_ERRORS = ("locked", "busy", "locking protocol")
 _LOG = logging.getLogger("kgqa.cache")
+LockState = Literal["locked", "elsewhere", "stored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,97 @@ class Origin:
         return cls(str(name), str(model)[:80])
 
 
+def checksum(key: bytes, value: bytes) -> int:
+    """Return the CRC-32 of a row, which finds every flipped bit and every run of up to 32 of them."""
+    return zlib.crc32(value, zlib.crc32(key))
+
+
+def is_intact(key: object, value: object, stored: object) -> bool:
+    """Return whether a row is what was written. Its texts come as bytes."""
+    return isinstance(key, bytes) and isinstance(value, bytes) and stored == checksum(key, value)
+
+
+class Database:
+    """An open file. Use it in one thread at a time.
+
+    Raises:
+        DataError: the file is damaged or not a call cache.
+        StorageError: the disk refuses, or another program holds the file longer than `TIMEOUT`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self.translate_errors(), ExitStack() as on_error:
+            self.connection = sqlite3.connect(path, timeout=TIMEOUT, check_same_thread=False, isolation_level=None)
+            on_error.callback(self.connection.close)
+            self.connection.text_factory = bytes  # a damaged row can have invalid UTF-8
+            with lock_file(path.with_name("open.lock")):  # SQLite changes the journal without waiting
+                self._set_up()
+            on_error.pop_all()
+
+    def _set_up(self) -> None:
+        """Set the journal and create the tables. The journal WAL is faster, but does not work across machines."""
+        disk = network_disk(self.path.parent)
+        self.connection.execute(f"PRAGMA journal_mode={'delete' if disk else 'wal'}")
+        # NORMAL under WAL: a commit survives the process, not necessarily a power cut. It never corrupts the file.
+        self.connection.execute(f"PRAGMA synchronous={'FULL' if disk else 'NORMAL'}")
+        if disk:
+            _LOG.info("%s is on a network disk (%s); KGQA_CACHE=FOLDER on a local one is faster", self.path, disk)
+        (version,) = self.connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = self.connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()
+        if tables and version != VERSION:
+            raise DataError(f"{self.path}: not a call cache of this version of kgqa; set KGQA_CACHE to another folder")
+        with self.writing() as connection:
+            connection.execute(f"CREATE TABLE IF NOT EXISTS calls ({COLUMNS}) WITHOUT ROWID")
+            connection.execute("CREATE TABLE IF NOT EXISTS call_locks (key TEXT PRIMARY KEY, owner TEXT) WITHOUT ROWID")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    def rows(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a query. Text comes as bytes."""
+        with self.translate_errors():
+            return self.connection.execute(statement, values).fetchall()
+
+    def iterate(self, statement: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a query, of which there can be millions."""
+        with self.translate_errors():
+            yield from self.connection.execute(statement)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Open a transaction, which is committed as a whole or not at all."""
+        with self.translate_errors():
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+                self.connection.execute("COMMIT")
+            finally:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+
+    @contextmanager
+    def translate_errors(self) -> Iterator[None]:
+        """Turn SQLite's errors into kgqa's."""
+        try:
+            yield
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own message can quote damaged bytes
+            reason = str(error).lower()
+            if any(sign in reason for sign in _LOCK_ERRORS):
+                raise StorageError(
+                    f"{self.path}: another program holds it ({error}); nothing is lost: wait for it or end it, "
+                    f"then run the same command again"
+                ) from error
+            if isinstance(error, sqlite3.ProgrammingError) or any(sign in reason for sign in _DISK_ERRORS):
+                raise StorageError(
+                    f"{self.path}: {error}; make room or set KGQA_CACHE, then run the same command again"
+                ) from error
+            raise DataError(
+                f"{self.path}: damaged call cache ({error}); move it away and run the same command again"
+            ) from error
+
+    def close(self) -> None:
+        self.connection.close()
+
+
 class CallCache:
     """Replies as JSON values by key. Several threads can use it.
 
@@ -59,25 +163,24 @@ class CallCache:
         self.path = folder / FILE
         self.damaged = 0  # rows that were dropped
         self._lock = threading.Lock()
+        self._owner = f"{os.getpid()}-{secrets.token_hex(6)}"
+        self._locked: set[str] = set()  # keys of calls that this cache has locked
         try:
             ensure_dir(folder)
-            create_private(self.path)
         except OSError as error:
             raise StorageError(f"{folder}: cannot create the call cache ({error}); set KGQA_CACHE") from error
         self._database = Database(self.path)
-        self._call_locks = CallLocks(folder)
+        self._owner_lock = ExitStack()
+        self._owner_lock.enter_context(lock_file(self._lock_of(self._owner)))
 
     def get(self, key: str) -> Json | None:
         """Return the reply of a key, or None."""
         with self._lock:
             rows = self._database.rows("SELECT value, checksum FROM calls WHERE key = ?", (key,))
-        if not rows:
-            return None
-        reply = reply_of(key.encode(), *rows[0])
-        if reply is BAD:
+        if rows and not is_intact(key.encode(), *rows[0]):
             self.drop(key)
             return None
-        return reply
+        return json.loads(rows[0][0]) if rows else None
 
     def put(self, items: Iterable[tuple[str, Json]], origin: Origin = Origin()) -> dict[str, Json]:
         """Store replies in one transaction and release their locks. A key keeps its first reply.
@@ -85,32 +188,29 @@ class CallCache:
         Returns:
             The replies that another process stored first, where they differ from `items`. Use them instead.
         """
-        texts: dict[str, str] = {}
+        rows: dict[str, tuple[Any, ...]] = {}
         for key, value in items:
-            texts.setdefault(key, json.dumps(value))  # ASCII, because models can write lone surrogates
-        rows = [
-            (key, text, checksum(key.encode(), text.encode()), origin.engine, origin.model, int(time.time()))
-            for key, text in texts.items()
-        ]
+            text = json.dumps(value)  # ASCII, because models can write lone surrogates
+            check = checksum(key.encode(), text.encode())
+            rows.setdefault(key, (key, text, check, origin.engine, origin.model, int(time.time())))
         with self._lock:
             with self._database.writing() as connection:
-                added = connection.executemany(f"INSERT OR IGNORE {INSERT}", rows).rowcount
-                earlier = self._earlier(connection, rows) if added < len(rows) else {}
-                self._call_locks.release(connection, texts.keys())
-            self._call_locks.keys -= texts.keys()
+                added = connection.executemany(f"INSERT OR IGNORE {INSERT}", rows.values()).rowcount
+                earlier = self._earlier(connection, rows.values()) if added < len(rows) else {}
+                self._release(connection, rows.keys())
+            self._locked -= rows.keys()
         return earlier
 
-    def _earlier(self, connection: Any, rows: Iterable[tuple[Any, ...]]) -> dict[str, Json]:
+    def _earlier(self, connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> dict[str, Json]:
         """Return stored replies that differ from these rows. A row replaces a damaged one."""
         earlier = {}
         for row in rows:
             key, text = row[:2]
-            value, stored = connection.execute("SELECT value, checksum FROM calls WHERE key = ?", (key,)).fetchone()
-            reply = reply_of(key.encode(), value, stored)
-            if reply is BAD:
+            value, check = connection.execute("SELECT value, checksum FROM calls WHERE key = ?", (key,)).fetchone()
+            if not is_intact(key.encode(), value, check):
                 connection.execute(f"REPLACE {INSERT}", row)
             elif value != text.encode():
-                earlier[key] = reply
+                earlier[key] = json.loads(value)
         return earlier
 
     def drop(self, key: str) -> None:
@@ -119,11 +219,8 @@ class CallCache:
             connection.execute("DELETE FROM calls WHERE key = ?", (key,))
         self.damaged += 1
         if self.damaged == 1:
-            _LOG.warning(
-                "%s: a damaged reply (%s…) is dropped and its call made again; kgqa cache check lists all",
-                self.path,
-                key[:12],
-            )
+            message = "%s: a damaged reply (%s…) is dropped and its call made again; kgqa cache check counts all"
+            _LOG.warning(message, self.path, key[:12])
 
     def lock_calls(self, keys: Iterable[str]) -> dict[str, LockState]:
         """Lock calls before they are made.
@@ -132,31 +229,47 @@ class CallCache:
         "elsewhere": another living process makes it. "stored": there is a reply by now.
         """
         states: dict[str, LockState] = {}
-        with self._lock, self._database.writing() as connection:
-            for key in keys:
-                if connection.execute("SELECT 1 FROM calls WHERE key = ?", (key,)).fetchone():
-                    states[key] = "stored"
-                else:
-                    states[key] = "locked" if self._call_locks.acquire(connection, key) else "elsewhere"
+        with self._lock:
+            with self._database.writing() as connection:
+                for key in keys:
+                    if connection.execute("SELECT 1 FROM calls WHERE key = ?", (key,)).fetchone():
+                        states[key] = "stored"
+                        continue
+                    row = connection.execute("SELECT owner FROM call_locks WHERE key = ?", (key,)).fetchone()
+                    if row and self._is_other(row[0].decode()):
+                        states[key] = "elsewhere"
+                        continue
+                    connection.execute("REPLACE INTO call_locks VALUES (?, ?)", (key, self._owner))
+                    states[key] = "locked"
+            self._locked |= {key for key, state in states.items() if state == "locked"}
         return states
 
     def locked_elsewhere(self, keys: Iterable[str]) -> set[str]:
         """Return the keys that another living process still has locked."""
-        statement = "SELECT owner FROM claims WHERE key = ?"
         with self._lock:
-            rows = {key: self._database.rows(statement, (key,)) for key in keys}
-        owners = {key: str(found[0][0], "utf-8", "replace") for key, found in rows.items() if found}
-        alive = {owner for owner in set(owners.values()) if self._call_locks.is_alive(owner)}
-        return {key for key, owner in owners.items() if owner in alive}
+            rows = self._database.rows("SELECT key, owner FROM call_locks")
+        owners = {key.decode(): owner.decode() for key, owner in rows}
+        living = {owner for owner in set(owners.values()) if self._is_other(owner)}
+        return {key for key in keys if owners.get(key) in living}
 
     def unlock(self, keys: Iterable[str]) -> None:
         """Release locks of calls that are not made after all."""
         with self._lock:
-            own = self._call_locks.keys.intersection(keys)
-            if own:
+            if own := self._locked.intersection(keys):
                 with self._database.writing() as connection:
-                    self._call_locks.release(connection, own)
-                self._call_locks.keys -= own
+                    self._release(connection, own)
+                self._locked -= own
+
+    def _release(self, connection: sqlite3.Connection, keys: Iterable[str]) -> None:
+        rows = [(key, self._owner) for key in self._locked.intersection(keys)]
+        connection.executemany("DELETE FROM call_locks WHERE key = ? AND owner = ?", rows)
+
+    def _is_other(self, owner: str) -> bool:
+        """Return whether this is another owner, in this process or another one, that has not ended."""
+        return owner != self._owner and is_locked(self._lock_of(owner))
+
+    def _lock_of(self, owner: str) -> Path:
+        return self.path.parent / "locks" / owner
 
     def __len__(self) -> int:
         with self._lock:
@@ -167,7 +280,8 @@ class CallCache:
         if self.damaged > 1:
             _LOG.warning("%s: %d damaged replies were dropped", self.path, self.damaged)
         with suppress(KgqaError):  # all replies are committed
-            self.unlock(set(self._call_locks.keys))
+            self.unlock(set(self._locked))
         with self._lock:
-            self._call_locks.close()
+            self._owner_lock.close()
+            self._lock_of(self._owner).unlink(missing_ok=True)
             self._database.close()

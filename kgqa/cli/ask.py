@@ -1,68 +1,122 @@
-"""`kgqa ask`: answer a question from the user's own documents."""
+"""`kgqa ask` and `kgqa demo`: a question about the user's own documents, and a first look at the methods."""
 
 from __future__ import annotations
 
-import json
-import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
-from kgqa.cli.parsing import Parser
+from kgqa import api
+from kgqa.artifacts.trace import TracedQuestion
+from kgqa.cli.terminal import Terminal
 from kgqa.errors import ConfigError
-from kgqa.util.terminal_text import escape_control, escape_json
-
-NAME = "ask"
-SUMMARY = "put a question to your own documents"
-MAX_FILES = 1_000_000
-NOTES = """Files are text, Markdown, HTML, DOCX and PDF (pip install 'kgqa[pdf]'). A folder is read with all folders in
-it. The largest model whose weights are on this machine answers, unless you set model=. The default method=trace builds
-chains of sentences from the best passages, with the values of experiment=ask. Set method.units=triples for chains of
-extracted triples, and experiment=null for the values of the paper. Use method=kgp for the structure of PDFs, e.g. "what
-does table 2 say". The answer, its page, indexes, triples and replies are saved in outputs/. Exit codes as of kgqa
-run."""
+from kgqa.experiment.ask import PASSAGES
+from kgqa.experiment.demo import DemoResult, demo_experiments, leading_chain, replay_demo, run_demo
+from kgqa.util.text import pluralize
 
 
-def arguments(parser: Parser) -> None:
-    parser.takes_places("QUESTION", "in quotes", least=0)
-    parser.takes_places("FILE", "your documents: files and folders", least=0, most=MAX_FILES)
-    parser.takes_keys("as for kgqa run, e.g. model=qwen2_5_coder_1_5b method=kgp")
-    parser.add_argument("--json", action="store_true", help="print the answer as a JSON object, progress on stderr")
-    parser.add_argument(
-        "--passages", metavar="N", type=int,
-        help="how many of the best passages a method gets that does not search by itself (default: 8)",
-    )  # fmt: skip
-    parser.notes = NOTES
-    parser.examples = (
-        'kgqa ask "Where was the builder of the mill born?" notes/',
-        'kgqa ask "What does table 2 say?" report.pdf method=kgp model=qwen2_5_coder_1_5b',
-    )
-
-
-def run(given: Namespace) -> int:
-    from kgqa import api
-    from kgqa.cli.terminal.ask import show_answer
-    from kgqa.cli.terminal.console import Terminal
-    from kgqa.experiment.run.ask import PASSAGES
-    from kgqa.runtime.display import Display, PlainLines
-
-    question, sources = _split(given)
-    passages = PASSAGES if given.passages is None else given.passages
-    if passages < 1:
-        raise ConfigError(f"--passages {passages}: must be at least 1")
-    display: Display = PlainLines(sys.stderr) if given.json else Terminal()
-    answer = api.ask_documents(question, sources, *given.overrides, passages=passages, display=display)
-    show_answer(answer, display)
-    print(escape_json(json.dumps(answer.json(), ensure_ascii=False)) if given.json else escape_control(answer.page))
+def ask(args: Namespace, terminal: Terminal) -> int:
+    """Answer a question, and print the sentences that support the answer."""
+    question = " ".join(args.places[:1]).strip()
+    if not question:
+        raise args.command.missing("QUESTION")
+    if Path(question).exists():
+        raise ConfigError(f"{question}: is a file or folder; put the question before your documents")
+    if len(args.places) < 2:
+        raise args.command.missing("FILE")
+    passages = args.passages or PASSAGES
+    answer = api.ask_documents(question, args.places[1:], *args.overrides, passages=passages, display=terminal)
+    if answer.error is not None:
+        terminal.line(f"failed: {answer.error}", alarm=True)
+    else:
+        terminal.line(f"answer: {answer.answer or 'none'}  ({answer.seconds:.0f} s)")
+        for number, step in enumerate(answer.steps, start=1):
+            indent = f"  {number}. "
+            if step.triple:
+                terminal.line(f"{indent}<{'; '.join(step.triple)}>")
+                indent = "     "
+            terminal.line(f"{indent}“{' '.join(step.sentence.split())}” {step.where}")
+        if not answer.steps:
+            terminal.line("  no passage of the documents supports it: check it", alarm=True)
+        elif not answer.supported:
+            terminal.line("  none of these sentences contains the answer: check it", alarm=True)
+    if args.json:
+        terminal.json(answer.json())
+    else:
+        terminal.result(answer.page)
     return 0 if answer.error is None else 2
 
 
-def _split(given: Namespace) -> tuple[str, list[str]]:
-    """Return the question and the documents."""
-    question = " ".join(given.places[:1]).strip()
-    if not question:
-        raise given.parser.missing("QUESTION")
-    if Path(question).exists():
-        raise ConfigError(f"{question}: is a file or folder; put the question before your documents")
-    if len(given.places) < 2:
-        raise given.parser.missing("FILE")
-    return question, given.places[1:]
+def demo(args: Namespace, terminal: Terminal) -> int:
+    """Run three methods on a few questions, or replay a recording."""
+    if args.recorded:
+        return _replay(args.overrides, terminal)
+    experiments = demo_experiments(args.overrides)
+    model, count = experiments[0].name("model"), len(experiments[0].questions)
+    terminal.line(f"{len(experiments)} methods, the same {count} questions, {model}: minutes, the first time")
+    try:
+        results = list(run_demo(experiments, terminal))
+    except ConfigError as error:
+        raise ConfigError(f"{error}\nor see it without a model: kgqa demo --recorded") from error
+    show_demo(results, terminal)
+    failures = [f"kgqa: {each.method}: {each.failure}" for each in results if each.failure]
+    terminal.lines((f"{line}; run the same command again to repeat failed questions" for line in failures), alarm=True)
+    folder = results[-1].folder
+    terminal.line(f"report: {folder}/report.html; every call of a question: kgqa show {folder} ID")
+    return 2 if failures else 0
+
+
+def _replay(overrides: Sequence[str], terminal: Terminal) -> int:
+    if overrides:
+        raise ConfigError(f"{overrides[0]}: the recorded demo has no keys; remove the key or --recorded")
+    recording, results = replay_demo()
+    minutes = sum(each.seconds + each.triple_seconds for each in results) / 60
+    remark = f", {recording.remark}" if recording.remark else ""
+    terminal.line(
+        f"RECORDED on {recording.made} by kgqa {recording.kgqa} ({recording.commit[:8]}) on {recording.cores} cores "
+        f"({recording.platform}{remark}), where its model took {minutes:.1f} minutes."
+    )
+    terminal.line("This makes no model calls: all replies are from the recording. On your machine: kgqa demo")
+    show_demo(results, terminal)
+    return 0
+
+
+def show_demo(results: Sequence[DemoResult], terminal: Terminal) -> None:
+    """Show scores in percent, the answers of each method, and a note about the number of questions."""
+    rows = []
+    for each in results:
+        triples = f" + {each.triple_seconds:.0f} for triples" if each.triple_seconds else ""
+        rows.append((each.method, f"{each.em:.1f}", f"{each.f1:.1f}", f"{each.seconds:.0f}{triples}"))
+    terminal.line("")
+    terminal.table(("method", "EM", "F1", "model seconds"), rows)
+    count = len(results[0].questions)
+    for position in range(count):
+        _show_question(position, results, terminal)
+    verb = "shows" if count == 1 else "show"
+    terminal.line(
+        f"\n{pluralize(count, 'question')} {verb} how answers are found, not how good a method is: "
+        f"one right answer more is {100 / count:.0f} points of EM."
+    )
+
+
+def _show_question(position: int, results: Sequence[DemoResult], terminal: Terminal) -> None:
+    question = results[0].questions[position].question
+    terminal.heading(question.text)
+    width = max(len(each.method) for each in results)
+    terminal.line(f"  {'gold':{width}}  {' | '.join(question.answers)}")
+    for each in results:
+        traced = each.questions[position]
+        prediction, is_right = traced.prediction, each.scored[position].em == 1
+        text = f"failed: {prediction.error}" if prediction.error else prediction.answer or "(nothing)"
+        mark, style = ("   (right)", "green") if is_right else ("", None)
+        terminal.line(f"  {each.method:{width}}  {text}{mark}", style=style)
+        _show_chain(traced, " " * (width + 4), terminal)
+
+
+def _show_chain(traced: TracedQuestion, margin: str, terminal: Terminal) -> None:
+    for head, relation, tail in leading_chain(traced):
+        terminal.line(f"{margin}{head} — {relation} → {tail}")
+    if "chains" in traced.notes:
+        titles = ", ".join(traced.prediction.evidence_titles) or "none"
+        passages = len(traced.question.passages)
+        terminal.line(f"{margin}passages of its chains: {titles} (of {passages})", style="dim")

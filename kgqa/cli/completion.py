@@ -10,13 +10,14 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
-from kgqa.cli.parsing import Parser
+from kgqa.cli.commands import PROGRAM, find_command, subcommands
+from kgqa.cli.parsing import Command
 from kgqa.errors import ConfigError, nearest
-from kgqa.util.terminal_text import escape_control
+from kgqa.util.text import escape_control
 
-SHOWN = 70  # characters of a meaning
-Candidate = tuple[str, str]  # a complete word and its meaning
+MAX_MEANING = 70  # characters
 # bash: COMP_WORDBREAKS splits words at = and :, so only the part behind the last of them is completed
 SCRIPTS = {
     "bash": """_kgqa() {
@@ -62,53 +63,50 @@ def print_script(shell: str) -> int:
     """Print the script that completes kgqa's commands in a shell."""
     if shell not in SCRIPTS:
         raise ConfigError(f"--completion {shell}: no such shell; {nearest(shell, SCRIPTS)}")
-    print(escape_control(SCRIPTS[shell]), end="")
+    print(SCRIPTS[shell], end="")
     return 0
 
 
-def print_candidates(tree: Parser, line: str) -> int:
-    """Print what can follow a line, with its meaning behind a tab: the scripts call this."""
-    for word, meaning in complete(tree, line):
+def print_candidates(line: str) -> int:
+    """Print the completions of a command line, each with its meaning after a tab: the scripts call this."""
+    for word, meaning in complete(line):
         print(escape_control(f"{word}\t{meaning}" if meaning else word))
     return 0
 
 
-def split(line: str) -> tuple[list[str], str]:
-    """Return the complete words after the program's name, and the incomplete one; an open quote ends with the line."""
-    ending = line[-1:].isspace()
-    for quote in ("", '"', "'"):
-        try:
-            words = shlex.split(line + quote)[1:]
-        except ValueError:
-            continue
-        return (words, "") if ending or not words else (words[:-1], words[-1])
-    return [], ""
-
-
-def complete(tree: Parser, line: str) -> list[Candidate]:
-    """Return what can follow, in the order of the help; nothing for files, which the shell completes."""
-    words, begun = split(line)
-    parser = tree
-    while words and words[0] in parser.commands:
-        parser = parser.commands[words.pop(0)]
+def complete(line: str) -> list[tuple[str, str]]:
+    """Return the completions of the last word and their meanings; none for files, which the shell completes."""
+    words, start = _split(line)
+    command = PROGRAM
+    with suppress(ConfigError):
+        command, words = find_command(words)
     return [
-        (word, textwrap.shorten(meaning, SHOWN, placeholder=" …"))
-        for word, meaning in _candidates(parser, words, begun)
-        if word.startswith(begun) and word != begun
+        (word, textwrap.shorten(meaning, MAX_MEANING, placeholder=" …"))
+        for word, meaning in _candidates(command, words, start)
+        if word.startswith(start) and word != start
     ]
 
 
-def _candidates(parser: Parser, words: Sequence[str], begun: str) -> Iterator[Candidate]:
-    options = {name: action for action in parser._actions for name in action.option_strings}
-    if words and (before := options.get(words[-1])) and before.nargs != 0:
-        yield from ((str(value), "") for value in before.choices or ())
-    elif begun.startswith("-"):
-        yield from ((name, action.help or "") for name, action in options.items() if name.startswith("--"))
-    elif not words and parser.commands:
-        yield from ((name, command.summary) for name, command in parser.commands.items())
-    elif parser.keys:
-        from kgqa.cli.configuration import completions
+def _split(line: str) -> tuple[list[str], str]:
+    """Return the complete words after the program's name, and the incomplete one; an open quote ends with the line."""
+    for quote in ("", '"', "'"):
+        with suppress(ValueError):
+            words = shlex.split(line + quote)[1:]
+            return (words, "") if line[-1:].isspace() or not words else (words[:-1], words[-1])
+    return [], ""
 
-        yield from ((f"{key}=", "") for key in parser.own_keys if "=" not in begun)
-        if parser.runs_keys or begun.partition("=")[0].partition(".")[0] in parser.own_keys:
-            yield from completions(begun, words)
+
+def _candidates(command: Command, words: Sequence[str], start: str) -> Iterator[tuple[str, str]]:
+    options = {name: option for option in command.options for name in option.names}
+    if words and (option := options.get(words[-1])) and option.metavar:
+        yield from ((value, "") for value in option.choices)
+    elif start.startswith("-"):
+        yield from ((name, option.meaning) for name, option in options.items() if name.startswith("--"))
+    elif not words and not command.function:
+        yield from ((each.name.split()[-1], each.summary) for each in subcommands(command.name))
+    elif command.has_keys:
+        from kgqa.cli.key_help import complete_key
+
+        yield from ((f"{key}=", "") for key in command.own_keys if "=" not in start)
+        if not command.only_own or start.partition("=")[0].partition(".")[0] in command.own_keys:
+            yield from complete_key(start, words)

@@ -1,75 +1,111 @@
-"""`kgqa data`: datasets and corpora."""
+"""`kgqa data`: list, download, check, verify and index datasets."""
 
 from __future__ import annotations
 
+import time
 from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
 
-from kgqa.cli import index, verify
-from kgqa.cli.parsing import Parser
+from kgqa.cli.dry_run import show_plan
+from kgqa.cli.terminal import Terminal
+from kgqa.config.composing import compose
+from kgqa.config.overrides import override_values, parse_override
 from kgqa.errors import ConfigError
-
-NAME = "data"
-SUMMARY = "datasets and corpora: list, download, check, verify, index"
-KEYS = ("dataset", "from", "to")
-
-
-def arguments(parser: Parser) -> None:
-    listing = parser.command("list", "show every dataset and corpus: source, licence, size, checksum, local copy")
-    listing.examples = ("kgqa data list",)
-    download = parser.command("download", "download, check and unpack a dataset or corpus; an interrupted one resumes")
-    download.takes_keys(
-        "dataset=NAME of kgqa data list; from=hub|FOLDER in Hugging Face's format; to=FOLDER", KEYS, only=True
-    )
-    parser.examples = download.examples = ("kgqa data download dataset=musique",)
-    check = parser.command("check", "read all files of a dataset: counts, hashes and unusual records")
-    check.takes_keys()
-    check.examples = ("kgqa data check dataset=demo",)
-    verify.arguments(parser.command("verify", verify.SUMMARY))
-    index.arguments(parser)
+from kgqa.experiment.budget import Budget, limited
+from kgqa.experiment.data import bring, place_of, read_through, sources
+from kgqa.experiment.dry_run import Shared
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.prepare import indexes
+from kgqa.experiment.session import Session
+from kgqa.reproduce.tables import read_published_counts
+from kgqa.training.verify import plan_verification, verification_folder, verify
+from kgqa.types import Json
 
 
-def run(given: Namespace) -> int:
-    actions = {
-        "list": show,
-        "download": download,
-        "check": check,
-        "verify": verify.run,
-        "index": index.build,
-        "check-index": index.check,
-    }
-    return actions[given.action](given)
-
-
-def show(given: Namespace) -> int:  # noqa: ARG001 - has no arguments
-    from kgqa.cli.terminal.console import Terminal
-    from kgqa.cli.terminal.sources import show_sources
-
-    show_sources(Terminal())
+def show_datasets(_: Namespace, terminal: Terminal) -> int:
+    """Show every dataset and corpus with its source and local copy."""
+    rows = []
+    for name, source in sources().items():
+        size = "size unknown" if source.bytes is None else f"{source.bytes:,}"
+        checksum = "checksum unknown" if source.sha256 is None else source.sha256
+        hub = [f"on the hub: {source.hub.id}"] if source.hub else []
+        origin = "\n".join([source.licence, source.page, *source.urls, *hub])
+        rows.append((name, source.content, origin, f"{size}\n{checksum}\n", place_of(name, source)))
+    terminal.table(("dataset=", "content", "licence and source", "bytes, sha256", "here"), rows, fixed=1)
     return 0
 
 
-def download(given: Namespace) -> int:
+def download(args: Namespace, terminal: Terminal) -> int:
     """Download a dataset; a name alone means dataset=NAME."""
-    from kgqa.cli.terminal.console import Terminal
-    from kgqa.config.overrides import override_values
-    from kgqa.experiment.data import bring
-
-    settings = override_values(word if "=" in word else f"dataset={word}" for word in given.overrides)
+    settings = override_values(word if "=" in word else f"dataset={word}" for word in args.overrides)
     for key, value in settings.items():
         if not value:
             raise ConfigError(f"{key}=: expected a value")
     if "dataset" not in settings:
-        raise given.parser.missing("dataset=")
+        raise args.command.missing("dataset=")
     to = Path(settings["to"]).expanduser() if "to" in settings else None
-    bring(settings["dataset"], Terminal(), place=settings.get("from"), to=to)
+    bring(settings["dataset"], terminal, place=settings.get("from"), to=to)
     return 0
 
 
-def check(given: Namespace) -> int:
-    from kgqa.cli.terminal.console import Terminal
-    from kgqa.config.composing import compose
-    from kgqa.experiment.data import read_through
-
-    read_through(compose(given.overrides), Terminal())
+def check_dataset(args: Namespace, terminal: Terminal) -> int:
+    """Read all files of a dataset."""
+    read_through(compose(args.overrides), terminal)
     return 0
+
+
+def verify_questions(args: Namespace, terminal: Terminal) -> int:
+    """Find the questions that their gold passages answer (SAFE, §3.2)."""
+    keys = override_values(args.overrides)
+    budget = Budget.of(keys["budget"]) if "budget" in keys else None
+    overrides = [override for override in args.overrides if parse_override(override).key != "budget"]
+    chosen = Experiment.of(overrides if "verify" in keys else ["verify=safe", *overrides])
+    experiment = Experiment.of(overrides, limited(chosen.config, budget))
+    with Session(experiment) as session:
+        if experiment.settings.dry_run:
+            verification_folder(session)
+            show_plan(plan_verification(session, Shared()), len(experiment.questions), terminal)
+            return 0
+        verified = verify(session, terminal, budget, read_published_counts(experiment))
+    terminal.sections(verified.title, verified.sections())
+    terminal.lines((f"failed: {error}" for error in verified.errors), alarm=True)
+    if verified.failure is not None:
+        terminal.line(f"kgqa: {verified.failure}; run the same command again to repeat failed questions", alarm=True)
+    terminal.result(verified.folder)
+    return 0 if verified.failure is None else 2
+
+
+def build_index(args: Namespace, terminal: Terminal) -> int:
+    """Build the index of a run and print its folder last."""
+    with Session(Experiment.of(args.overrides)) as session:
+        folder, started = indexes.index_folder(session), time.monotonic()
+        built = indexes.build_index(session, terminal)
+    took = f"built in {time.monotonic() - started:,.1f} s" if built.anew else "was there already"
+    terminal.line(f"{_describe(built.manifest)}; {took}")
+    terminal.result(folder.path)
+    return 0
+
+
+def check_index(args: Namespace, terminal: Terminal) -> int:
+    """Compare every file of the index with its hash."""
+    with Session(Experiment.of(args.overrides)) as session:
+        folder = indexes.index_folder(session)
+        folder.verify()
+        terminal.line(f"{_describe(folder.manifest())}; no file has changed")
+    terminal.result(folder.path)
+    return 0
+
+
+def _describe(manifest: Mapping[str, Json]) -> str:
+    corpus = manifest["corpus"]
+    size = sum(file["bytes"] for file in manifest["files"].values()) / 1e6
+    parts = [f"{corpus['count']:,} passages", f"{size:,.1f} MB"]
+    for key, label in (
+        ("duplicates", "identical ones left out"),
+        ("equal_texts", "with the text of another"),
+        ("without_text", "without text"),
+    ):
+        if corpus[key]:
+            parts.append(f"{corpus[key]:,} {label}")
+    return ", ".join(parts)

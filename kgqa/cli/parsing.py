@@ -1,4 +1,4 @@
-"""The shape of a command line: options, places (runs, files, ids) and key=value, in any order, as one argparse tree."""
+"""Describe a command by the lines of its help, and parse its arguments: options, places and key=value in any order."""
 
 from __future__ import annotations
 
@@ -7,205 +7,223 @@ import re
 import shutil
 import textwrap
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from kgqa.errors import ConfigError, nearest
 
-WIDEST = 32  # of a column of names
-RUN = "a run: its folder, or the beginning of its name, or last"
+MAX_COLUMN = 32  # characters of a column of names
+MINIMA = {"N": 1, "DAYS": 0, "GPUS": 0, "PORT": 0}  # of options with a number, by metavar
+PATHS = ("FILE", "FOLDER", "PATH")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A word that is no key=value: a run, a file, a question's id."""
+class Argument:
+    """A line of a command's help.
+
+    usage: `-m, --multirun` (a switch), `--limit N`, `--format {html,md}`, `--from RUN …` (can be repeated),
+        `key=value …`, or a place: `RUN`, `[QUESTION]` (optional), `RUN RUN …` (two or more).
+    """
+
+    usage: str
+    meaning: str
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of an option, the long one last."""
+        return [word.rstrip(",") for word in self.usage.split() if word.startswith("-")]
+
+    @property
+    def key(self) -> str:
+        """Return the name of an option's value in the parsed arguments."""
+        return self.names[-1].strip("-").replace("-", "_")
+
+    @property
+    def metavar(self) -> str:
+        """Return the name of an option's value, "" for a switch."""
+        return self.usage.removesuffix(" …").partition(self.names[-1])[2].strip()
+
+    @property
+    def choices(self) -> list[str]:
+        return self.metavar.strip("{}").split(",") if self.metavar.startswith("{") else []
+
+    @property
+    def is_place(self) -> bool:
+        return not self.names and "key=value" not in self.usage
+
+    @property
+    def name(self) -> str:
+        """Return the name of a place."""
+        return self.usage.split()[0].strip("[]")
+
+    @property
+    def least(self) -> int:
+        """Return how many words a place needs."""
+        return 0 if self.usage.startswith("[") else len(self.usage.removesuffix(" …").split())
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        if not self.metavar:
+            parser.add_argument(*self.names, dest=self.key, action="store_true")
+            return
+        type_ = int if self.metavar in MINIMA else Path if self.metavar in PATHS else str
+        parser.add_argument(*self.names, dest=self.key, type=type_, action="append" if "…" in self.usage else "store")
+
+    def check(self, value: Any) -> None:
+        """Raise a ConfigError for a value that the option does not allow."""
+        if value is not None and self.choices and value not in self.choices:
+            raise ConfigError(f"{self.names[-1]} {value}: no such value; {nearest(value, self.choices)}")
+        if value is not None and value < MINIMA.get(self.metavar, value):
+            raise ConfigError(f"{self.names[-1]} {value}: must be at least {MINIMA[self.metavar]}")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command and its help.
+
+    function: `module:function` in kgqa.cli. It gets the parsed arguments and a Terminal, and returns the exit code.
+        "" for a group of commands.
+    arguments: lines of the help, each with the usage, two spaces and the meaning.
+    own_keys: keys and groups that only this command has; with `only_own` it accepts no others.
+    explains: the group of conf/ whose names the help lists; "run": all groups.
+    needs_words: show the help if it accepts only key=value and gets none.
+    """
 
     name: str
-    meaning: str
-    least: int
-    most: int
+    summary: str
+    examples: str
+    function: str = ""
+    arguments: str = ""
+    own_keys: tuple[str, ...] = ()
+    only_own: bool = False
+    explains: str = ""
+    notes: str = ""
+    needs_words: bool = True
 
-    def usage(self) -> str:
-        shown = f"{self.name} …" if self.most > max(self.least, 1) else self.name
-        return " ".join([self.name] * (self.least - 1) + [shown]) if self.least else f"[{shown}]"
+    @property
+    def program(self) -> str:
+        return f"kgqa {self.name}".strip()
 
+    @property
+    def options(self) -> list[Argument]:
+        return [each for each in self._read_arguments() if each.names]
 
-class HelpWanted(Exception):
-    """Help is to be shown: asked for (code 0), or in place of a long run that nobody may have meant to start (2)."""
+    @property
+    def places(self) -> list[Argument]:
+        return [each for each in self._read_arguments() if each.is_place]
 
-    def __init__(self, parser: Parser, code: int = 0) -> None:
-        super().__init__(parser.prog)
-        self.parser, self.code = parser, code
+    @property
+    def has_keys(self) -> bool:
+        return "key=value" in self.arguments
 
+    def _read_arguments(self) -> Iterator[Argument]:
+        for line in filter(None, map(str.strip, self.arguments.splitlines())):
+            usage, meaning = re.split(r" {2,}", line, maxsplit=1)
+            yield Argument(usage, " ".join(meaning.split()))
 
-class Parser(argparse.ArgumentParser):
-    """A command, or a group of them. What is wrong is one line; help says what is taken and ends in examples."""
+    def shows_help(self, words: Sequence[str]) -> bool:
+        """Return whether the command does nothing without more words."""
+        return not self.function or (not words and self.has_keys and not self.places and self.needs_words)
 
-    def __init__(self, prog: str, summary: str = "") -> None:
-        super().__init__(
-            prog=prog, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, add_help=False
-        )
-        self.summary = summary
-        self.examples: tuple[str, ...] = ()
-        self.places: list[Place] = []
-        self.keys: str | None = None  # what its key=value words are; None: it takes none
-        self.own_keys: tuple[str, ...] = ()
-        self.runs_keys = True  # takes those of kgqa run, too
-        self.starts_bare = False  # given nothing, it does what it is for, even if it takes keys alone
-        self.notes = ""  # below the options
-        self.explain: Callable[[Sequence[str]], str] | None = None  # notes that depend on the words given
-        self.commands: dict[str, Parser] = {}
-        self._tasks: dict[str, list[str]] = {}  # names of commands by heading
-        self._group: Any = None  # argparse has no public name for what add_subparsers gives
-        self.add_argument("-h", "--help", action=_Help, nargs=0, help="show this help")
-        self.set_defaults(parser=self)
+    def parse(self, words: Sequence[str]) -> Namespace:
+        """Return `places`, `overrides` (the key=value arguments) and a value per option.
 
-    def command(self, name: str, summary: str, task: str = "") -> Parser:
-        """Add a command to this group, below the heading `task` of the help: `given.command` or `given.action`."""
-        if self._group is None:
-            dest = "action" if " " in self.prog else "command"
-            self._group = self.add_subparsers(dest=dest, prog=self.prog, help=argparse.SUPPRESS)
-        parser: Parser = self._group.add_parser(name, summary=summary)
-        self.commands[name] = parser
-        self._tasks.setdefault(task, []).append(name)
-        return parser
+        Raises:
+            ConfigError: an unknown option or key, or a word is missing or one too many.
+        """
+        parser = _Parser(self.program, allow_abbrev=False, add_help=False)
+        options = self.options
+        for option in options:
+            option.add_to(parser)
+        args, left = parser.parse_known_args(words)
+        for word in left:
+            if word.startswith("-"):
+                names = [option.names[-1] for option in options]
+                raise ConfigError(f"{word}: no such option of {self.program}; {nearest(word, [*names, '--help'])}")
+        for option in options:
+            option.check(getattr(args, option.key))
+        args.command = self
+        args.overrides = [word for word in left if self.has_keys and (_is_key(word) or not self.places)]
+        args.places = [word for word in left if word not in args.overrides]
+        self._check_places(args.places)
+        if self.only_own:
+            self._check_keys(args.overrides)
+        return args
 
-    def takes_places(self, name: str, meaning: str, least: int = 1, most: int = 1) -> None:
-        """Accept words that are not key=value: `given.places`."""
-        self.places.append(Place(name, meaning, least, most))
-        self._takes_words()
-
-    def takes_keys(self, meaning: str = "as for kgqa run", own: Sequence[str] = (), *, only: bool = False) -> None:
-        """Accept key=value words: `given.overrides`. A command with only these shows its help without arguments."""
-        self.keys, self.own_keys, self.runs_keys = meaning, tuple(own), not only
-        self._takes_words()
-
-    def _takes_words(self) -> None:
-        if not any(action.dest == "words" for action in self._actions):
-            self.add_argument("words", nargs="*", help=argparse.SUPPRESS)
-
-    def help_text(self, words: Sequence[str]) -> str:
-        """Return the help; the command line `words` can narrow it, e.g. to one method."""
-        taken = [(place.usage(), place.meaning) for place in self.places]
-        taken += (
-            [("[key=value …]" if self.places or self.starts_bare else "key=value …", self.keys)] if self.keys else []
-        )
-        shown = [name for name, _ in taken] + (["COMMAND"] if self.commands else [])
-        self.usage = " ".join([self.prog, *shown, "[options]"])
-        parts = [self.summary, rows(taken)]
-        for task, names in self._tasks.items():
-            listing = rows((name, self.commands[name].summary) for name in names)
-            parts.append(f"{task}:\n{listing}" if task else listing)
-        self.description = "\n\n".join(filter(None, parts))
-        examples = "\n".join(["examples:" if len(self.examples) > 1 else "example:", *self.examples])
-        notes = self.explain(words) if self.explain else self.notes
-        self.epilog = "\n\n".join(filter(None, [notes, examples.replace("\n", "\n  ")]))
-        return self.format_help()
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see {self.prog} --help")
+    def run(self, args: Namespace, *given: Any) -> int:
+        module, _, function = self.function.partition(":")
+        code: int = getattr(import_module(f"kgqa.cli.{module}"), function)(args, *given)
+        return code
 
     def missing(self, what: str) -> ConfigError:
-        return ConfigError(f"{what} is missing; e.g. {self.examples[0]}")
+        return ConfigError(f"{what} is missing; e.g. {self.examples.strip().splitlines()[0]}")
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            place = action.option_strings or self.prog.split()[1:]
-            if not action.option_strings:
-                from kgqa.config.renamed import check_renamed_command
+    def help_text(self, explanation: str = "", commands: Sequence[tuple[str, Sequence[Command]]] = ()) -> str:
+        """Return the help. `explanation` is about groups of conf/; `commands` are those of a group, by heading."""
+        words = [each for each in self._read_arguments() if not each.names]
+        shown = [each.usage for each in words] + ["COMMAND"] * bool(commands)
+        parts = [f"usage: {' '.join([self.program, *shown, '[options]'])}", self.summary]
+        parts.append(rows((each.usage, each.meaning) for each in words))
+        for heading, listed in commands:
+            parts.append(f"{heading}:\n" + rows((each.name.split()[-1], each.summary) for each in listed))
+        options = [*self.options, Argument("-h, --help", "show this help")]
+        parts.append("options:\n" + rows((each.usage, each.meaning) for each in options))
+        examples = [line.strip() for line in self.examples.strip().splitlines()]
+        heading = "examples:" if len(examples) > 1 else "example:"
+        parts += [explanation, self.notes, "\n  ".join([heading, *examples])]
+        return "\n\n".join(filter(None, parts)) + "\n"
 
-                check_renamed_command(" ".join([*place, str(value)]))
-            what = "value" if action.option_strings else "command"
-            hint = nearest(str(value), map(str, action.choices))
-            raise ConfigError(f"{' '.join([*place, str(value)])}: no such {what}; {hint}")
+    def _check_places(self, words: Sequence[str]) -> None:
+        left = len(words)
+        for place in self.places:
+            if left < place.least:
+                raise self.missing(f"another {place.name}" if left else place.name)
+            left -= left if "…" in place.usage else min(left, max(place.least, 1))
+        if left:
+            raise ConfigError(
+                f"{words[-1]}: one word too many for {self.program}; e.g. {self.examples.splitlines()[0]}"
+            )
+
+    def _check_keys(self, overrides: Sequence[str]) -> None:
+        from kgqa.config.overrides import parse_override
+        from kgqa.config.renamed import check_renamed
+
+        for override in overrides:
+            key = parse_override(override).group
+            if "=" in override and key not in self.own_keys:
+                check_renamed(key, parse_override(override).value)
+                raise ConfigError(f"{override}: not a key of {self.program}; {nearest(key, self.own_keys)}")
 
 
-class _Help(argparse.Action):
-    """Raised rather than printed: what is explained depends on all words, and here only some are known."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        assert isinstance(parser, Parser)
-        raise HelpWanted(parser)
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see {self.prog} --help")
 
 
 def rows(pairs: Iterable[tuple[str, str]]) -> str:
     """Format names and meanings in two columns of the terminal's width."""
     listed = list(pairs)
     longest = max((len(name) for name, _ in listed), default=0)
-    column = 2 + (min(longest, WIDEST) + 2 if longest else 0)
+    column = 4 + min(longest, MAX_COLUMN) if longest else 2
     width = max(shutil.get_terminal_size().columns - 2, 60) - column
     lines = []
     for name, meaning in listed:
-        text = textwrap.wrap(meaning, width, break_on_hyphens=False, break_long_words=False)
-        beside = text[:1] if len(name) <= WIDEST else []
-        lines.append(f"  {name}".ljust(column) + "".join(beside))
-        lines += [" " * column + line for line in text[len(beside) :]]
+        start = f"  {name}".ljust(column)
+        if len(start) > column:
+            lines.append(start)
+            start = " " * column
+        first, *others = textwrap.wrap(meaning, width, break_on_hyphens=False, break_long_words=False) or [""]
+        lines += [start + first, *(" " * column + line for line in others)]
     return "\n".join(line.rstrip() for line in lines)
-
-
-def parse(tree: Parser, arguments: Sequence[str]) -> Namespace:
-    """Parse a command line: `given.parser` is the command's, `given.tree` the complete one.
-
-    Raises:
-        ConfigError: an unknown command or option, or a word that is missing or one too many.
-        HelpWanted: help was asked for, or nothing at all was given to what does nothing without.
-    """
-    given, left = tree.parse_known_args(arguments)
-    parser: Parser = given.parser
-    given.tree = tree
-    for word in left:
-        if word.startswith("-"):
-            options = [name for action in parser._actions for name in action.option_strings if name.startswith("--")]
-            raise ConfigError(f"{word}: no such option of {parser.prog}; {nearest(word, options)}")
-    words = [*getattr(given, "words", ()), *left]
-    nothing = list(arguments) == parser.prog.split()[1:]
-    if parser.commands or (nothing and parser.keys and not (parser.places or parser.starts_bare)):
-        raise HelpWanted(parser, code=2)
-    keys = {word for word in words if parser.keys and (_is_key(word) or not parser.places)}
-    given.overrides = [word for word in words if word in keys]
-    given.places = [word for word in words if word not in keys]
-    _check_places(parser, given.places)
-    _check_keys(parser, given.overrides)
-    return given
-
-
-def find_repeated(overrides: Sequence[str]) -> list[str]:
-    """Return a line for each key that is set more than once."""
-    from kgqa.config.overrides import override_key
-
-    given: dict[str, list[str]] = {}
-    for override in overrides:
-        given.setdefault(override_key(override), []).append(override)
-    return [f"{' '.join(words)}: the last one counts" for words in given.values() if len(words) > 1]
 
 
 def _is_key(word: str) -> bool:
     """Return whether a word is key=value. A path on disk is not, whatever its name, and a sentence with = is not."""
-    return re.match(r"[^\s=]*=", word) is not None and not _on_disk(word)
-
-
-def _on_disk(word: str) -> bool:
-    try:
-        return Path(word).exists()
-    except OSError:  # longer than a name can be, such as a list of ids
+    if not re.match(r"[^\s=]*=", word):
         return False
-
-
-def _check_places(parser: Parser, places: Sequence[str]) -> None:
-    if len(places) > sum(place.most for place in parser.places):
-        raise ConfigError(f"{places[-1]}: one word too many for {parser.prog}; e.g. {parser.examples[0]}")
-    left = len(places)
-    for place in parser.places:
-        if left < place.least:
-            raise parser.missing(f"another {place.name}" if left else place.name)
-        left -= min(left, place.most)
-
-
-def _check_keys(parser: Parser, overrides: Sequence[str]) -> None:
-    from kgqa.config.overrides import override_group
-
-    for override in overrides if not parser.runs_keys else ():
-        if "=" in override and (key := override_group(override)) not in parser.own_keys:
-            raise ConfigError(f"{override}: not a key of {parser.prog}; {nearest(key, parser.own_keys)}")
+    try:
+        return not Path(word).exists()
+    except OSError:  # longer than a file name can be, such as a list of ids
+        return True

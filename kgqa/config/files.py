@@ -1,51 +1,85 @@
-"""Find and read the YAML files of conf/."""
+"""Find and read the YAML files of conf/: names by group, values, and the comments that document them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from kgqa.config.overrides import parse_override
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json
 from kgqa.util.plugins import conf_folders, package_conf
 
 Node = Mapping[str, Json]  # a component: its `_target_` and the values it is built with
+Config = Mapping[str, Json]  # of a run: nodes by group, `choices` by group, and keys of the run itself
 # groups that choose among another one's names, a second time
 SECOND = {"demonstrations_ranker": "ranker"}
-Config = Mapping[str, Json]  # of a run: nodes by group, `choices` by group, and keys of the run itself
-
-
-ConfState = tuple[tuple[str, int, int], ...]
-
-
-def conf_state() -> ConfState:
-    """Return a key that changes with the user's own configuration files. kgqa's own do not change in a process."""
-    state = []
-    for folder in conf_folders()[:-1]:
-        for file in sorted(folder.absolute().rglob("*.yaml")):
-            status = file.stat()
-            state.append((str(file), status.st_ctime_ns, status.st_size))
-    return tuple(state)
+# groups that may be null
+OPTIONAL = (
+    "ranker", "demonstrations_ranker", "reranker", "retriever", "graph", "collection", "judge", "verify", "tracker",
+    "experiment", "collect", "train", "bootstrap",
+)  # fmt: skip
+KEY_LINE = re.compile(r"^( *)([\w.]+):(?: +(.*?))??(?:\s+# *(.*))?$")
+DEFAULTS_LINE = re.compile(r"^ *- (?:override )?/?([\w]+)(?:@(\S+))?(?:: *(\w+))?(?:\s+#.*)?$")
 
 
 def groups() -> dict[str, list[str]]:
     """Return the names that can be chosen in each group, the user's own first: `{"method": ["mine", "bfs", …], …}`."""
+    return {group: list(config_files(group)) for group in _group_names()}
+
+
+@cache
+def _group_names() -> tuple[str, ...]:
     names = {folder.name for folder in package_conf().iterdir() if folder.is_dir()} - {"reproduce"}
-    folders, state = conf_folders(), conf_state()
-    return {group: list(_scan(group, folders, state)) for group in sorted(names | SECOND.keys())}
+    return tuple(sorted(names | SECOND.keys()))
+
+
+def config_files(group: str) -> dict[str, Path]:
+    """Return the files of a group by name, in the order in which they are shown."""
+    files: dict[str, Path] = {}
+    *own, package = conf_folders()
+    folder = SECOND.get(group, group)
+    for file in (
+        *(file for conf in own for file in sorted((conf / folder).glob("*.yaml"))),
+        *_shipped(package / folder),
+    ):
+        files.setdefault(file.stem, file)
+    return files
+
+
+@cache
+def _shipped(folder: Path) -> tuple[Path, ...]:
+    return tuple(sorted(folder.glob("*.yaml")))
 
 
 def config_file(group: str, name: str) -> Path:
     """Return the file of a choice; of several, the first in the order of `plugins.conf_folders`.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is no such name.
     """
     files = config_files(group)
     if name not in files:
         raise ConfigError(f"{group}={name}: no such {group}; {nearest(name, files)}")
     return files[name]
+
+
+def check_choice(override: str) -> None:
+    """Raise a ConfigError if an override chooses several names, or a name that its group does not have."""
+    parsed = parse_override(override)
+    key, value, group = parsed.key, parsed.value, parsed.choice_group
+    if group not in _group_names() or (key in OPTIONAL and value in ("null", "")) or not parsed.has_value:
+        return
+    is_swept = value.startswith(("choice(", "glob("))
+    choices = config_files(group)
+    for name in () if is_swept else value.split(","):
+        if name not in choices:
+            raise ConfigError(f"{key}={name}: no such {group}; {nearest(name, choices)}")
+    if is_swept or "," in value:
+        raise ConfigError(f"{key}={value}: a list of values is a sweep: kgqa run -m {key}={value} …")
 
 
 def is_own(group: str, name: str) -> bool:
@@ -56,19 +90,10 @@ def is_own(group: str, name: str) -> bool:
 
 def load_node(group: str, name: str) -> dict[str, Json]:
     """Return a choice as it is in its file, without defaults and with unresolved references."""
-    read = load_yaml(config_file(group, name), "correct it")
-    if not isinstance(read, Mapping):
+    node = load_yaml(config_file(group, name), "correct it")
+    if not isinstance(node, Mapping):
         raise DataError(f"{config_file(group, name)}: not a mapping of keys to values")
-    return dict(read)
-
-
-def find_line(text: str) -> str:
-    """Return `file:line` in conf/ where this text is a value, or ""."""
-    for file in (file for folder in conf_folders() for file in sorted(folder.rglob("*.yaml"))):
-        for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-            if text in line.partition("#")[0].replace('"', " ").replace("'", " ").split():
-                return f"{file}:{number}"
-    return ""
+    return dict(node)
 
 
 def load_yaml(file: Path, remedy: str = "run the same command again") -> Json:
@@ -100,16 +125,113 @@ def flatten(config: Config, prefix: str = "") -> dict[str, Json]:
     return flat
 
 
-def config_files(group: str) -> dict[str, Path]:
-    """Return the files of a group by name, in the order in which they are shown."""
-    return dict(_scan(group, conf_folders(), conf_state()))
+@dataclass(frozen=True)
+class Key:
+    """A line of a YAML file. `default` is what is written there, empty if inner keys follow."""
+
+    name: str  # with the keys around it: few_shot.sample_size
+    default: str
+    source: str
 
 
-@lru_cache(maxsize=128)
-def _scan(group: str, folders: tuple[Path, ...], _state: ConfState) -> dict[str, Path]:
-    """Return a group's files by name. `_state` is only part of the cache key."""
-    files: dict[str, Path] = {}
-    for folder in folders:
-        for file in sorted((folder / SECOND.get(group, group)).glob("*.yaml")):
-            files.setdefault(file.stem, file)
-    return files
+@dataclass(frozen=True)
+class Choice:
+    """A choice that comes with another one: graph=tfidf of method=kgp. `place` is "" for a group's own choice."""
+
+    group: str
+    place: str
+    name: str
+
+
+def describe_choice(group: str, name: str) -> str:
+    """Return the opening comment of a choice's file."""
+    opening = re.match(r"(?:#.*\n)*", _text(group, name))
+    return " ".join(line.lstrip("# ") for line in opening[0].splitlines()) if opening else ""
+
+
+def list_keys(group: str, name: str) -> tuple[Key, ...]:
+    """Return the keys of a choice in the order of its file, after those of the file that it extends."""
+    by_name: dict[str, Key] = {}
+    for choice in _list_defaults(group, name):
+        if choice.group == group and not choice.place:
+            by_name |= {key.name: key for key in list_keys(group, choice.name)}
+    by_name |= {key.name: key for key in _read_keys(_text(group, name))}
+    return tuple(by_name.values())
+
+
+def list_choices(group: str, name: str) -> list[Choice]:
+    """Return the choices of other groups that come with this one, such as the graph of method=kgp."""
+    return [choice for choice in _list_defaults(group, name) if choice.group != group or choice.place]
+
+
+def default_choices() -> dict[str, str]:
+    """Return the default name of each group that has one."""
+    listed = re.findall(r"^  - (?:\w+@)?(\w+): (\w+)", _run_text(), re.MULTILINE)
+    return {group: name for group, name in listed if name != "null"}
+
+
+def list_run_keys() -> tuple[Key, ...]:
+    """Return the keys of conf/config.yaml that belong to no group."""
+    return tuple(_read_keys(_run_text().partition("\n\n")[2]))
+
+
+def find_sources(config: Config) -> dict[str, str]:
+    """Return the source of each value: the comment of its key, or who set another value, and both."""
+    chosen = {group: name for group, name in config["choices"].items() if name and name in config_files(group)}
+    experiment = chosen.get("experiment")
+    preset = {key.name: key for key in list_keys("experiment", experiment)} if experiment else {}
+    values, sources = flatten(config), dict[str, str]()
+    for group, name in chosen.items():
+        for key in list_keys(group, name):
+            place = f"{group}.{key.name}"
+            sources[place] = key.source
+            if place in values and _differs(key.default, values[place]):
+                who = "given here"
+                if place in preset and not _differs(preset[place].default, values[place]):
+                    who = f"experiment={experiment}" + (f" ({preset[place].source})" if preset[place].source else "")
+                origin = "paper" if re.search(r"§|Table|Fig|[Aa]ppendix", key.source) else "default"
+                origin = "default" if "not in" in key.source else origin
+                original = f"{origin}: {key.default}" + (f" ({key.source})" if key.source else "")
+                sources[place] = f"{who}; {original}"
+    return {place: source for place, source in sources.items() if source}
+
+
+def _differs(default: str, value: Json) -> bool:
+    """Return whether a value differs from the file. References and lists over several lines are skipped."""
+    import yaml
+
+    return bool(default) and "${" not in default and default != "[…]" and yaml.safe_load(default) != value
+
+
+def _list_defaults(group: str, name: str) -> Iterator[Choice]:
+    listed = re.search(r"^defaults:\n((?:  - .*\n)+)", _text(group, name), re.MULTILINE)
+    for line in listed[1].splitlines() if listed else ():
+        match = DEFAULTS_LINE.match(line)
+        if not match or match[1] == "_self_":
+            continue
+        if match[3] is None:  # - dense: the same group's
+            yield Choice(group, "", match[1])
+        else:
+            place = (match[2] or "").removeprefix(f"_global_.{match[1]}")
+            yield Choice(place, "", match[3]) if place in SECOND else Choice(match[1], place, match[3])
+
+
+def _read_keys(text: str) -> Iterator[Key]:
+    outer: list[tuple[int, str]] = []
+    lines = text.splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        match = KEY_LINE.match(line)
+        if not match or match[2] in ("_target_", "defaults"):
+            continue
+        indent = len(match[1])
+        outer = [*(parent for parent in outer if parent[0] < indent), (indent, match[2])]
+        value = match[3] or ("[…]" if following.lstrip().startswith("- ") else "")
+        yield Key(".".join(name for _, name in outer), value, match[4] or "")
+
+
+def _text(group: str, name: str) -> str:
+    return config_file(group, name).read_text(encoding="utf-8")
+
+
+def _run_text() -> str:
+    return (package_conf() / "config.yaml").read_text(encoding="utf-8")

@@ -66,6 +66,14 @@ def override_values(overrides: Iterable[str]) -> dict[str, str]:
     return {override.key: override.value for override in map(parse_override, overrides)}
 
 
+def find_repeated(overrides: Iterable[str]) -> list[str]:
+    """Return a warning for each key that is set more than once."""
+    by_key: dict[str, list[str]] = {}
+    for override in overrides:
+        by_key.setdefault(override_key(override), []).append(override)
+    return [f"{' '.join(repeated)}: the last one counts" for repeated in by_key.values() if len(repeated) > 1]
+
+
 class RoleChoice(NamedTuple):
     """`PRESET[:PATH][@ENGINE]` or `[PRESET]+ADAPTER[@ENGINE]`; "" for a missing part."""
 

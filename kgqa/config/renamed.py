@@ -6,9 +6,17 @@ from kgqa.errors import ConfigError
 
 # A key, or key=value for a renamed value. The new name is written in the same form.
 RENAMED_KEYS: dict[str, str] = {
+    "name": "run_name",
+    "out": "output_dir",
+    "profile": "scoring",
     "width": "max_parallel_questions",
     "fail_above": "max_failure_rate",
-    "collect.memory=told": "collect.memory=full",
+    "engine.context": "engine.max_model_len",
+    "engine.eager": "engine.enforce_eager",
+    "engine.extra": "engine.extra_body",
+    "engine.gpu_memory": "engine.gpu_memory_utilization",
+    "engine.patience": "engine.server_timeout",
+    "engine.slots": "engine.max_num_seqs",
     "kg.demonstrations_from": "kg.few_shot",
     "kg.layout=begun": "kg.layout=prefixed",
     "kg.offline": "kg.require_existing",

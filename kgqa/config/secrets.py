@@ -11,54 +11,45 @@ from kgqa.errors import ConfigError
 from kgqa.types import Json
 from kgqa.util.redaction import MIN_LENGTH, has_credentials, is_secret, secret_variables
 
-READS = re.compile(r"\$\{\s*(?:oc\.)?env\s*:\s*([A-Za-z_]\w*)")  # OmegaConf's way to a variable
-WRITTEN = "would be written into the run's files"
-ELSEWHERE: Mapping[str, str] = {  # where a secret is read from instead
+VARIABLE = re.compile(r"\$\{\s*(?:oc\.)?env\s*:\s*([A-Za-z_]\w*)")  # as OmegaConf reads the environment
+REMEDIES = {
     "engine.base_url": "put the key into the variable that engine.api_key_env names, $OPENAI_API_KEY",
     "graph.url": "put the key into the variable that graph.token_env names",
     "tracker.uri": "leave the key out and set MLFLOW_TRACKING_URI, or MLFLOW_TRACKING_USERNAME and _PASSWORD",
     "retriever": "KGQA_ES_URL, KGQA_ES_USER and KGQA_ES_PASSWORD are read instead",
 }
-NOTHING_ELSE = (
+DEFAULT_REMEDY = (
     "leave it out: engine.api_key_env names a server's key, and libraries read HF_TOKEN, WANDB_API_KEY, "
     "MLFLOW_TRACKING_* and KGQA_ES_* themselves"
 )
 
 
-def check_references(written: Config) -> None:
-    """Check a configuration before its references are resolved.
+def check_references(config: Config) -> None:
+    """Raise a ConfigError if a value reads a secret variable. The references are not resolved yet."""
+    for key, text in _texts(config):
+        for variable in filter(is_secret, VARIABLE.findall(text)):
+            raise _refusal(key, f"reads ${variable}, which looks like a secret and")
 
-    Raises:
-        ConfigError: a value reads a variable that holds a key by its name.
+
+def check_values(config: Config) -> None:
+    """Raise a ConfigError if a value contains a key of the environment or an address with credentials.
+
+    The message does not repeat the value.
     """
-    for key, text in _texts(written):
-        named = [variable for variable in READS.findall(text) if is_secret(variable)]
-        if named:
-            raise ConfigError(f"{key} reads ${named[0]}, which looks like a secret and {WRITTEN}; {_remedy(key)}")
-
-
-def check_values(resolved: Config) -> None:
-    """Check the configuration as it would be written.
-
-    Raises:
-        ConfigError: a value is or holds a key of the environment, or an address with a name, password or key in it.
-            None is repeated.
-    """
-    held = {**secret_variables(), **_keys_named_in(resolved)}
-    for key, text in _texts(resolved):
-        for variable, value in held.items():
+    named = {text for key, text in _texts(config) if key.endswith("_env")}  # engine.api_key_env, graph.token_env
+    secrets = {name: value for name in named if len((value := os.environ.get(name, "")).strip()) > MIN_LENGTH}
+    for key, text in _texts(config):
+        for variable, value in {**secret_variables(), **secrets}.items():
             if value.strip() in text:
-                raise ConfigError(f"{key} holds the value of ${variable}, which {WRITTEN}; {_remedy(key)}")
+                raise _refusal(key, f"holds the value of ${variable}, which")
         if has_credentials(text):
-            raise ConfigError(
-                f"{key}: an address must hold no name, password or query with a key, as it {WRITTEN}; {_remedy(key)}"
-            )
+            raise _refusal(f"{key}:", "an address must hold no name, password or query with a key, as it")
 
 
-def _keys_named_in(config: Config) -> dict[str, str]:
-    """Return the secrets in variables that the configuration names: `engine.api_key_env`, `graph.token_env`."""
-    named = {text for key, text in _texts(config) if key.endswith("_env")}
-    return {name: value for name in named if len((value := os.environ.get(name, "")).strip()) > MIN_LENGTH}
+def _refusal(key: str, problem: str) -> ConfigError:
+    name = key.rstrip(":")
+    remedy = REMEDIES.get(name) or REMEDIES.get(name.partition(".")[0]) or DEFAULT_REMEDY
+    return ConfigError(f"{key} {problem} would be written into the run's files; {remedy}")
 
 
 def _texts(value: Json, key: str = "") -> Iterator[tuple[str, str]]:
@@ -72,7 +63,3 @@ def _texts(value: Json, key: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, (list, tuple)):
         for inner in value:
             yield from _texts(inner, key)
-
-
-def _remedy(key: str) -> str:
-    return ELSEWHERE.get(key) or ELSEWHERE.get(key.partition(".")[0]) or NOTHING_ELSE

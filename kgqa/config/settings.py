@@ -2,90 +2,70 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, get_type_hints
 
+from kgqa.config.building import check_value, identity_of, is_identity
 from kgqa.config.files import Config
-from kgqa.errors import ConfigError
 from kgqa.types import Json
+from kgqa.util.validators import Count, NotIdentity, Share, Validator
 
-# none of these can change an answer, so none is part of a run's identity
-NOT_IDENTITY = (
-    "limit",
-    "ids",
-    "name",
-    "out",
-    "dry_run",
-    "max_parallel_questions",
-    "max_failure_rate",
-    "profile",
-    "choices",
-    "experiment",
-    "judge",
-    "verify",
-    "tracker",
-    "collect",
-    "allow_trained_questions",
-    "train",
-    "bootstrap",
-)
-# of an engine: how a server is reached and for how long, not what it answers
-REACHING = ("api_key_env", "concurrency", "timeout", "retries", "backoff", "patience", "budget_tokens", "budget_usd")
+SCOPE = NotIdentity("the same answers to fewer or more questions")
+PLACE = NotIdentity("where the files are", reported=False)
+UNREPORTED = ("choices", "tracker")  # groups that change no file of a run
+FolderName = Annotated[
+    str,
+    Validator(
+        "must be a plain folder name, without slashes or a leading dot",
+        lambda name: name == Path(name).name and not name.startswith("."),
+    ),
+]
+Folder = Annotated[str, Validator("set the run's folder, or leave it out", bool)]
 
 
 @dataclass(frozen=True)
 class RunSettings:
     """`conf/config.yaml` without its groups; see there for what each key means."""
 
-    limit: int | None
-    sample: int | None
-    ids: tuple[str, ...] | None
+    limit: Annotated[Count | None, SCOPE]
+    sample: Annotated[Count | None, NotIdentity("no questions are sampled", (None,))]
+    ids: Annotated[tuple[str, ...] | None, SCOPE]
     seed: int
-    max_parallel_questions: int | None
-    max_failure_rate: float
-    name: str | None
-    out: str | None
-    dry_run: bool
-    profile: str | None
-    require_existing: bool
-    roles: dict[str, str | None]
-    allow_trained_questions: bool
+    max_parallel_questions: Annotated[Count | None, NotIdentity("the order of the work only", reported=False)]
+    max_failure_rate: Annotated[Share, NotIdentity("decides when a run counts as failed", reported=False)]
+    run_name: Annotated[FolderName | None, PLACE]
+    output_dir: Annotated[Folder | None, PLACE]
+    dry_run: Annotated[bool, NotIdentity("a dry run writes no files", reported=False)]
+    scoring: Annotated[str | None, NotIdentity("how answers are scored")]
+    require_existing: Annotated[bool, NotIdentity("forbids to extract triples")]
+    roles: Annotated[dict[str, str | None], NotIdentity("added by the experiment, without the judge's")]
+    allow_trained_questions: Annotated[bool, NotIdentity("a permission")]
 
     @classmethod
     def of(cls, config: Config) -> RunSettings:
-        """Check the keys; raise a ConfigError that names the key and its value."""
-        from pydantic import ConfigDict, TypeAdapter, ValidationError
+        """Check the keys. Raises ConfigError with the key and its value."""
+        ids, values = config["ids"], {}
+        for key, expected in get_type_hints(cls, include_extras=True).items():
+            if key == "require_existing":
+                values[key] = check_value("kg.require_existing", config["kg"][key], expected)
+            else:
+                value = [ids] if key == "ids" and isinstance(ids, str | int) else config[key]
+                values[key] = check_value(key, value, expected)
+        return cls(**values)
 
-        ids = config["ids"]
-        values = {
-            **{
-                field.name: config[field.name] for field in fields(cls) if field.name not in ("ids", "require_existing")
-            },
-            "ids": [ids] if isinstance(ids, str | int) else ids,
-            "require_existing": config["kg"]["require_existing"],
-        }
-        checked = {}
-        for key, value in values.items():
-            adapter: TypeAdapter[Json] = TypeAdapter(
-                cls.__annotations__[key], config=ConfigDict(coerce_numbers_to_str=True)
-            )
-            try:
-                checked[key] = adapter.validate_python(value)
-            except ValidationError as error:
-                shown = "kg.require_existing" if key == "require_existing" else key
-                raise ConfigError(f"{shown}={value}: {error.errors()[0]['msg'].lower()}") from error
-        settings = cls(**checked)
-        settings._check_ranges()
-        return settings
+    def identity(self) -> dict[str, Json]:
+        """Return the settings that can change an answer."""
+        types, values = get_type_hints(type(self), include_extras=True), vars(self)
+        return {key: value for key, value in values.items() if is_identity(types[key], value, values)}
 
-    def _check_ranges(self) -> None:
-        for key in ("limit", "sample", "max_parallel_questions"):
-            value = getattr(self, key)
-            if value is not None and value < 1:
-                raise ConfigError(f"{key}={value}: must be at least 1")
-        if not 0 <= self.max_failure_rate <= 1:
-            raise ConfigError(f"max_failure_rate={self.max_failure_rate}: must be a share, from 0 to 1")
-        if self.name is not None and (not self.name or Path(self.name).name != self.name or self.name.startswith(".")):
-            raise ConfigError(f"name={self.name}: must be a plain folder name, without slashes or a leading dot")
-        if self.out is not None and not self.out:
-            raise ConfigError("out=: give the run's folder, or leave it out")
+
+def reported_settings(config: Config) -> dict[str, Json]:
+    """Return every setting that can change a file of a run: a finished run of these settings need not run again."""
+    types = get_type_hints(RunSettings, include_extras=True)
+    settings = {
+        key: value
+        for key, value in config.items()
+        if key not in UNREPORTED and is_identity(types.get(key), value, config, reported=True)
+    }
+    return {**settings, "engine": identity_of(config["engine"], "engine", reported=True)}

@@ -1,15 +1,79 @@
-"""List the files outside kgqa that a configuration uses, for the manifest."""
+"""Import classes of the user and of packages, list their files, and write the first files of new ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from keyword import iskeyword
 from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
 
 from kgqa.artifacts.manifest import Own
-from kgqa.config.files import Config, Node, config_file, is_own
-from kgqa.config.importing import code_files
-from kgqa.util.fs import sha256
-from kgqa.util.plugins import prompt_folders
+from kgqa.config.files import Config, Node, config_file, groups, is_own
+from kgqa.errors import ConfigError
+from kgqa.types import Json
+from kgqa.util.fs import package_folder, sha256
+from kgqa.util.plugins import ENTRY_POINTS, package_conf, packages, prompt_folders, user_conf, user_folder
+
+
+def import_target(path: str, key: str) -> Callable[..., Json]:
+    """Return the class or function that a `_target_` names.
+
+    Raises:
+        ConfigError: naming `file:line` of the YAML, and what is wrong with the name or the module it names.
+    """
+    if not path:
+        raise ConfigError(f"{key}: no _target_, which names its class")
+    module, _, name = path.rpartition(".")
+    if not module:
+        raise ConfigError(
+            f"{key}._target_={path}: names no module as mine.Mine does; only these and kgqa's own are imported"
+        )
+    try:
+        member: Callable[..., Json] = getattr(_import(module), name)
+    except (_ImportRefusal, AttributeError) as error:
+        raise ConfigError(f"{key}._target_={path}: {error}") from error
+    return member
+
+
+class _ImportRefusal(Exception):
+    """The reason why a module cannot be used, for users."""
+
+
+def _import(name: str) -> ModuleType:
+    top, folder = name.partition(".")[0], user_folder().absolute()
+    is_declared = top in ("kgqa", *(package.partition(".")[0] for package in packages()))
+    if not is_declared and PathFinder.find_spec(top, [str(folder)]) is None:
+        raise _ImportRefusal(
+            f"no module {top!r} in {folder}, and no package declares it as {ENTRY_POINTS}; only these and "
+            "kgqa's own are imported"
+        )
+    search_path = list(sys.path)
+    if not is_declared:
+        sys.path.append(str(folder))  # behind installed modules: a folder `wandb/` must not hide the package
+    try:
+        module = import_module(name)
+    except SyntaxError as error:
+        raise _ImportRefusal(f"{error.filename}:{error.lineno}: {error.msg}") from error
+    except Exception as error:
+        last = extract_tb(error.__traceback__)[-1]
+        is_inside = "importlib" not in last.filename and Path(last.filename) != Path(__file__)
+        where = f"{last.filename}:{last.lineno}: " if is_inside else ""
+        what = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise _ImportRefusal(f"cannot be imported ({where}{what})") from error
+    finally:
+        sys.path[:] = search_path
+    places = [module.__file__] if module.__file__ else list(module.__path__)
+    if not is_declared and not any(folder.resolve() in Path(place).resolve().parents for place in places):
+        raise _ImportRefusal(
+            f"{module.__name__} is {module.__file__}, not the one in {folder}; give yours another name"
+        )
+    return module
 
 
 def find_user_parts(config: Config) -> Own | None:
@@ -22,9 +86,23 @@ def find_user_parts(config: Config) -> Own | None:
 
 def hash_user_code(config: Config) -> dict[str, str]:
     """Return the sha256 of every module and template outside kgqa that this configuration can use."""
-    code = {file for path in _targets(config) for file in code_files(path)}
+    code = {file for path in _targets(config) for file in _code_files(path)}
     templates = {file for folder in prompt_folders()[:-1] for file in folder.rglob("*.j2")}
     return {_display_path(file): sha256(file) for file in sorted(code | templates)}
+
+
+def _code_files(path: str) -> list[Path]:
+    """Return the files of the module or package of a `_target_`; none for kgqa's own."""
+    top = path.partition(".")[0]
+    if top == "kgqa":
+        return []
+    folders = [folder for package, folder in packages().items() if package.partition(".")[0] == top]
+    spec = PathFinder.find_spec(top, [str(user_folder())])
+    if spec and not folders:
+        folders = [Path(place) for place in spec.submodule_search_locations or ()]
+    if folders:
+        return sorted(file for folder in folders for file in folder.rglob("*.py"))
+    return [Path(spec.origin)] if spec and spec.origin else []
 
 
 def _targets(node: Node) -> Iterator[str]:
@@ -39,3 +117,58 @@ def _display_path(file: Path) -> str:
     """Return a relative path if possible, so that equal files in another folder are equal."""
     here = Path.cwd()
     return str(file.absolute().relative_to(here)) if here in file.absolute().parents else str(file)
+
+
+def write_scaffold(group: str, name: str) -> list[Path]:
+    """Write the files next to and into the user's conf/, and return their paths.
+
+    Raises:
+        ConfigError: the name is taken or no name for a module, or one of the files is there. Nothing is written then.
+    """
+    if user_conf().resolve() == package_conf().resolve():
+        raise ConfigError(f"{user_folder().resolve()}: kgqa's own folder; go to one of yours")
+    _check_name(group, name)
+    texts = {
+        _target_path(group, file, name): _rename(group, file.read_text(encoding="utf-8"), name)
+        for file in _scaffold_files(group)
+    }
+    for place in texts:
+        if place.exists():
+            raise ConfigError(f"{place}: is there already; choose another name")
+    for place, text in texts.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+    return list(texts)
+
+
+def _check_name(group: str, name: str) -> None:
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or iskeyword(name):
+        raise ConfigError(f"{name}: no name for a module; take small letters, digits and underscores, e.g. my_{group}")
+    if name in groups()[group]:
+        raise ConfigError(f"{group}={name}: there is one already; choose another name")
+    if not (user_folder() / f"{name}.py").exists() and find_spec(name) is not None:
+        raise ConfigError(f"{name}: an installed module has this name, and would be imported; choose another")
+
+
+def _scaffold_files(group: str) -> list[Path]:
+    return sorted(file for file in (package_folder() / "scaffold" / group).rglob("*") if file.is_file())
+
+
+def _target_path(group: str, file: Path, name: str) -> Path:
+    """Return the path of a new file. Python is packaged as .py.txt, so that tools ignore it."""
+    within = Path(
+        _rename(group, file.relative_to(package_folder() / "scaffold" / group).as_posix(), name).removesuffix(".txt")
+    )
+    return user_conf() / within.relative_to("conf") if within.parts[0] == "conf" else user_folder() / within
+
+
+def _rename(group: str, text: str, name: str) -> str:
+    """Replace `my_method`, `MyMethod` and "My method" by the new name in its three forms."""
+    title_words = f"My {group}"
+    words = name.split("_")
+    camel, sentence = "".join(word.capitalize() for word in words), " ".join(words).capitalize()
+    return (
+        text.replace(f"my_{group}", name)
+        .replace(title_words.title().replace(" ", ""), camel)
+        .replace(title_words, sentence)
+    )

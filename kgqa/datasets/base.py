@@ -1,36 +1,47 @@
-"""The base class of datasets read from files: location, identity and corpus."""
+"""The base class of datasets read from files, and the folders in which their files are looked for."""
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files as package_files
 from pathlib import Path
+from typing import Annotated
 
-from kgqa.datasets import corpus, files
-from kgqa.datasets.schema import check_record
-from kgqa.errors import ConfigError, nearest
+from kgqa.datasets import corpus
+from kgqa.datasets.schema import check_questions
+from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json, Passage, Question
 from kgqa.util import fs
+from kgqa.util.validators import NotIdentity
+
+HASHED = NotIdentity("the identity has the hash of these files")
+SCORING = NotIdentity("how answers are scored")
+FAMILY = NotIdentity("the identity has the few-shot examples")
+
+TO_ELSEWHERE = "make room, or name another folder: to=FOLDER"  # if the disk refuses a download
+PACKAGED = "pkg://"  # Hydra's notation for a file of a package: pkg://kgqa.datasets/demo.jsonl
 
 
 @dataclass(frozen=True)
 class FileDataset(ABC):
     """A file of questions, and the passages to search in.
 
-    `corpus` names one or more files, of any form that `datasets.corpus` reads; null: the questions' own file, whose
-    contexts are the corpus. Pinned passages are given with their question and belong to no corpus. `family` tells
-    methods whose demonstrations suit the questions. `files`: the names to look for, by split.
+    `files`: the file names to look for, by split. `corpus`: one or more files of any form that `datasets.corpus` reads;
+    null: the questions' own file, of which the contexts are the corpus. Pinned passages belong to no corpus.
+    `family`: tells methods which few-shot examples suit the questions.
     """
 
     name: str
-    path: str | None
-    split: str
-    files: Mapping[str, tuple[str, ...]]
-    corpus: tuple[str, ...] | str | None
-    profile: str
-    family: str
+    path: Annotated[str | None, HASHED]
+    split: Annotated[str, HASHED]
+    files: Annotated[Mapping[str, tuple[str, ...]], HASHED]
+    corpus: Annotated[tuple[str, ...] | str | None, HASHED]
+    profile: Annotated[str, SCORING]
+    family: Annotated[str, FAMILY]
 
     def __post_init__(self) -> None:
         if self.split not in self.files:
@@ -45,11 +56,51 @@ class FileDataset(ABC):
 
     @property
     def file(self) -> Path:
-        return files.find(self.name, self.path, self.files[self.split])
+        """Return the data file: `path`, or the first of `files` (plain or .gz) in the folders for data.
+
+        Raises:
+            DataError: naming everything that was looked for.
+        """
+        if self.path is not None and not (named := resolve_path(self.path)).is_dir():
+            if not named.exists():
+                raise DataError(f"dataset.path={self.path}: no such file; name an existing file, or {self.remedy}")
+            return named
+        folders = self.folders if self.path is None else [named]
+        names = self.files[self.split]
+        candidates = (folder / each for name in names for folder in folders for each in (name, f"{name}.gz"))
+        if found := next((file for file in candidates if file.is_file()), None):
+            return found
+        raise DataError(
+            f"dataset={self.name}: no {' or '.join(names)} (plain or .gz) in {', '.join(map(str, folders))}; "
+            f"{self.remedy}, or give dataset.path=FILE, or set KGQA_DATA to the folder that has it"
+        )
+
+    @property
+    def folders(self) -> list[Path]:
+        return data_folders(self.name, "questions", "")
+
+    @property
+    def remedy(self) -> str:
+        other = "" if self.split == "dev" else ", or another dataset of kgqa data list"
+        return f"run: kgqa data download dataset={self.name}{other}"
+
+    def find(self, key: str, path: str, folders: Sequence[Path]) -> Path:
+        """Return the file that `dataset.<key>` names: the path itself, or below one of the folders.
+
+        Raises:
+            DataError: naming everything that was looked for.
+        """
+        named = resolve_path(path, key)
+        below = [] if named.is_absolute() else list(dict.fromkeys(folders))
+        for folder in (Path(), *below):
+            if (folder / named).is_file():
+                return folder / named
+        places = f", nor in {', '.join(map(str, below))}" if below else ""
+        raise DataError(f"dataset.{key}={path}: no such file{places}; name an existing file, or {self.remedy}")
 
     @property
     def sha256(self) -> str:
-        """Return the sha256 of all files that shape the questions, as they lie on disk."""
+        """Return the sha256 of all files that determine the questions, in their current state."""
         return fs.sha256(self.file)
 
     def questions(self) -> Iterator[Question]:
@@ -61,20 +112,19 @@ class FileDataset(ABC):
         return (question for question in self.read() if question is not None)
 
     def read(self) -> Iterator[Question | None]:
-        """Yield the same with None for each question that is left out."""
+        """Yield the same with None for each question that is skipped."""
         file = self.file
-        return check_record(self.records(file), file)
+        return check_questions(self.records(file), file)
 
     @abstractmethod
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
-        """Yield each question of the file with its place for messages; None for one that is left out, having no
-        answer.
-        """
+        """Yield each question of the file with its place for messages; None for one that has no answer."""
 
     @cached_property
     def corpus_files(self) -> tuple[Path, ...]:
         named = (self.corpus,) if isinstance(self.corpus, str) else self.corpus or ()
-        return tuple(files.find_corpus(self.name, path) for path in named) or (self.file,)
+        folders = data_folders(self.name, "corpora", "")
+        return tuple(self.find("corpus", path, folders) for path in named) or (self.file,)
 
     def passages(self) -> Iterator[Passage]:
         """Yield the corpus in order, each passage once.
@@ -85,9 +135,27 @@ class FileDataset(ABC):
         return corpus.distinct(self.read_passages())
 
     def read_passages(self) -> Iterator[Passage]:
-        """Yield the same with repeated ones as often as they come."""
+        """Yield the same with repetitions."""
         return (passage for file in self.corpus_files for passage in corpus.read(file))
 
     def corpus_identity(self) -> Mapping[str, Json]:
-        """Return what tells this corpus from any other, without reading it through: the hashes of its files."""
+        """Return the hashes of the corpus files, without reading them through again."""
         return {"files": [fs.quick_sha256(file) for file in self.corpus_files]}
+
+
+def data_folders(*below: str) -> list[Path]:
+    """Return these folders of `$KGQA_DATA`, if it is set, and then of `data`."""
+    environment = os.environ.get("KGQA_DATA")
+    roots = [Path(environment).expanduser(), Path("data")] if environment else [Path("data")]
+    return [root / folder for root in roots for folder in below]
+
+
+def resolve_path(path: str, key: str = "path") -> Path:
+    """Return the path or packaged file that `dataset.<key>` names; raise a DataError if there is no such package."""
+    if not path.startswith(PACKAGED):
+        return Path(path).expanduser()
+    package, _, name = path.removeprefix(PACKAGED).partition("/")
+    try:
+        return Path(str(package_files(package))) / name
+    except ModuleNotFoundError:
+        raise DataError(f"dataset.{key}={path}: no package {package}; write {PACKAGED}PACKAGE/FILE") from None

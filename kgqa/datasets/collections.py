@@ -1,7 +1,8 @@
 """KGP's document collections (§8.1): a question's gold documents and sampled negatives, split into passages.
 
-Documents are whole articles where `dataset.corpus` is given: all passages of a title, in order. Otherwise they are the
+Documents are complete articles if `dataset.corpus` is set: all passages of a title, in order. Otherwise they are the
 questions' own paragraphs: gold ones, then sampled distractors, then other questions' paragraphs if those are too few.
+KGP's released collections (`dataset=kgp`, Wang et al., AAAI 2024) are split into passages already.
 """
 
 from __future__ import annotations
@@ -19,19 +20,64 @@ from typing import TypeVar
 from kgqa.datasets import corpus
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.hotpotqa import MISSING
-from kgqa.datasets.kgp import KgpCollections
-from kgqa.datasets.splitting import Piece, holding, identity, split
+from kgqa.datasets.schema import Gold, parse_record, plain_title
+from kgqa.datasets.splitting import Piece, overlapping, split, splitter_identity
 from kgqa.errors import ConfigError, DataError
 from kgqa.scoring.retrieval import plain
 from kgqa.types import Json, Passage, Question
+from kgqa.util import jsonio
 from kgqa.util.validators import Count
 
 T = TypeVar("T")
 
-RESERVOIR = 2000  # documents that all questions' negatives are drawn from, so that memory is bounded by them
+RELEASED = "https://github.com/YuWVandy/KG-LLM-MDQA"
+RESERVOIR = 2000  # documents from which all questions' negatives are sampled, which bounds the memory
 WORDS = re.compile(r"\w+")
 
 log = logging.getLogger(__name__)
+
+
+class KgpRecord(Gold):
+    question: str
+    title_chunks: tuple[tuple[str, str], ...]  # title and text of each passage
+    supports: tuple[tuple[str, str], ...]  # title and sentence
+
+
+@dataclass(frozen=True)
+class KgpCollections(FileDataset):
+    """Questions of a `test_docs.json`, named by their position in it, each with the passages of its twelve documents.
+
+    A supporting sentence that is no passage is in `support` as "missing:<title>". Passages are the file's own: they
+    are not split again, and no document is added.
+    """
+
+    @property
+    def remedy(self) -> str:
+        return f"get the authors' file from {RELEASED}"
+
+    def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
+        for number, (where, raw) in enumerate(jsonio.stream_records(file)):
+            record = parse_record(KgpRecord, raw, where)
+            passages = tuple(corpus.distinct(_passage(title, text) for title, text in record.title_chunks))
+            known, support = {passage.id for passage in passages}, [_passage(*pair) for pair in record.supports]
+            question = Question(
+                id=str(number),
+                text=record.question,
+                answers=record.golds(where),
+                passages=passages,
+                support=frozenset(gold.id if gold.id in known else MISSING + gold.title for gold in support),
+                support_titles=record.gold_titles(title for title, _ in record.supports),
+            )
+            yield where, question
+
+    def read_passages(self) -> Iterator[Passage]:
+        if self.corpus is not None:
+            return super().read_passages()
+        return (passage for question in self.questions() for passage in question.passages)
+
+
+def _passage(title: str, text: str) -> Passage:
+    return Passage.of(plain_title(title), text.strip())
 
 
 @dataclass(frozen=True)
@@ -72,12 +118,10 @@ class Document:
     def passages(self) -> list[Passage]:
         return [Passage.of(self.title, piece.text) for piece in self.pieces]
 
-    def holding(self, part: str) -> list[Passage]:
-        """Return the passages with some of `part`; where it does not stand in the text, the one that shares most
-        words.
-        """
-        if places := holding(self.pieces, self.text, part):
-            return [self.passages[place] for place in places]
+    def passages_with(self, part: str) -> list[Passage]:
+        """Return the passages with some of `part`; if the text does not contain it, the one that shares most words."""
+        if positions := overlapping(self.pieces, self.text, part):
+            return [self.passages[position] for position in positions]
         words = set(WORDS.findall(part.lower()))
         shared = [len(words.intersection(WORDS.findall(passage.text.lower()))) for passage in self.passages]
         return [self.passages[shared.index(max(shared))]] if any(shared) else []
@@ -117,7 +161,7 @@ class Collected:
             "documents": settings.documents,
             "passage_size": settings.passage_size,
             "seed": settings.seed,
-            "splitter": identity(),
+            "splitter": splitter_identity(),
             "corpus": dict(self.dataset.corpus_identity()),
         }
 
@@ -247,7 +291,7 @@ def _support(document: Document, gold: Iterable[Passage], question: Question) ->
     for id_, sentence in question.facts:
         facts.setdefault(id_, []).append(sentence)
     parts = (part for paragraph in gold for part in facts.get(paragraph.id, [paragraph.text]))
-    return {passage.id for part in parts for passage in document.holding(part)}
+    return {passage.id for part in parts for passage in document.passages_with(part)}
 
 
 def _gold_titles(question: Question) -> dict[str, str]:

@@ -1,82 +1,87 @@
-"""Reads files of demonstrations; used as `_target_` in a config, so that methods receive parsed records."""
+"""Read files of few-shot examples; used as `_target_` in a config, so that methods get parsed records.
+
+There are two forms: kgqa's JSONL (`kgqa/demos/*.jsonl`, and files of a user in the same form), and the files that the
+authors of TRACE and IRCoT released, `FILE#DATASET`. Triples of documents and chains stay the text that prompts show,
+because a few of the authors' have two parts.
+"""
 
 from __future__ import annotations
 
-import gzip
-import zlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from kgqa.datasets import ircot_prompts
-from kgqa.datasets.pools import question_demonstration
-from kgqa.datasets.schema import refuse_half_surrogates
+from pydantic import BaseModel, Field, RootModel, StrictInt, StringConstraints
+
+from kgqa.calls import labels
+from kgqa.datasets.schema import parse_record, refuse_half_surrogates
 from kgqa.errors import DataError
 from kgqa.prompting.demonstrations import (
     ChainDemonstration,
     DocumentDemonstration,
+    Entity,
+    Selection,
+    SubQuestion,
     ThoughtDemonstration,
-    parse_chain,
-    parse_document,
-    parse_released_chain,
+    shuffle_examples,
 )
-from kgqa.types import Json
+from kgqa.types import Json, Passage, Triple
+from kgqa.util import jsonio
 from kgqa.util.fs import package_folder
-from kgqa.util.jsonio import parse_json
 
 T = TypeVar("T")
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Parts = tuple[Text, Text, Text]
+
 DEMOS = package_folder() / "demos"
-DOCUMENTS, CHAINS = "TRIPLE_EXAMPLARS_", "GENERATING_CHAIN_EXAMPLARS_"  # keys of the authors' file, spelt as there
+DOCUMENTS, CHAINS = "TRIPLE_EXAMPLARS_", "GENERATING_CHAIN_EXAMPLARS_"  # keys of TRACE's file, spelt as there
+# Names of IRCoT's prompts
+THOUGHTS = "gold_with_{}_distractors_context_cot_qa_codex.txt"
+ANSWERS = "gold_with_1_distractors_context_direct_qa_codex.txt"
+TITLES = "no_context_open_llm_retrieval_codex.txt"  # only IIRC's
+SETS = DEMOS / "ircot_sets.json"  # the question ids of the authors' three sets, from their program `run.py`
+METADATA = re.compile(r"^# METADATA: (.*)$", re.MULTILINE)
+TITLE = re.compile(r"^Wikipedia Title: (.*)$", re.MULTILINE)
 
 
 def load_documents(path: str) -> tuple[DocumentDemonstration, ...]:
-    """Return labelled documents: a family's name (hotpotqa, 2wiki, musique, iirc) for ours, a JSONL file, or a data
-    set of
-    the authors' file: `FILE#HOTPOTQA`.
+    """Return labeled documents.
 
-    A bare name is looked up among the files shipped in `kgqa/demos` first. Files may be gzipped.
+    Args:
+        path: a family (hotpotqa, 2wiki, musique, iirc) for kgqa's own, a JSONL file, plain or gzipped, or a dataset of
+            the authors' file: `FILE#HOTPOTQA`. A file of `kgqa/demos` comes before one in the working directory.
 
     Raises:
         DataError: the file is missing or broken, naming file:line.
     """
-    if "#" in path:
-        return _load(_load_released(path, DOCUMENTS), parse_document, path)
-    return _load(_lines(_find(path, "trace_documents")), parse_document, path)
+    return _load(path, _document, "trace_documents", DOCUMENTS)
 
 
 def load_chains(path: str) -> tuple[ChainDemonstration, ...]:
-    """Return labelled chains; see `load_documents`."""
-    if "#" in path:
-        return _load(_load_released(path, CHAINS), parse_released_chain, path)
-    return _load(_lines(_find(path, "trace_chains")), parse_chain, path)
+    """Return labeled chains; see `load_documents`."""
+    return _load(path, _released_chain if "#" in path else _chain, "trace_chains", CHAINS)
 
 
 def load_thoughts(path: str, needs: tuple[str, ...] = ()) -> tuple[ThoughtDemonstration, ...]:
-    """Return a pool of questions: a family's name (hotpotqa, 2wiki, musique, iirc) for ours, or a JSONL file.
+    """Return a pool of questions with their chains of thought; see `load_documents`.
 
-    `FILE#hotpotqa` takes them from the file of IRCoT's prompts, which names 2Wiki 2wikimultihopqa. `needs`: what each
-    question must have, such as "steps".
+    Args:
+        path: `FILE#hotpotqa` takes them from the file of IRCoT's prompts, which names 2Wiki 2wikimultihopqa.
+        needs: fields that no question may lack, such as "steps".
 
     Raises:
         DataError: the file is missing or broken, naming file:line, or a question lacks what is needed.
     """
-    pool = _pool(path)
-    for demonstration in pool:
+    pool = _load_ircot_prompts(path) if "#" in path else _load(path, _thought, "pool")
+    for example in pool:
         for need in needs:
-            if not getattr(demonstration, need):
+            if not getattr(example, need):
                 raise DataError(
-                    f"{path}: the demonstration {demonstration.question!r:.60} has no {need!r}, which this method "
-                    "shows; take hotpotqa, 2wiki, musique or iirc, or add them to the file"
+                    f"{path}: the demonstration {example.question!r:.60} has no {need!r}, which this method "
+                    "shows; use hotpotqa, 2wiki, musique or iirc, or add them to the file"
                 )
     return pool
-
-
-def _pool(path: str) -> tuple[ThoughtDemonstration, ...]:
-    if "#" in path:
-        name, _, section = path.rpartition("#")
-        file = _find(name)
-        return ircot_prompts.demonstrations(_whole(parse_json(_read(file), str(file)), str(file)), section, str(file))
-    return _load(_lines(_find(path, "pool")), question_demonstration, path)
 
 
 def load_examples(path: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Json], ...]:
@@ -87,63 +92,254 @@ def load_examples(path: str, keys: tuple[str, ...]) -> tuple[Mapping[str, Json],
     """
 
     def parse(record: Json, where: str) -> Mapping[str, Json]:
+        refuse_half_surrogates(record, where)
         if not isinstance(record, dict) or set(record) != set(keys):
-            given = ", ".join(record) if isinstance(record, dict) else repr(record)[:60]
-            raise DataError(f"{where}: expected an object with the keys {', '.join(keys)}; found {given}")
+            found = ", ".join(record) if isinstance(record, dict) else repr(record)[:60]
+            raise DataError(f"{where}: expected an object with the keys {', '.join(keys)}; found {found}")
         return record
 
-    return _load(_lines(_find(path)), parse, path)
+    return _load(path, parse)
 
 
-def _load(records: Iterator[tuple[str, Json]], parse: Callable[[Json, str], T], path: str) -> tuple[T, ...]:
-    demonstrations = tuple(parse(_whole(record, where), where) for where, record in records)
-    if not demonstrations:
+def _load(path: str, parse: Callable[[Json, str], T], form: str = "", prefix: str = "") -> tuple[T, ...]:
+    """Return the parsed records. form: the beginning of kgqa's files. prefix: of the keys in the authors' file."""
+    records = _released_records(path, prefix) if "#" in path else _jsonl_records(path, form)
+    examples = tuple(parse(record, where) for where, record in records)
+    if not examples:
         raise DataError(f"{path}: no demonstrations in this file")
-    return demonstrations
-
-
-def _whole(record: Json, where: str) -> Json:
-    refuse_half_surrogates(record, where)
-    return record
+    return examples
 
 
 def _find(path: str, form: str = "") -> Path:
-    """Return `form`: of ours by family, such as "pool"."""
-    shipped = {file.name for file in DEMOS.glob("*.jsonl")}
+    shipped = sorted(file.name for file in DEMOS.glob("*.jsonl"))
     for name in (f"{form}_{path}.jsonl", path):
         if name in shipped:
             return DEMOS / name
     if (own := Path(path).expanduser()).is_file():
         return own
-    raise DataError(f"{path}: no such file of demonstrations; shipped ones: {', '.join(sorted(shipped))}")
+    raise DataError(f"{path}: no such file of demonstrations; shipped ones: {', '.join(shipped)}")
 
 
-def _read(path: Path) -> str:
-    try:
-        raw = path.read_bytes()
-        return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 at byte {error.start}; convert the file to UTF-8") from None
-    except (OSError, EOFError, zlib.error) as error:  # gzip reports broken files as these
-        raise DataError(f"{path}: cannot be read: {error}; name another file") from None
+def _jsonl_records(path: str, form: str) -> Iterator[tuple[str, Json]]:
+    file = _find(path, form)
+    if ".json" in file.suffixes:
+        raise DataError(f"{file}: a released file has several datasets; name one, e.g. {file}#HOTPOTQA")
+    return jsonio.stream_records(file)
 
 
-def _lines(path: Path) -> Iterator[tuple[str, Json]]:
-    if ".json" in path.suffixes:
-        raise DataError(f"{path}: a released file holds several data sets; name one, e.g. {path}#HOTPOTQA")
-    for number, line in enumerate(_read(path).split("\n"), start=1):
-        if line.strip():
-            yield f"{path}:{number}", parse_json(line, f"{path}:{number}")
-
-
-def _load_released(path: str, prefix: str) -> Iterator[tuple[str, Json]]:
-    name, _, section = path.rpartition("#")
+def _released_object(path: str) -> tuple[Path, str, Json]:
+    """Return the file, the dataset and the content of FILE#DATASET."""
+    name, _, dataset = path.rpartition("#")
     file = _find(name)
-    sections = parse_json(_read(file), str(file))
-    key = prefix + section.upper()
-    if not isinstance(sections, dict) or not isinstance(sections.get(key), list):
-        keys = sections if isinstance(sections, dict) else ()
+    return file, dataset, jsonio.parse_json(jsonio.read_start(file), str(file))
+
+
+def _released_records(path: str, prefix: str) -> Iterator[tuple[str, Json]]:
+    file, dataset, lists = _released_object(path)
+    key = prefix + dataset.upper()
+    if not isinstance(lists, dict) or not isinstance(lists.get(key), list):
+        keys = lists if isinstance(lists, dict) else ()
         known = ", ".join(k.removeprefix(prefix) for k in keys if k.startswith(prefix)) or "none"
-        raise DataError(f"{file}: no list {key!r}; data sets in this file: {known}")
-    for number, record in enumerate(sections[key], start=1):
-        yield f"{file}: {key}[{number - 1}]", record
+        raise DataError(f"{file}: no list {key!r}; datasets in this file: {known}")
+    return ((f"{file}: {key}[{number}]", record) for number, record in enumerate(lists[key]))
+
+
+class DocumentRecord(BaseModel):
+    title: Text
+    text: Text
+    triples: str | Annotated[tuple[Parts, ...], Field(min_length=1)]  # the authors' are lines of `<h; r; t>`
+
+
+def _document(raw: Json, where: str) -> DocumentDemonstration:
+    record = parse_record(DocumentRecord, raw, where)
+    if isinstance(record.triples, str):
+        triples = tuple(line.strip() for line in record.triples.split("\n") if line.strip())
+    else:
+        triples = tuple(str(Triple(*parts)) for parts in record.triples)
+    return DocumentDemonstration(record.title, record.text, triples)
+
+
+class ChainStep(BaseModel):
+    candidates: Annotated[tuple[Parts, ...], Field(min_length=1)]
+    choice: StrictInt | None  # a position in the candidates; None: stop
+
+
+class ChainRecord(BaseModel):
+    question: Text
+    steps: Annotated[tuple[ChainStep, ...], Field(min_length=1)]
+
+
+def _chain(raw: Json, where: str) -> ChainDemonstration:
+    record = parse_record(ChainRecord, raw, where)
+    selections = [Selection(tuple(str(Triple(*parts)) for parts in s.candidates), s.choice) for s in record.steps]
+    return _check(ChainDemonstration(record.question, tuple(selections)), where)
+
+
+class ReleasedStep(BaseModel):
+    question: Text
+    candidate_triples: Annotated[tuple[Text, ...], Field(min_length=1)]  # "B. <h; r; t>"; option A stops
+    answer: str  # a letter
+
+
+class ReleasedChain(RootModel[Annotated[tuple[ReleasedStep, ...], Field(min_length=1)]]):
+    """A chain of the authors of TRACE."""
+
+
+def _released_chain(raw: Json, where: str) -> ChainDemonstration:
+    steps = parse_record(ReleasedChain, raw, where).root
+    selections = []
+    for step in steps:
+        letters = labels(len(step.candidate_triples))
+        if step.answer not in letters:
+            raise DataError(f"{where}: answer={step.answer!r} is not the letter of an option ({', '.join(letters)})")
+        pairs = zip(letters, step.candidate_triples, strict=True)
+        _, *candidates = (option.removeprefix(f"{letter}.").strip() for letter, option in pairs)
+        selections.append(Selection(tuple(candidates), letters.index(step.answer) - 1 if step.answer != "A" else None))
+    return _check(ChainDemonstration(steps[0].question, tuple(selections)), where)
+
+
+def _check(chain: ChainDemonstration, where: str) -> ChainDemonstration:
+    for number, step in enumerate(chain.selections, start=1):
+        if step.choice is None and number < len(chain.selections):
+            raise DataError(f"{where}: step {number} stops, but more steps follow")
+        if step.choice is not None and not 0 <= step.choice < len(step.candidates):
+            last = len(step.candidates) - 1
+            raise DataError(f"{where}: step {number} has choice={step.choice}, but candidates 0 to {last}")
+    if not chain.chain:
+        raise DataError(f"{where}: the chain selects no triple")
+    return chain
+
+
+class Context(BaseModel):
+    title: Text
+    text: Text
+    triples: tuple[Parts, ...] = ()  # what it states
+
+    @property
+    def passage(self) -> Passage:
+        return Passage.of(self.title, self.text)
+
+
+class Step(BaseModel):
+    question: Text
+    triple: Parts  # one of a passage's; its tail is the answer
+
+
+class ThoughtRecord(BaseModel):
+    """A question of a pool. All methods need the first four fields, and name others by `needs`."""
+
+    question: Text
+    answer: Text
+    thoughts: Annotated[tuple[Text, ...], Field(min_length=1)]  # sentences; the last one says "the answer is: …"
+    passages: Annotated[tuple[Context, ...], Field(min_length=1)]  # that support the thoughts
+    pinned: tuple[Context, ...] = ()  # the main passage that the question is about
+    distractors: tuple[Context, ...] = ()
+    steps: tuple[Step, ...] = ()  # in an order in which each can be answered
+    implied: tuple[Parts, ...] = ()  # triples that follow from what the passages state
+    entities: dict[Text, Text] = {}  # of the triples, with their types
+
+
+def _thought(raw: Json, where: str) -> ThoughtDemonstration:
+    record = parse_record(ThoughtRecord, raw, where)
+    if not record.thoughts[-1].endswith(f"the answer is: {record.answer}."):
+        end = record.thoughts[-1]
+        raise DataError(f"{where}: thoughts must end in 'the answer is: {record.answer}.', not {end!r:.80}")
+    contexts = _contexts(record)
+    stated = {c.passage.id: tuple(Triple(*parts) for parts in c.triples) for c in (*record.pinned, *record.passages)}
+    steps = []
+    for step in record.steps:
+        triple = Triple(*step.triple)
+        passage = next((passage for passage in contexts[0] if triple in stated[passage.id]), None)
+        if passage is None:
+            raise DataError(f"{where}: steps: {triple} is among no passage's triples")
+        steps.append(SubQuestion(step.question, triple, passage))
+    return ThoughtDemonstration(
+        record.question,
+        record.answer,
+        " ".join(record.thoughts),
+        contexts,
+        pinned=tuple(context.passage for context in record.pinned),
+        titles=tuple(dict.fromkeys(context.title for context in record.passages)),
+        steps=tuple(steps),
+        triples=tuple(triple for passage in contexts[0] for triple in stated[passage.id]),
+        implied=tuple(Triple(*parts) for parts in record.implied),
+        entities=tuple(Entity(name, kind) for name, kind in record.entities.items()),
+    )
+
+
+def _contexts(record: ThoughtRecord) -> tuple[tuple[Passage, ...], ...]:
+    """Return the passages with 0, 1, 2, … distractors among them, shuffled, after the pinned ones."""
+    pinned, gold, distractors = (
+        [context.passage for context in contexts] for contexts in (record.pinned, record.passages, record.distractors)
+    )
+    mixed = shuffle_examples(distractors, record.question, lambda passage: passage.id)
+    return tuple(
+        (*pinned, *shuffle_examples([*gold, *mixed[:count]], f"{record.question} {count}", lambda passage: passage.id))
+        for count in range(len(mixed) + 1)
+    )
+
+
+Block = tuple[tuple[Passage, ...], str, str]  # passages, question and reply of an example in IRCoT's prompts
+
+
+def _load_ircot_prompts(path: str) -> tuple[ThoughtDemonstration, ...]:
+    """Return the examples of one dataset, in the order of the files; paragraphs stay in the authors' order.
+
+    The file is an object of file names and prompts. A prompt is a list of examples: a line '# METADATA: {"qid": …}',
+    paragraphs as "Wikipedia Title: …" and a line of text, then "Q: …" and "A: …". The same questions are in several
+    prompts: with 1, 2 and 3 distractors, with the chain of thought and with only the answer.
+    """
+    file, dataset, prompts = _released_object(path)
+    refuse_half_surrogates(prompts, str(file))
+    if not isinstance(prompts, Mapping) or not all(isinstance(text, str) for text in prompts.values()):
+        raise DataError(f"{file}: not a file of IRCoT's prompts: expected an object of file names and texts")
+    by_path = {tuple(name.split("/")[-2:]): text for name, text in prompts.items()}
+    texts = {name[1]: text for name, text in by_path.items() if len(name) == 2 and name[0] == dataset}
+    if not texts:
+        known = ", ".join(sorted({name[0] for name in by_path if len(name) == 2})) or "none"
+        raise DataError(f"{file}: no prompts of {dataset!r}; datasets in this file: {known}")
+    thoughts = [_blocks(texts, THOUGHTS.format(count), file) for count in (1, 2, 3)]
+    answers = _blocks(texts, ANSWERS, file)
+    titles = _blocks(texts, TITLES, file) if TITLES in texts else {}
+    sets = jsonio.parse_json(SETS.read_bytes(), SETS.name).get(dataset, [])
+    shots = []
+    for qid, (passages, question, thought) in thoughts[0].items():
+        if not all(qid in blocks for blocks in (*thoughts, answers)):
+            raise DataError(f"{file}: {dataset}: question {qid} is not in every prompt; download the file again")
+        contexts = [blocks[qid][0] for blocks in thoughts]
+        gold = tuple(passage for passage in passages if all(passage in context for context in contexts))
+        pinned, _, pages = titles.get(qid, ((), "", "[]"))
+        shots.append(
+            ThoughtDemonstration(
+                question,
+                answers[qid][2],
+                thought,
+                (gold, *contexts),
+                pinned,
+                tuple(map(str, jsonio.parse_json(pages, f"{file}: {TITLES}: {qid}"))),
+                places={number: ids.index(qid) for number, ids in enumerate(sets, start=1) if qid in ids},
+            )
+        )
+    return tuple(shots)
+
+
+def _blocks(texts: Mapping[str, str], name: str, file: Path) -> dict[str, Block]:
+    """Return the examples of a prompt by question id, in order."""
+    if name not in texts:
+        raise DataError(f"{file}: the prompt {name} is missing; download the file again")
+    where = f"{file}: {name}"
+    _, *parts = METADATA.split(texts[name])
+    blocks = {}
+    for written, text in zip(parts[::2], parts[1::2], strict=True):
+        metadata = jsonio.parse_json(written, where)
+        if not isinstance(metadata, dict):
+            raise DataError(f"{where}: expected METADATA with a qid, found {written:.60}")
+        context, question_mark, rest = f"\n{text.strip()}".rpartition("\nQ: ")
+        question, answer_mark, reply = rest.partition("\nA: ")
+        if not question_mark or not answer_mark:
+            raise DataError(f"{where}: {written}: expected 'Q: …' and 'A: …' at the end of a demonstration")
+        _, *paragraphs = TITLE.split(context)
+        pairs = zip(paragraphs[::2], paragraphs[1::2], strict=True)
+        passages = tuple(Passage.of(title.strip(), body.strip()) for title, body in pairs)
+        blocks[str(metadata.get("qid"))] = passages, question.strip(), " ".join(reply.split())
+    return blocks

@@ -1,32 +1,29 @@
-"""A person's own documents and questions: a folder of files as `kgqa.datasets.documents` reads them, and a JSONL file.
+"""A user's own documents and questions: a folder of files as `kgqa.datasets.documents` reads them, and a JSONL file.
 
 Each line of the questions' file is an object with `question`, and `answer` or `answers` (the first is the answer, the
-others are aliases); and where it is known, `id` (else q1, q2, … by line), `type` ("structural": about a page or table;
-"content"; or any other name), and `support`: a list of documents' titles, or of objects of `title` and `place` ("page
-3", "table 2": of a PDF) or `text` (words that stand in the passages meant).
+others are aliases). It can have `id` (default: q1, q2, … by line), `type` ("structural": about a page or table;
+"content"; or any other name), and `support`: a list of documents' names, or of objects of `title` (the name) and
+`place` ("page 3", "table 2": of a PDF) or `text` (words of the passages meant).
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel
 
-from kgqa.datasets import corpus, files
-from kgqa.datasets.documents import KINDS, count_pages, document, documents_in, find_titled, identity
-from kgqa.datasets.schema import Gold, check_record, parse_record
+from kgqa.datasets.base import FAMILY, HASHED, SCORING, resolve_path
+from kgqa.datasets.documents import KINDS, Documents, NoTextError, files_identity
+from kgqa.datasets.schema import Gold, check_questions, parse_record
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.types import Json, Passage, Question
 from kgqa.util import fs, jsonio
 from kgqa.util.validators import Count
-
-SHOWN = 3  # names in a message
 
 log = logging.getLogger(__name__)
 
@@ -48,21 +45,19 @@ class FolderRecord(Gold):
 class Folder:
     """Questions that share one collection: every question's `passages` is the same tuple.
 
-    A document's name is its file's without the suffix, or its path in the folder where two files share that name; its
-    passages are titled by its heading where it has one.
-    Subfolders are read too, hidden files are not. Documents without any text are left out, with a line that says so.
-    A PDF gives page and table nodes as well, see `kgqa.datasets.pdf`. Support by `text` is the passages that hold it,
-    by `place` the node; by title alone it is any passage of that title.
+    Documents without any text are skipped with a warning. A PDF gives page and table nodes as well, see
+    `kgqa.datasets.pdf`. Support by `text` is the passages that contain it, by `place` the node; by title alone it is
+    any passage of that title.
     """
 
     name: str
-    path: str | None
+    path: Annotated[str | None, HASHED]
     kinds: tuple[str, ...]
-    questions_file: str | None
+    questions_file: Annotated[str | None, HASHED]
     passage_size: Count
-    profile: str
-    family: str
-    corpus: ClassVar[None] = None  # of files beside the documents there is none
+    profile: Annotated[str, SCORING]
+    family: Annotated[str, FAMILY]
+    corpus: ClassVar[None] = None  # there are no files in addition to the documents
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
@@ -73,39 +68,51 @@ class Folder:
     def folder(self) -> Path:
         if self.path is None:
             raise ConfigError(f"dataset={self.name}: name the folder with your documents: dataset.path=FOLDER")
-        folder = files.given(self.path)
+        folder = resolve_path(self.path)
         if not folder.is_dir():
             raise DataError(f"dataset.path={self.path}: no such folder; name the folder with your documents")
         return folder
 
     @property
     def file(self) -> Path:
-        """Return the questions'."""
+        """Return the file of the questions."""
         named = self.questions_file
-        file = self.folder / "questions.jsonl" if named is None else files.given(named, "questions_file")
+        file = self.folder / "questions.jsonl" if named is None else resolve_path(named, "questions_file")
         if not file.is_file():
             missing = f"{self.folder}: no questions.jsonl in it" if named is None else f"dataset.questions_file={named}"
             raise DataError(f"{missing}: no such file; name a file of questions: dataset.questions_file=FILE")
         return file
 
     @cached_property
+    def documents(self) -> Documents:
+        return Documents((self.folder,), self.kinds, self.passage_size, exclude=self.file)
+
+    @property
     def corpus_files(self) -> tuple[Path, ...]:
-        """Return the documents, by path."""
-        found, others = documents_in(self.folder, self.kinds)
-        documents = tuple(file for file in found if file != self.file)
-        if not documents:
-            raise DataError(f"{self.folder}: no documents in it; put {', '.join(self.kinds)} files there")
-        if others := [file for file in others if file != self.file]:
-            log.warning("%s: files of other kinds are left out: %s", self.folder, count_pages(others))
-        return documents
+        return tuple(self.documents.files.values())
 
     @property
     def sha256(self) -> str:
-        both = [fs.sha256(self.file), self.corpus_identity()]
-        return fs.digest(both)
+        return fs.digest([fs.sha256(self.file), self.corpus_identity()])
 
     def corpus_identity(self) -> Mapping[str, Json]:
-        return identity(self._name_files(), self.passage_size)
+        return files_identity(self.documents.files, self.passage_size)
+
+    @cached_property
+    def collection(self) -> tuple[Passage, ...]:
+        """Return the passages of all documents; raise a DataError for one that cannot be read."""
+        for reason in self.documents.unreadable.values():
+            if not isinstance(reason, NoTextError):
+                raise reason
+            log.warning("skipped: %s", reason)
+        return self.documents.collection
+
+    def passages(self) -> Iterator[Passage]:
+        """Yield what is searched: passages and tables of all documents, without complete pages."""
+        _ = self.collection
+        return self.documents.passages()
+
+    read_passages = passages
 
     def questions(self) -> Iterator[Question]:
         """Return the questions in file order.
@@ -116,49 +123,17 @@ class Folder:
         return (question for question in self.read() if question is not None)
 
     def read(self) -> Iterator[Question | None]:
-        return check_record(self._records(), self.file)
+        return check_questions(self._records(), self.file)
 
-    def passages(self) -> Iterator[Passage]:
-        """Yield what is searched: passages and tables of all documents, without whole pages, which would repeat
-        them.
-        """
-        return (passage for passage in self.collection if not passage.place.startswith("page"))
-
-    read_passages = passages
-
-    @cached_property
-    def collection(self) -> tuple[Passage, ...]:
-        """Return all documents, read once, in order of their paths; each passage once."""
-        empty = [
-            name for name, passages in self._passages.items() if not any(passage.text.strip() for passage in passages)
-        ]
-        if len(empty) == len(self._passages):
-            raise DataError(f"{self.folder}: no text in {_some(empty)}; scanned documents need text recognition (OCR)")
-        if empty:
-            among = len(self._passages)
-            log.warning("%s: %d of %d documents have no text: %s", self.folder, len(empty), among, _some(empty))
-        full = (passage for name, passages in self._passages.items() if name not in empty for passage in passages)
-        return tuple(corpus.distinct(full))
-
-    @cached_property
-    def _passages(self) -> dict[str, tuple[Passage, ...]]:
-        """Return the passages of each document."""
-        return find_titled({name: document(file, name, self.passage_size) for name, file in self._name_files().items()})
-
-    def _name_files(self) -> dict[str, Path]:
-        """Return documents by name."""
-        stems = Counter(file.stem for file in self.corpus_files)
-        return {
-            file.stem if stems[file.stem] == 1 else file.relative_to(self.folder).as_posix(): file
-            for file in self.corpus_files
-        }
-
-    def _records(self) -> Iterator[tuple[str, Question | None]]:
-        passages, collection = self._passages, self.collection
+    def _records(self) -> Iterator[tuple[str, Question]]:
+        collection = self.collection
+        passages = {name: self.documents.contents.get(name, ()) for name in self.documents.files}
         for number, (where, raw) in enumerate(jsonio.stream_records(self.file), start=1):
             record = parse_record(FolderRecord, raw, where)
-            cited = [place if isinstance(place, Cited) else Cited(title=place) for place in record.support]
+            cited = [each if isinstance(each, Cited) else Cited(title=each) for each in record.support]
             cited += [Cited(title=title) for title in record.supporting_titles]
+            support = [id_ for each in cited for id_ in _support(each, passages, where)]
+            titles = [next((passage.title for passage in passages[each.title]), each.title) for each in cited]
             yield (
                 where,
                 Question(
@@ -166,20 +141,15 @@ class Folder:
                     text=record.question,
                     answers=record.golds(where),
                     passages=collection,
-                    support=frozenset(id_ for place in cited for id_ in _support(place, passages, where)),
-                    support_titles=frozenset(_title(place, passages) for place in cited),
+                    support=frozenset(support),
+                    support_titles=frozenset(titles),
                     type=record.type,
                 ),
             )
 
 
-def _title(cited: Cited, by_name: Mapping[str, Sequence[Passage]]) -> str:
-    """Return the title of the passages of the document that is cited by its name."""
-    return next((passage.title for passage in by_name[cited.title]), cited.title)
-
-
 def _support(cited: Cited, by_name: Mapping[str, Sequence[Passage]], where: str) -> list[str]:
-    """Return ids of what is cited; none for a title alone."""
+    """Return the ids of the cited passages; none for a title alone."""
     if cited.title not in by_name:
         raise DataError(f"{where}: support: no document has the name {cited.title!r}; {nearest(cited.title, by_name)}")
     passages = by_name[cited.title]
@@ -188,11 +158,6 @@ def _support(cited: Cited, by_name: Mapping[str, Sequence[Passage]], where: str)
     else:
         words = " ".join(cited.text.split())
         ids = [p.id for p in passages if words and not p.place and words in " ".join(p.text.split())]
-    if not ids and (sought := cited.place or cited.text):
-        raise DataError(f"{where}: support: {sought!r} is not in {cited.title!r}; correct it, or give the title alone")
+    if not ids and (missing := cited.place or cited.text):
+        raise DataError(f"{where}: support: {missing!r} is not in {cited.title!r}; correct it, or give the title alone")
     return ids
-
-
-def _some(titles: Sequence[str]) -> str:
-    more = f" and {len(titles) - SHOWN} more" if len(titles) > SHOWN else ""
-    return ", ".join(titles[:SHOWN]) + more

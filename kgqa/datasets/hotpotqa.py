@@ -1,7 +1,7 @@
 """HotpotQA (Yang et al., EMNLP 2018), distractor and fullwiki, and 2WikiMultiHopQA (Ho et al., COLING 2020).
 
-2Wiki's files are HotpotQA's format with `evidences` and `answer_id` added, so one reader reads all three;
-what differs between them (question types and their hops, the alias file) is in the YAML.
+2Wiki's files are HotpotQA's format with `evidences` and `answer_id` added. The differences between the datasets
+(question types and their hops, the alias file) are in the YAML.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, Field, StrictInt
 
-from kgqa.datasets import contexts, files
-from kgqa.datasets.base import FileDataset
-from kgqa.datasets.schema import Gold, looks_like, parse_record
+from kgqa.datasets.base import HASHED, FileDataset
+from kgqa.datasets.corpus import join_sentences
+from kgqa.datasets.schema import Gold, looks_like, parse_record, plain_title
 from kgqa.errors import DataError
 from kgqa.types import Hop, Passage, Question
 from kgqa.util import fs, jsonio
@@ -44,17 +45,17 @@ class HotpotQA(FileDataset):
     """Questions of a HotpotQA or 2Wiki file.
 
     Gold titles without a passage are in `support` as "missing:<title>", unless the question has no passages at all.
-    Where two passages share a gold title, the one that has the supporting sentences is gold, the first if both have.
-    Supporting sentences out of range are ignored. `hops` comes from the question's type by the table of the config;
-    evidences are kept as hops "subject, relation" → object, with the passage whose title is the subject.
+    Of two passages with a gold title, the one that has the supporting sentences is gold, the first if both have.
+    Supporting sentences out of range are ignored. `hops` comes from the question's type by the table of the config.
+    Evidences become hops "subject, relation" → object, with the passage that has the subject as its title.
     """
 
     hops: Mapping[str, Count]  # by question type
-    aliases: str | None  # 2Wiki's id_aliases.json
+    aliases: Annotated[str | None, HASHED]  # 2Wiki's id_aliases.json
 
     @property
     def file(self) -> Path:
-        """Return refused where the alias file is wanted and missing: the questions are not whole without it."""
+        """Return the data file; raise a DataError also if the alias file is missing."""
         file = super().file
         self._alias_file(file)
         return file
@@ -66,7 +67,7 @@ class HotpotQA(FileDataset):
         return fs.text_digest(f"{super().sha256}\n{fs.sha256(aliases)}") if aliases else super().sha256
 
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
-        aliases = self._aliases(file)
+        aliases = self._read_aliases(file)
         for where, raw in jsonio.stream_records(file):
             record = parse_record(HotpotRecord, raw, where)
             if record.type and record.type not in self.hops:
@@ -78,31 +79,37 @@ class HotpotQA(FileDataset):
             answers = record.golds(where, aliases.get(record.answer_id or "", ()))
             yield where, _question(record, answers, self.hops.get(record.type))
 
-    def _aliases(self, file: Path) -> dict[str, list[str]]:
-        """Return other names of the answers by Wikidata id, demonyms last, as 2Wiki's evaluation program (v1.1) takes
-        them.
-        """
+    def _read_aliases(self, file: Path) -> dict[str, list[str]]:
+        """Return other names of the answers by Wikidata id, demonyms last, as 2Wiki's evaluation (v1.1) uses them."""
         aliases = self._alias_file(file)
-        lines = jsonio.stream_records(aliases) if aliases else ()
-        entries = [parse_record(Aliases, record, where) for where, record in lines]
+        records = jsonio.stream_records(aliases) if aliases else ()
+        entries = [parse_record(Aliases, record, where) for where, record in records]
         return {entry.entity: [*entry.aliases, *entry.demonyms] for entry in entries}
 
     def _alias_file(self, file: Path) -> Path | None:
-        return None if self.aliases is None else files.find_aliases(self.name, self.aliases, file)
+        """Return the alias file: the path itself, next to the questions, or in the folders for data."""
+        return None if self.aliases is None else self.find("aliases", self.aliases, [file.parent, *self.folders])
 
 
 def _question(record: HotpotRecord, answers: tuple[str, ...], hops: int | None) -> Question:
-    passages = tuple(contexts.of_sentences(title, sentences) for title, sentences in record.context)
+    passages = tuple(join_sentences(title, sentences) for title, sentences in record.context)
     by_title = {passage.title: passage.id for passage in reversed(passages)}
-    support = frozenset(_support(record, passages)) if passages else frozenset()
+    facts = [(plain_title(title), sentence) for title, sentence in record.supporting_facts]
+    gold = _gold_passages(facts, passages)
     return Question(
         id=record.id,
         text=record.question,
         answers=answers,
         passages=passages,
-        support=support,
-        facts=tuple(_facts(record, passages, support)),
-        support_titles=record.gold_titles(title for title, _ in record.supporting_facts),
+        support=frozenset(passage.id if passage else MISSING + title for title, passage in gold.items()),
+        facts=tuple(
+            (passage.id, passage.sentences[sentence].strip())
+            for title, sentence in facts
+            if (passage := gold.get(title))
+            and sentence < len(passage.sentences)
+            and passage.sentences[sentence].strip()
+        ),
+        support_titles=record.gold_titles(title for title, _ in facts),
         hops=hops,
         type=record.type,
         decomposition=tuple(
@@ -112,23 +119,13 @@ def _question(record: HotpotRecord, answers: tuple[str, ...], hops: int | None) 
     )
 
 
-def _support(record: HotpotRecord, passages: tuple[Passage, ...]) -> Iterator[str]:
-    cited: dict[str, list[int]] = {}
-    for title, sentence in record.supporting_facts:
-        cited.setdefault(contexts.plain(title), []).append(sentence)
-    for title, sentences in cited.items():
-        candidates = [passage for passage in passages if passage.title == title]
-        if not candidates:
-            yield MISSING + title
-            continue
-        present = [sum(sentence < len(passage.sentences) for sentence in sentences) for passage in candidates]
-        yield candidates[present.index(max(present))].id
-
-
-def _facts(record: HotpotRecord, passages: tuple[Passage, ...], support: frozenset[str]) -> Iterator[tuple[str, str]]:
-    """Yield the supporting sentences of the gold passages, in the order they are cited; blank ones are left out."""
-    gold = {passage.title: passage for passage in reversed(passages) if passage.id in support}
-    for title, sentence in record.supporting_facts:
-        passage = gold.get(contexts.plain(title))
-        if passage and sentence < len(passage.sentences) and passage.sentences[sentence].strip():
-            yield passage.id, passage.sentences[sentence].strip()
+def _gold_passages(facts: list[tuple[str, int]], passages: tuple[Passage, ...]) -> dict[str, Passage | None]:
+    """Return the gold passage by title: that with most of the title's supporting sentences, None if there is none."""
+    gold: dict[str, Passage | None] = {}
+    for title in dict.fromkeys(title for title, _ in facts) if passages else ():
+        named = [passage for passage in passages if passage.title == title]
+        sentences = [sentence for other, sentence in facts if other == title]
+        gold[title] = max(
+            named, key=lambda passage: sum(number < len(passage.sentences) for number in sentences), default=None
+        )
+    return gold

@@ -1,4 +1,4 @@
-"""Questions that are in memory and in no file: for `kgqa.ask` and `kgqa ask`."""
+"""Datasets that are no file: questions in memory, for `kgqa.ask` and `kgqa ask`, and the verified part of a dataset."""
 
 from __future__ import annotations
 
@@ -7,64 +7,99 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kgqa.artifacts.manifest import StageManifest
+from kgqa.artifacts.verdicts import STAGE, VERDICTS, read_verified
 from kgqa.datasets.documents import Documents
 from kgqa.errors import ConfigError, DataError
+from kgqa.protocols import Dataset
 from kgqa.types import Json, Passage, Question
 from kgqa.util.fs import digest, text_digest
 
 
 @dataclass(frozen=True)
-class Given:
-    """Their own passages are the corpus."""
+class InMemoryDataset:
+    """Questions in memory. The corpus is their own passages, or `documents`."""
 
-    given: tuple[Question, ...]
+    members: tuple[Question, ...]
+    documents: Documents | None = None
 
     @classmethod
-    def of(cls, question: str, passages: Iterable[tuple[str, str]]) -> Given:
-        """Return one question with titled texts, and no gold answer.
-
-        Raises:
-            ConfigError: the question or every passage is empty.
-        """
-        kept = tuple(Passage.of(title.strip(), text.strip()) for title, text in passages if text.strip())
-        if not question.strip() or not kept:
-            raise ConfigError(f"question={question!r}, {len(kept)} passages: a question and one passage are the least")
-        return cls((Question("asked", question.strip(), (), tuple(dict.fromkeys(kept))),))
+    def of(cls, question: str, passages: Iterable[tuple[str, str]]) -> InMemoryDataset:
+        """Return one question with titled texts, and no gold answer; raise a ConfigError if either is empty."""
+        texts = dict.fromkeys(Passage.of(title.strip(), text.strip()) for title, text in passages if text.strip())
+        if not question.strip() or not texts:
+            raise ConfigError(f"question={question!r}, {len(texts)} passages: expected a question and a passage")
+        return cls((Question("asked", question.strip(), (), tuple(texts)),))
 
     @property
     def file(self) -> Path:
-        """Raise DataError: they are in none."""
         raise DataError("these questions are in memory and in no file")
 
     @property
     def sha256(self) -> str:
-        """Return the sha256 of the questions and their passages."""
-        return text_digest(json.dumps([asdict(question) for question in self.given], default=sorted))
+        """Return the sha256 of the questions and what is searched."""
+        if self.documents is None:
+            return text_digest(json.dumps([asdict(question) for question in self.members], default=sorted))
+        members = [[each.id, each.text, [passage.id for passage in each.passages]] for each in self.members]
+        return digest([members, self.corpus_identity()])
 
     def questions(self) -> Iterator[Question]:
-        return iter(self.given)
+        return iter(self.members)
 
     def passages(self) -> Iterator[Passage]:
-        return iter(dict.fromkeys(passage for question in self.given for passage in question.passages))
+        if self.documents is not None:
+            return self.documents.passages()
+        return iter(dict.fromkeys(passage for question in self.members for passage in question.passages))
 
     def corpus_identity(self) -> Mapping[str, Json]:
-        return {"files": [self.sha256]}
+        return {"files": [self.sha256]} if self.documents is None else self.documents.identity()
 
 
 @dataclass(frozen=True)
-class PutToDocuments(Given):
-    """Questions put to documents, which are the corpus."""
+class VerifiedDataset:
+    """The same files and the same corpus; of the questions those with these ids, in file order."""
 
-    documents: Documents
+    dataset: Dataset
+    ids: frozenset[str]
+
+    @property
+    def file(self) -> Path:
+        return self.dataset.file
 
     @property
     def sha256(self) -> str:
-        """Return the sha256 of the questions and the documents."""
-        asked = [[question.id, question.text, [passage.id for passage in question.passages]] for question in self.given]
-        return digest([asked, self.corpus_identity()])
+        return self.dataset.sha256
+
+    def questions(self) -> Iterator[Question]:
+        return (question for question in self.dataset.questions() if question.id in self.ids)
 
     def passages(self) -> Iterator[Passage]:
-        return self.documents.passages()
+        return self.dataset.passages()
 
     def corpus_identity(self) -> Mapping[str, Json]:
-        return self.documents.identity()
+        return self.dataset.corpus_identity()
+
+
+def valid_ids(folder: Path, sha256: str) -> frozenset[str]:
+    """Return the valid questions of a folder that `kgqa data verify` wrote.
+
+    Args:
+        sha256: of the dataset that they must be questions of.
+
+    Raises:
+        DataError: no verification is finished in the folder, it is of other questions, a file of it was changed, or no
+            question is valid.
+    """
+    key = f"dataset.verified={folder}"
+    try:
+        manifest = StageManifest.read(folder, STAGE)
+        verdicts = list(read_verified(manifest.file(folder, VERDICTS)))
+    except DataError as error:
+        raise DataError(f"{key}: {error}") from error
+    verified = manifest.identity["dataset"]
+    if verified["sha256"] != sha256:
+        raise DataError(f"{key}: it verified another file of dataset={verified['name']}; verify this one")
+    valid = frozenset(line.id for line in verdicts if line.verdict == "valid")
+    if not valid:
+        raise DataError(f"{key}: none of its {len(verdicts):,} questions is valid; choose another folder, or null")
+    return valid

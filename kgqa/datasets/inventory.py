@@ -1,90 +1,77 @@
-"""Counts what is in a data set's files, and what is odd about them."""
+"""Count what is in the files of a dataset, and what is unusual about it, for `kgqa data check`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kgqa.datasets.hotpotqa import MISSING
 from kgqa.types import Passage, Question
 
 
-@dataclass
-class GoldPassages:
-    """The gold passages of the questions, to be looked up in the corpus."""
+class GoldPassages(NamedTuple):
+    """Ids and titles of the questions' gold passages, to look for in the corpus."""
 
-    ids: set[str] = field(default_factory=set)
-    titles: set[str] = field(default_factory=set)
+    ids: set[str]
+    titles: set[str]
 
 
 def count_questions(questions: Iterable[Question | None]) -> tuple[Mapping[str, int], GoldPassages]:
-    """Return counts by what is counted, in the order they are to be shown; odd things appear only where there are any.
+    """Return counts by their names, in the order to show them; unusual things only if there are any.
 
-    None stands for a question that was left out.
+    None stands for a question that was skipped.
     """
     always: Counter[str] = Counter()
-    odd: Counter[str] = Counter()
+    unusual: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
-    gold = GoldPassages()
+    gold = GoldPassages(set(), set())
     for question in questions:
         if question is None:
-            odd["left out, having no answer"] += 1
+            unusual["left out, having no answer"] += 1
             continue
+        ids = {passage.id for passage in question.passages}
         always["questions"] += 1
         always["gold answers, aliases included"] += len(question.answers)
         always["questions with aliases"] += len(question.answers) > 1
         always["passages given"] += len(question.passages)
         always["passages pinned"] += len(question.pinned)
         always["gold passages"] += len(question.support) or len(question.support_titles)
-        always["gold passages among those given"] += len(question.support & {p.id for p in question.passages})
+        always["gold passages among those given"] += len(question.support & ids)
         kinds[f"questions of {question.hops} hops" if question.hops else "questions of unknown hops"] += 1
         kinds[f"questions of type {question.type}" if question.type else "questions of no type"] += 1
-        odd.update(_odd(question))
-        gold.ids |= question.support
-        gold.titles |= {_plain(title) for title in question.support_titles}
-    return {**always, **dict(sorted(kinds.items())), **odd}, gold
+        unusual["questions without passages"] += not question.passages
+        unusual["questions without gold passages"] += not (question.support or question.support_titles)
+        unusual["gold passages that are not given"] += sum(id_.startswith(MISSING) for id_ in question.support)
+        unusual["passages given twice to a question"] += len(question.passages) - len(ids)
+        unusual["passages given without text"] += sum(not passage.text.strip() for passage in question.passages)
+        gold.ids.update(question.support)
+        gold.titles.update(map(_plain, question.support_titles))
+    return {**always, **dict(sorted(kinds.items())), **+unusual}, gold
 
 
 def count_passages(passages: Iterable[Passage], gold: GoldPassages) -> Mapping[str, int]:
-    """Of the corpus as it lies in its files, repeated passages included."""
-    always: Counter[str] = Counter({"passages in the corpus": 0, "of them distinct": 0, "distinct titles": 0})
-    odd: Counter[str] = Counter()
-    ids: set[int] = set()
+    """Return counts of the corpus as it is in its files, repeated passages included."""
+    count = textless = 0
+    ids: set[int] = set()  # numbers and hashes, because a corpus has millions
     titles: set[int] = set()
-    for passage in passages:
-        always["passages in the corpus"] += 1
-        number, title = int(passage.id, 16), hash(_plain(passage.title))
-        if number in ids:
-            odd["repeated passages, kept once"] += 1
-            continue
-        ids.add(number)
-        titles.add(title)
-        odd["passages without text"] += not passage.text.strip()
-        odd["passages without title"] += not passage.title.strip()
-    always["of them distinct"], always["distinct titles"] = len(ids), len(titles)
-    wanted = {gold_id for gold_id in gold.ids if not gold_id.startswith(MISSING)}
-    always["gold passages of the questions"] = len(gold.ids)
-    always["of them in the corpus"] = sum(int(gold_id, 16) in ids for gold_id in wanted)
-    always["gold titles of the questions"] = len(gold.titles)
-    always["of these titles in the corpus"] = sum(hash(title) in titles for title in gold.titles)
-    return {**always, **{name: count for name, count in odd.items() if count}}
-
-
-def _odd(question: Question) -> Counter[str]:
-    ids = Counter(passage.id for passage in question.passages)
-    titles = Counter(passage.title for passage in question.passages)
-    return +Counter(
-        {
-            "questions without passages": not question.passages,
-            "questions without gold passages": not (question.support or question.support_titles),
-            "gold passages that are not given": sum(gold_id.startswith(MISSING) for gold_id in question.support),
-            "passages given twice to a question": sum(count - 1 for count in ids.values()),
-            "further passages of a title given to a question": sum(count - 1 for count in titles.values()),
-            "passages given without text": sum(not passage.text.strip() for passage in question.passages),
-            "passages given without title": sum(not passage.title.strip() for passage in question.passages),
-        }
-    )
+    for count, passage in enumerate(passages, start=1):  # noqa: B007 - the last number is the count
+        number = int(passage.id, 16)
+        if number not in ids:
+            ids.add(number)
+            titles.add(hash(_plain(passage.title)))
+            textless += not passage.text.strip()
+    unusual = Counter({"repeated passages, kept once": count - len(ids), "passages without text": textless})
+    return {
+        "passages in the corpus": count,
+        "of them distinct": len(ids),
+        "distinct titles": len(titles),
+        "gold passages of the questions": len(gold.ids),
+        "of them in the corpus": sum(not id_.startswith(MISSING) and int(id_, 16) in ids for id_ in gold.ids),
+        "gold titles of the questions": len(gold.titles),
+        "of these titles in the corpus": sum(hash(title) in titles for title in gold.titles),
+        **+unusual,
+    }
 
 
 def _plain(title: str) -> str:

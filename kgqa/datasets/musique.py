@@ -1,4 +1,4 @@
-"""MuSiQue (Trivedi et al., TACL 2022), and every file in its schema: the demo set ships in it."""
+"""MuSiQue (Trivedi et al., TACL 2022), and every file in its schema. The demo dataset is in it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 from pydantic import BaseModel, StrictBool, StrictInt
 
-from kgqa.datasets import contexts
+from kgqa.datasets import corpus
 from kgqa.datasets.base import FileDataset
 from kgqa.datasets.schema import Gold, parse_record
 from kgqa.types import Hop, Question
 from kgqa.util import jsonio
 
 
-class Paragraph(contexts.Paragraph):
+class Paragraph(corpus.Paragraph):
     is_supporting: StrictBool
 
 
@@ -31,16 +31,16 @@ class MusiqueRecord(Gold):
     paragraphs: tuple[Paragraph, ...] = ()  # none: a question for open retrieval
     answerable: StrictBool = True
     question_decomposition: tuple[Step, ...] = ()
-    type: str | None = None  # not MuSiQue's: the demo set names comparison questions
+    type: str | None = None  # not MuSiQue's: the demo dataset names comparison questions
 
 
 @dataclass(frozen=True)
 class MuSiQue(FileDataset):
     """Questions of a MuSiQue file.
 
-    Unanswerable questions (MuSiQue-Full) are left out: they share their ids with answerable ones and have no
-    gold answer to score. Two paragraphs with one title stay two passages. A step's "#1" stays as it stands.
-    `hops` is the length of the decomposition; `type` is the id's prefix, e.g. "3hop1", unless the record has its own.
+    Unanswerable questions (MuSiQue-Full) are skipped: they share their ids with answerable ones and have no gold
+    answer to score. Two paragraphs with one title stay two passages. A step's "#1" stays as it is.
+    `hops` is the length of the decomposition. `type` is the id's prefix, e.g. "3hop1", unless the record has its own.
     """
 
     def records(self, file: Path) -> Iterator[tuple[str, Question | None]]:
@@ -50,16 +50,17 @@ class MuSiQue(FileDataset):
 
 
 def _question(record: MusiqueRecord, where: str) -> Question:
-    passages = contexts.of_paragraphs(record.paragraphs)
+    passages = corpus.paragraph_passages(record.paragraphs)
+    pairs = list(zip(record.paragraphs, passages, strict=True))
     by_index = {
-        place if paragraph.idx is None else paragraph.idx: passage.id
-        for place, (paragraph, passage) in enumerate(zip(record.paragraphs, passages, strict=True))
+        position if paragraph.idx is None else paragraph.idx: passage.id
+        for position, (paragraph, passage) in enumerate(pairs)
     }
     steps = [
         Hop(step.question, step.answer, by_index.get(step.paragraph_support_idx, ""))  # type: ignore[arg-type]
         for step in record.question_decomposition
     ]
-    support = [p for p, paragraph in zip(passages, record.paragraphs, strict=True) if paragraph.is_supporting]
+    support = [passage for paragraph, passage in pairs if paragraph.is_supporting]
     prefix, separator, _ = record.id.partition("__")
     return Question(
         id=record.id,

@@ -1,25 +1,27 @@
-"""Checks every reader makes: the record's schema, its answers, and the set of questions as a whole."""
+"""Checks of all readers: the schema of a record, its answers, its text, and the set of questions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import html
+import json
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from kgqa.datasets.contexts import plain
 from kgqa.errors import DataError
 from kgqa.types import Json, Question
 
 R = TypeVar("R", bound=BaseModel)
-# Keys that only one format has, told apart in this order: a hint for messages, nothing is decided by it.
+# Keys that only one format has, in the order in which they are looked for
 SIGNATURES = {
-    "kgp": "title_chunks",
-    "musique": "paragraphs",
-    "2wiki": "evidences",
-    "hotpotqa": "context",
-    "iirc": "contexts",
+    "title_chunks": "kgp",
+    "paragraphs": "musique",
+    "evidences": "2wiki",
+    "context": "hotpotqa",
+    "contexts": "iirc",
 }
 
 
@@ -27,7 +29,7 @@ class Gold(BaseModel):
     """The answer fields of a record, in any of the supported formats."""
 
     answer: str | None = None
-    answers: list[str] = []  # in place of `answer`: the first is the answer, the others are aliases
+    answers: list[str] = []  # instead of `answer`: the first is the answer, the others are aliases
     answer_aliases: list[str] = []
     supporting_titles: list[str] = []  # of records without contexts
 
@@ -40,7 +42,7 @@ class Gold(BaseModel):
         answer = self.answer if self.answer is not None or not self.answers else self.answers[0]
         if answer is None or not answer.strip():
             raise DataError(
-                f"{where}: answer={_short(answer)}: a question needs an answer; remove the question, "
+                f"{where}: answer={answer!r}: a question needs an answer; remove the question, "
                 "or use the dev split if this is the test split"
             )
         aliases = [*self.answers, *self.answer_aliases, *further]
@@ -48,7 +50,15 @@ class Gold(BaseModel):
 
     def gold_titles(self, further: Iterable[str] = ()) -> frozenset[str]:
         """Return the titles of the support as passages have them."""
-        return frozenset(plain(title) for title in [*self.supporting_titles, *further])
+        return frozenset(plain_title(title) for title in [*self.supporting_titles, *further])
+
+
+def plain_title(title: str) -> str:
+    """Return a title with markup entities resolved: HotpotQA escaped its titles but not its texts.
+
+    Only complete entities: `html.unescape` alone would also turn "R&copy" into "R©".
+    """
+    return re.sub(r"&#?\w+;", lambda entity: html.unescape(entity[0]), title) if "&" in title else title
 
 
 def parse_record(schema: type[R], record: Json, where: str) -> R:
@@ -56,30 +66,28 @@ def parse_record(schema: type[R], record: Json, where: str) -> R:
 
     Raises:
         DataError: the first key that is missing or of the wrong type, text that cannot be written as UTF-8, or a
-            record of another dataset.
+            record of another dataset for a schema of one of kgqa's datasets.
     """
     refuse_half_surrogates(record, where)
+    keys = record.keys() if isinstance(record, dict) else set[str]()
+    own = SIGNATURES.keys() & schema.model_fields.keys()
+    other = "" if own & keys else looks_like(record)
+    hint = f"this looks like {other}: run with dataset={other}" if other else "correct the record"
     try:
         valid = schema.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
-    else:
-        if _foreign(record, schema):
-            raise DataError(f"{where}: {_hint(record, schema)}")
-        return valid
-    key = ".".join(map(str, first["loc"])) or "record"
-    hint = _hint(record, schema)
-    if first["type"] == "missing":
-        raise DataError(f"{where}: no key {key!r}; {hint}")
-    raise DataError(f"{where}: {key}={_short(first['input'])}: {first['msg'].lower()}; {hint}")
+        key = ".".join(map(str, first["loc"])) or "record"
+        if first["type"] == "missing":
+            raise DataError(f"{where}: no key {key!r}; {hint}") from None
+        raise DataError(f"{where}: {key}={shorten(first['input'])}: {first['msg'].lower()}; {hint}") from None
+    if own and other:  # all passages would be lost
+        raise DataError(f"{where}: {hint}")
+    return valid
 
 
-def check_record(questions: Iterable[tuple[str, Question | None]], file: Path) -> Iterator[Question | None]:
-    """Yield the questions as they come.
-
-    Raises:
-        DataError: an id a second time, or no question at all.
-    """
+def check_questions(questions: Iterable[tuple[str, Question | None]], file: Path) -> Iterator[Question | None]:
+    """Yield the questions as they come; raise a DataError for a repeated id, or if there is no question."""
     places: dict[str, str] = {}
     for where, question in questions:
         if question is not None:
@@ -90,45 +98,27 @@ def check_record(questions: Iterable[tuple[str, Question | None]], file: Path) -
             places[question.id] = where
         yield question
     if not places:
-        raise DataError(f"{file}: no answerable questions in this file; fetch it again, or give dataset.path=FILE")
+        raise DataError(f"{file}: no answerable questions in this file; name another one: dataset.path=FILE")
 
 
 def refuse_half_surrogates(record: Json, where: str) -> None:
-    """JSON can spell them ("\\ud800"), but no file, prompt or hash can hold them."""
-    rest: list[Json] = [record]
+    """Raise a DataError for text such as "\\ud800", which JSON can contain, but no file, prompt or hash."""
     try:
-        while rest:
-            value = rest.pop()
-            if isinstance(value, str):
-                value.encode()
-            elif isinstance(value, dict):
-                rest += (*value.keys(), *value.values())
-            elif isinstance(value, list):
-                rest += value
+        json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        spelt = ascii(error.object[error.start])
-        raise DataError(f"{where}: {spelt} is half a character, its other half is missing; correct the text") from None
+        character = ascii(error.object[error.start])
+        raise DataError(
+            f"{where}: {character} is half a character, its other half is missing; correct the text"
+        ) from None
 
 
-def looks_like(record: Json) -> str | None:
-    """Return the dataset whose format the record has, if it is a known one."""
-    if not isinstance(record, Mapping):
-        return None
-    return next((name for name, key in SIGNATURES.items() if key in record), None)
+def looks_like(record: Json) -> str:
+    """Return the dataset that a record seems to be of, or ""."""
+    keys = record if isinstance(record, dict) else ()
+    return next((name for key, name in SIGNATURES.items() if key in keys), "")
 
 
-def _foreign(record: Json, schema: type[BaseModel]) -> str | None:
-    """Return the dataset a record is of that has nothing of the schema's own format."""
-    own = SIGNATURES.values() & schema.model_fields.keys()
-    return None if isinstance(record, Mapping) and own & record.keys() else looks_like(record)
-
-
-def _hint(record: Json, schema: type[BaseModel]) -> str:
-    if other := _foreign(record, schema):
-        return f"this looks like {other}: run with dataset={other}"
-    return "correct the record, or choose the dataset that has this format"
-
-
-def _short(value: Json) -> str:
+def shorten(value: Json) -> str:
+    """Return a value for a message, at most 60 characters of it."""
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:60]}…"

@@ -1,5 +1,5 @@
-"""Engines: what answers `Generate`, `Choose` and `CountTokens`, one library a package, on a shared ground.
+"""Engines answer `Generate`, `Choose` and `CountTokens`: one library per package or file, on common parts.
 
-A package's face hands on the class that configurations name; its parts import the ground below, never a face and never
-each other's engine. Not here: when an engine is asked (`runtime`), which one a role has (`experiment.session`).
+The package of an engine exports the class that configurations name. When an engine is called is decided in `runtime`,
+and which one a role has in `experiment.engines`.
 """

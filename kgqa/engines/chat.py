@@ -1,6 +1,7 @@
-"""A model's own chat template, rendered as transformers renders it but without importing it.
+"""Render prompts with a model's own chat template, and turn them into its tokens.
 
-A run that is answered from the cache needs every prompt's text for its keys and must not load torch for it.
+Templates are rendered as transformers does, but without importing it: a run that is answered from the cache needs every
+prompt's text for its keys and must not load torch.
 """
 
 from __future__ import annotations
@@ -8,22 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from kgqa.calls import Generate, ModelCall
-from kgqa.engines.gguf_header import read_header
-from kgqa.engines.thinking import NO_THINKING, Thinking, opening
-from kgqa.engines.weights import is_gguf
-from kgqa.errors import ConfigError, EngineError
+from kgqa.engines.labels import Spelling, continuation, spell
+from kgqa.engines.thinking import NO_THINKING, Thinking, leading, opening
+from kgqa.engines.weights import convert_weights, is_gguf, read_header
+from kgqa.errors import ConfigError, EngineError, PromptTooLong
 from kgqa.prompting import to_json
 from kgqa.types import Json, Message
 from kgqa.util.jsonio import decode_json
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from tokenizers import Tokenizer
 
+# Tokens that end a turn or a text, whether generation_config lists them or not; the names llama.cpp knows
+END_TOKENS = (
+    "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>",
+    "<end_of_turn>", "<eos>", "</s>", "<EOT>", "<end_of_utterance>",
+)  # fmt: skip
 TODAY = datetime(2024, 7, 26)  # the date Llama 3 templates fall back to; a real one would change every prompt daily
 
 
@@ -43,21 +50,21 @@ class ChatTemplate:
         return replace(_of_gguf(weights) if is_gguf(weights) else _of_folder(weights), thinking=thinking)
 
     def render(self, call: ModelCall) -> str:
-        """Return the text the model is given; special tokens, BOS among them, are part of it.
+        """Return the text that the model reads, with its special tokens.
 
-        Where the model thinks first, it ends where the thought begins; the prefill comes behind the thought.
+        If the model reasons first, the text ends where the reasoning starts. The prefill comes behind the reasoning.
         A model without a template, such as the base models that TRACE reads with, gets a conversation as plain text:
-        its messages, a blank line between two, and the beginning of the reply on a line of its own; see `flags`.
-        Where the template refuses or leaves out a system message (Mistral-7B-Instruct-v0.1, Gemma 2), the first message
-        of the user begins with it.
+        its messages, separated by blank lines, and the start of the reply on its own line; see `flags`.
+        If the template rejects or omits a system message (Mistral-7B-Instruct-v0.1, Gemma 2), the first message
+        of the user starts with it.
 
         Raises:
-            EngineError: the model's template refuses these messages.
+            EngineError: the model's template rejects these messages.
         """
         prompt = call.prompt
         if prompt.form == "chat" and self.source is not None:
             thinks = self.thinks(call)
-            messages = _join(prompt.messages) if self._unheard(call) else prompt.messages
+            messages = _join(prompt.messages) if self._drops_system(call) else prompt.messages
             turn = self._chat(self.source, messages, thinks)
             return turn + opening(turn, thinks=thinks) + ("" if thinks else prompt.prefill)
         text = "\n\n".join(message.content for message in prompt.messages)
@@ -66,24 +73,26 @@ class ChatTemplate:
         return (self.bos if self.completion_bos else "") + text
 
     def flags(self, call: ModelCall) -> tuple[str, ...]:
-        """Return the flags for the reply: "no_template" where a conversation had to be given as plain text, which
-        lets nobody think;
-        "no_system" where the user's message begins with the system's."""
-        plain = ("no_template",) if call.prompt.form == "chat" and self.source is None else ()
-        joined = ("no_system",) if self._unheard(call) else ()
-        thoughtless = self.thinking.budget and isinstance(call, Generate) and not self.thinks(call)
-        return (*plain, *joined, *(("no_thinking",) if thoughtless else ()))
+        """Return the reply's flags: "no_template" for a conversation as plain text, "no_system" if the user's message
+        starts with the system's, "no_thinking" if the model cannot reason as configured.
+        """
+        flags = {
+            "no_template": call.prompt.form == "chat" and self.source is None,
+            "no_system": self._drops_system(call),
+            "no_thinking": self.thinking.budget > 0 and isinstance(call, Generate) and not self.thinks(call),
+        }
+        return tuple(flag for flag, is_set in flags.items() if is_set)
 
     def thinks(self, call: ModelCall) -> bool:
-        """Return whether a thought comes before the reply: behind a turn of a conversation, never before a choice."""
-        asked = self.thinking.budget > 0 and isinstance(call, Generate)
-        return asked and call.prompt.form == "chat" and self.source is not None
+        """Return whether the model reasons before the reply: after a turn of a conversation, never before a choice."""
+        chats = call.prompt.form == "chat" and self.source is not None
+        return chats and self.thinking.budget > 0 and isinstance(call, Generate)
 
-    def _unheard(self, call: ModelCall) -> bool:
-        """Return whether the conversation opens with a system message that the template has no place for."""
+    def _drops_system(self, call: ModelCall) -> bool:
+        """Return whether the conversation starts with a system message that the template has no place for."""
         prompt = call.prompt
-        opens = prompt.form == "chat" and [message.role for message in prompt.messages[:2]] == ["system", "user"]
-        return opens and self.source is not None and not _hears_system(self.source, self.bos, self.eos)
+        starts = prompt.form == "chat" and [message.role for message in prompt.messages[:2]] == ["system", "user"]
+        return starts and self.source is not None and not _has_system(self.source, self.bos, self.eos)
 
     def _chat(self, source: str, messages: Sequence[Message], thinks: bool) -> str:
         from jinja2 import TemplateError
@@ -100,39 +109,100 @@ class ChatTemplate:
             raise EngineError(f"the model's chat template refuses the prompt: {error}") from error
 
 
+class Tokens:
+    """The tokens of a model's prompts, by the tokenizer in a transformers folder or in one made of a .gguf file.
+
+    Thread-safe. `limit`: tokens of prompt and reply together.
+    """
+
+    def __init__(self, template: ChatTemplate, weights: Path, limit: int) -> None:
+        self._template, self._weights, self._limit = template, weights, limit
+        self._spellings: dict[tuple[str, ...], Spelling] = {}
+
+    def prompt(self, call: ModelCall, text: str | None = None) -> list[int]:
+        """Return the tokens of the prompt, or of `text` if an engine renders the call in its own way.
+
+        Raises:
+            EngineError: the template refuses, the prompt is empty, two options look alike.
+            PromptTooLong: no room is left for the reply of the call.
+        """
+        text = self._template.render(call) if text is None else text
+        tokens = self.encode(text)
+        if not tokens:
+            raise EngineError("the prompt is empty")
+        room = self._limit - (call.max_tokens if isinstance(call, Generate) else self.spelling(call.options).longest)
+        length = len(tokens)
+        if self._template.thinks(call):
+            length, room = len(self.encode(leading(text, "", call))), room - self._template.thinking.budget
+        if length > room:
+            raise PromptTooLong(length, room)
+        return tokens
+
+    def spelling(self, options: tuple[str, ...]) -> Spelling:
+        """Return how the options are written in tokens."""
+        if options not in self._spellings:
+            self._spellings[options] = spell(options, continuation(self.encode))
+        return self._spellings[options]
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text in which special tokens are written out. No others are added."""
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """Return the text of tokens, with special tokens or without."""
+        text: str = self.tokenizer.decode(tokens, skip_special_tokens=not special)
+        return text
+
+    @cached_property
+    def end_tokens(self) -> tuple[int, ...]:
+        """Return the usual end tokens in this vocabulary."""
+        ids = (self.tokenizer.token_to_id(token) for token in END_TOKENS)
+        return tuple(token for token in ids if token is not None)
+
+    @cached_property
+    def folder(self) -> Path:
+        """Return the weights as a transformers folder."""
+        return convert_weights(self._weights) if is_gguf(self._weights) else self._weights
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+
+
 def _join(messages: Sequence[Message]) -> tuple[Message, ...]:
     system, user, *rest = messages
     return (replace(user, content=f"{system.content}\n\n{user.content}"), *rest)
 
 
 @cache
-def _hears_system(source: str, bos: str, eos: str) -> bool:
-    """Return whether the template accepts a system message. One that rejects the user's message, too, reports it
-    itself.
+def _has_system(source: str, bos: str, eos: str) -> bool:
+    """Return whether the template uses a system message. A template that rejects the user's message, too, reports
+    that itself.
     """
     from jinja2 import TemplateError
 
-    tokens = {"add_generation_prompt": True, "bos_token": bos, "eos_token": eos}
+    def render(*messages: dict[str, str]) -> str | None:
+        try:
+            return _compile(source).render(
+                messages=list(messages), add_generation_prompt=True, bos_token=bos, eos_token=eos
+            )
+        except TemplateError:
+            return None
+
     user = {"role": "user", "content": "Hello"}
-    try:
-        return "aquamarine" in _compile(source).render(
-            messages=[{"role": "system", "content": "aquamarine"}, user], **tokens
-        )
-    except TemplateError:
-        pass
-    try:
-        _compile(source).render(messages=[user], **tokens)
-    except TemplateError:
-        return True
-    return False
+    rendered = render({"role": "system", "content": "aquamarine"}, user)
+    return render(user) is None if rendered is None else "aquamarine" in rendered
 
 
 def _of_gguf(file: Path) -> ChatTemplate:
     header = read_header(file)
-    template, bos, eos = (header.get(key) for key in ("tokenizer.chat_template", "bos_token", "eos_token"))
+    template, bos, eos = (str(header.get(key) or "") for key in ("tokenizer.chat_template", "bos_token", "eos_token"))
     # llama.cpp's rule: the file's own flag, else SentencePiece vocabularies start with BOS and BPE ones do not
     adds_bos = header.get("tokenizer.ggml.add_bos_token", header.get("tokenizer.ggml.model") == "llama")
-    return ChatTemplate(str(template) if template else None, str(bos or ""), str(eos or ""), bool(adds_bos and bos))
+    return ChatTemplate(template or None, bos, eos, bool(adds_bos and bos))
 
 
 def _of_folder(folder: Path) -> ChatTemplate:
@@ -156,7 +226,7 @@ def _starts_with(tokenizer: Path, bos: str) -> bool:
 
 
 def _token(value: Json) -> str:
-    """Return older folders write a token as an object."""
+    """Return the text of a token, which older folders write as an object."""
     return str(value["content"] if isinstance(value, dict) else value or "")
 
 
@@ -172,7 +242,7 @@ def _json(file: Path) -> dict[str, Json]:
 
 @cache
 def _compile(source: str) -> Template:
-    """Return the environment of transformers' apply_chat_template, except for the fixed date."""
+    """Compile a template in the environment of transformers' apply_chat_template, except for the fixed date."""
     from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 

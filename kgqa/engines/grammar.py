@@ -38,7 +38,7 @@ class Constraint:
     def __init__(self, matcher: Any) -> None:
         self._matcher = matcher
 
-    def allowed(self, logits: Tensor) -> Tensor:
+    def mask_logits(self, logits: Tensor) -> Tensor:
         """Return the logits, -inf for every token that would leave the schema."""
         import torch
 

@@ -1,117 +1,87 @@
 """Spell the options of a `Choose` in tokens, and turn token probabilities into option probabilities.
 
 An option counts with and without a leading blank: after "Answer:" a model writes " B", after a line's end "B".
-Most labels are one token; the others are followed token by token along a tree. Where one option's tokens begin
-another's ("A", "AB"), the shorter one gets only what does not go on to the longer, so that no probability counts twice.
+Most labels are one token. The others are followed token by token along a tree. If one option's tokens start another's
+("A", "AB"), the shorter one gets only what does not continue to the longer, so that no probability counts twice.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kgqa.errors import EngineError
 
-ROOT = -1  # the place right after the prompt
 # Added to the options' logits: nothing else keeps a share that single precision could show, ratios stay as they are
 BIAS = 80.0
+
+Path = tuple[int, ...]  # tokens after the prompt
+Conditional = Mapping[Path, float]  # log p(last token | the tokens before it), for each path that is needed
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """The token sequences of some options as a tree.
+    """The token sequences of options.
 
-    `tokens[i]` and `parents[i]` describe inner place i, a sequence that goes on; parents come before their children.
-    `pairs` are the (place, next token) whose log-probability is needed, `reached[j]` the place that pair j
-    leads to (None: no option goes on from there), and `options[o]` the pairs that complete option o.
+    `options` has for each option the paths that complete it. `following` has for each path that continues, the empty
+    one first, the next tokens whose log-probability is needed. A path comes after the shorter ones that it starts with.
     """
 
-    tokens: tuple[int, ...]
-    parents: tuple[int, ...]
-    pairs: tuple[tuple[int, int], ...]
-    reached: tuple[int | None, ...]
-    options: tuple[tuple[int, ...], ...]
-
-    @property
-    def depths(self) -> list[int]:
-        """Return tokens between the prompt and each inner place, itself included."""
-        depths: list[int] = []
-        for parent in self.parents:
-            depths.append(1 if parent == ROOT else depths[parent] + 1)
-        return depths
+    options: tuple[tuple[Path, ...], ...]
+    following: Mapping[Path, tuple[int, ...]]
 
     @property
     def longest(self) -> int:
-        """Return tokens of the longest option."""
-        return max(self.depths, default=0) + 1
+        """Return the number of tokens of the longest option."""
+        return max(map(len, self.following)) + 1
 
-    def ancestry(self, place: int) -> list[int]:
-        """Return the place and all places it goes through."""
-        path = []
-        while place != ROOT:
-            path.append(place)
-            place = self.parents[place]
-        return path
-
-    def score(self, conditional: Sequence[float]) -> tuple[tuple[float, ...], float]:
-        """Return normalised log-probabilities of the options and their mass, from log p(next | place) of every pair."""
-        arrival: dict[int, float] = {ROOT: 0.0}
-        leftover = [0.0] * len(self.pairs)
-        ends = {pair for pairs in self.options for pair in pairs}
-        for pair, (place, _) in enumerate(self.pairs):
-            if (inner := self.reached[pair]) is not None:
-                arrival[inner] = arrival[place] + conditional[pair]
-                if pair in ends:
-                    leftover[pair] = _log1m(self._continue(inner, conditional, ends))
-        total = [arrival[place] + conditional[j] + leftover[j] for j, (place, _) in enumerate(self.pairs)]
-        scores = [logsumexp([total[pair] for pair in pairs]) for pairs in self.options]
+    def score(self, conditional: Conditional) -> tuple[tuple[float, ...], float]:
+        """Return normalized log-probabilities of the options, and their sum before normalizing as a probability."""
+        scores = [logsumexp([self._reach(path, conditional) for path in paths]) for paths in self.options]
         mass = logsumexp(scores)
         return tuple(score - mass for score in scores), math.exp(mass)
 
-    def _continue(self, place: int, conditional: Sequence[float], ends: set[int]) -> float:
-        """Return probability that a text which reached `place` goes on to a longer option."""
-        share = 0.0
-        for pair, (start, _) in enumerate(self.pairs):
-            if start != place:
-                continue
-            inner = self.reached[pair]
-            onward = 1.0 if pair in ends or inner is None else self._continue(inner, conditional, ends)
-            share += math.exp(conditional[pair]) * onward
-        return share
+    def _reach(self, path: Path, conditional: Conditional) -> float:
+        """Return the log-probability of a text that starts with the path and does not continue to a longer option."""
+        total = sum(conditional[path[:end]] for end in range(1, len(path) + 1))
+        if path not in self.following:
+            return total
+        # rounding can push the share past 1
+        return total + math.log(max(1.0 - self._continue(path, conditional), 1e-12))
+
+    def _continue(self, path: Path, conditional: Conditional) -> float:
+        """Return the probability that a text which reached the path continues to a longer option."""
+        ends = {each for paths in self.options for each in paths}
+        longer = ((*path, token) for token in self.following[path])
+        return sum(
+            math.exp(conditional[each]) * (1.0 if each in ends else self._continue(each, conditional))
+            for each in longer
+        )
 
 
 def spell(options: Sequence[str], tokenize: Callable[[str], Sequence[int]]) -> Spelling:
-    """Return the tree of the options' tokens, each with and without a leading blank.
+    """Return the tokens of the options, each with and without a leading blank.
 
     Raises:
-        EngineError: two options are the same tokens, so that the model cannot tell them apart.
+        EngineError: two options are the same tokens, so that the model cannot distinguish them.
     """
-    tokens: list[int] = []
-    parents: list[int] = []
-    numbers: dict[tuple[int, int], int] = {}
-    reached: list[int | None] = []
-    owner: dict[int, str] = {}
-    completed: list[tuple[int, ...]] = []
+    following: dict[Path, dict[int, None]] = {}
+    owner: dict[Path, str] = {}
+    completed = []
     for option in options:
-        pairs = []
-        for sequence in dict.fromkeys(tuple(tokenize(form)) for form in (option, f" {option}")):
-            place, pair = ROOT, ROOT
-            for depth, token in enumerate(sequence):
-                pair = numbers.setdefault((place, token), len(numbers))
-                if pair == len(reached):
-                    reached.append(None)
-                if depth + 1 < len(sequence):
-                    place = _inner(pair, (place, token), (tokens, parents, reached))
-            if owner.setdefault(pair, option) != option or not sequence:
-                raise EngineError(f"the tokenizer cannot tell option {option!r} from {owner.get(pair, '')!r}")
-            pairs.append(pair)
-        completed.append(tuple(pairs))
-    return Spelling(tuple(tokens), tuple(parents), tuple(numbers), tuple(reached), tuple(completed))
+        paths = tuple(dict.fromkeys(tuple(tokenize(form)) for form in (option, f" {option}")))
+        for path in paths:
+            if owner.setdefault(path, option) != option or not path:
+                raise EngineError(f"the tokenizer cannot tell option {option!r} from {owner.get(path, '')!r}")
+            for end, token in enumerate(path):
+                following.setdefault(path[:end], {})[token] = None
+        completed.append(paths)
+    return Spelling(tuple(completed), {path: tuple(tokens) for path, tokens in following.items()})
 
 
 def continuation(encode: Callable[[str], list[int]]) -> Callable[[str], list[int]]:
-    """Return the tokens of a text inside a line; at a text's very start some tokenizers put a blank of their own."""
+    """Return a tokenizer of texts inside a line. At the very start of a text some tokenizers add a blank."""
 
     def tokenize(text: str) -> list[int]:
         line, both = encode("\n"), encode(f"\n{text}")
@@ -120,23 +90,7 @@ def continuation(encode: Callable[[str], list[int]]) -> Callable[[str], list[int
     return tokenize
 
 
-def _inner(pair: int, step: tuple[int, int], tree: tuple[list[int], list[int], list[int | None]]) -> int:
-    """Return the place that a pair leads to, made on first use."""
-    tokens, parents, reached = tree
-    known = reached[pair]
-    if known is not None:
-        return known
-    reached[pair] = len(tokens)
-    parents.append(step[0])
-    tokens.append(step[1])
-    return len(tokens) - 1
-
-
 def logsumexp(values: Sequence[float]) -> float:
+    """Return log(sum(exp(value))) without overflow."""
     top = max(values)
     return top + math.log(sum(math.exp(value - top) for value in values))
-
-
-def _log1m(share: float) -> float:
-    """Return log(1 - share); rounding may push a share past 1, which stands for almost nothing left."""
-    return math.log(max(1.0 - share, 1e-12))

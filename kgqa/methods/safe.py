@@ -24,7 +24,7 @@ from kgqa.methods.steps.safe_verdict import CORRECT, Labels, StepVerdict, errors
 from kgqa.prompting import render
 from kgqa.protocols import Need
 from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
-from kgqa.util.validators import Count, not_negative
+from kgqa.util.validators import Count, NotIdentity, not_negative
 
 KINDS = r"\((Attribution|Logical|Final Answer)\)"
 MARKER = re.compile(rf"#+\s*ANSWER:[^\S\n]*(.*?)[^\S\n]*(?:{KINDS}.*)?$", flags=re.IGNORECASE | re.MULTILINE)
@@ -64,7 +64,7 @@ class Safe:
     max_steps: Count
     max_retries: Annotated[int, not_negative]
     unparsable: Literal["accept", "retry"]
-    labels: Labels
+    labels: Annotated[Labels, NotIdentity("as in the paper", ("paper",))]
     max_step_tokens: Count
     max_feedback_tokens: Count
     max_feedback_characters: Count

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Annotated, Literal
 
 from kgqa.calls import Choose, Rank, Triples, gather, labels
@@ -20,7 +20,7 @@ from kgqa.errors import ConfigError, DataError
 from kgqa.methods.steps.reader import number_contexts, passages_text, read
 from kgqa.methods.steps.sentences import sentences
 from kgqa.prompting import render
-from kgqa.prompting.demonstrations import ChainDemonstration, Mode, Selection, choose_demonstrations, nearest_last
+from kgqa.prompting.demonstrations import ChainDemonstration, Mode, choose_demonstrations
 from kgqa.protocols import Need
 from kgqa.types import Answer, Json, Passage, Prompt, Question
 from kgqa.util.validators import Count, Validator
@@ -94,17 +94,6 @@ class ChainState:
     question: str
     pool: tuple[Unit, ...]  # the knowledge graph, in the passages' order
     demonstrations: tuple[ChainDemonstration, ...] = ()  # few-shot examples, the nearest first
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One step of a labeled chain as the prompt shows it."""
-
-    question: str
-    chain: tuple[str, ...]
-    so_far: tuple[str, ...]
-    options: tuple[tuple[str, str], ...]
-    letter: str
 
 
 Candidates = Annotated[
@@ -266,31 +255,40 @@ class Trace:
             unit=self.units.removesuffix("s"),
             may_stop=self.adaptive_termination,
             number=step + 1,
-            examples=[self.example(demonstration, step) for demonstration in self.step_examples(state, step)],
+            examples=self.step_examples(state, step),
             question=state.question,
             so_far=chain.texts,
             options=self.label_options([unit.text for unit in candidates]),
         )
 
-    def step_examples(self, state: ChainState, step: int) -> tuple[ChainDemonstration, ...]:
-        """Return the few-shot examples of this step in the order of the prompt."""
-        repeats = self.short_demonstrations == "last_step"
-        enough = (each for each in state.demonstrations if repeats or len(self.selections(each)) > step)
-        chosen = tuple(islice(enough, self.demonstration_count))
-        return chosen if self.layout == "released" else nearest_last(chosen, self.demonstrations)
+    def step_examples(self, state: ChainState, step: int) -> list[Mapping[str, Json]]:
+        """Return the few-shot examples of this step (from 0) in the order of the prompt.
 
-    def selections(self, demonstration: ChainDemonstration) -> list[Selection]:
-        """Return the steps of an example. Steps that stop are omitted without adaptive termination."""
-        return [each for each in demonstration.selections if self.adaptive_termination or each.choice is not None]
-
-    def example(self, demonstration: ChainDemonstration, step: int) -> Example:
-        """Return the selection at this step (from 0), or the last one of a shorter chain."""
-        selections = self.selections(demonstration)
-        step = min(step, len(selections) - 1)
-        selection = selections[step]
-        options = self.label_options(selection.candidates)
-        letter = "A" if selection.choice is None else options[selection.choice][0]
-        return Example(demonstration.question, demonstration.chain, demonstration.chain[:step], options, letter)
+        An example shows the selection at this step, or the last one of a shorter chain. Without adaptive termination
+        it has no step that stops.
+        """
+        examples = list[Mapping[str, Json]]()
+        for demonstration in state.demonstrations:
+            choices = [
+                each for each in demonstration.selections if self.adaptive_termination or each.choice is not None
+            ]
+            if len(choices) <= step and self.short_demonstrations == "next":
+                continue
+            place = min(step, len(choices) - 1)
+            options, choice = self.label_options(choices[place].candidates), choices[place].choice
+            examples.append(
+                {
+                    "question": demonstration.question,
+                    "chain": demonstration.chain,
+                    "so_far": demonstration.chain[:place],
+                    "options": options,
+                    "letter": "A" if choice is None else options[choice][0],
+                }
+            )
+        shown = examples[: self.demonstration_count]
+        # the nearest is next to the question (not in the paper)
+        is_last = self.layout != "released" and self.demonstrations == "adaptive"
+        return shown[::-1] if is_last else shown
 
     def label_options(self, candidates: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         """Return candidates with their labels. With adaptive termination, A is the option to stop."""

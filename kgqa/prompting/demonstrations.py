@@ -1,8 +1,6 @@
 """Labelled examples for in-context learning: documents with their triples, questions with their chains or thoughts.
 
-Two forms of record are read, ours (`kgqa/demos/*.jsonl`) and those of the papers' authors; opening files, and reading
-pools of questions, is left to `kgqa.datasets`. Triples of documents and chains are kept as the text the prompts show:
-a few of the authors' have two parts.
+`kgqa.datasets.demonstrations` reads them from files. Triples of documents and chains are the text that prompts show.
 """
 
 from __future__ import annotations
@@ -12,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
-from kgqa.calls import Rank, labels
-from kgqa.errors import ConfigError, DataError
-from kgqa.types import Json, Passage, Triple
+from kgqa.calls import Rank
+from kgqa.errors import ConfigError
+from kgqa.types import Passage, Triple
 
 Mode = Literal["adaptive", "fixed", "none"]
 RELEASED_SET = 15  # questions of each of the three sets of IRCoT's authors: §4.1, and their program's `run.py`
@@ -169,99 +167,6 @@ def _load_released_set(labelled: Sequence[ThoughtDemonstration], number: int) ->
     return tuple(sorted(placed, key=lambda demonstration: demonstration.places[number]))
 
 
-def parse_document(record: Json, where: str) -> DocumentDemonstration:
-    """Return a record of ours (`triples`: lists of three parts) or of the authors (`triples`: lines of `<h; r; t>`).
-
-    Raises:
-        DataError: naming `where` (file:line) and what is wrong.
-    """
-    title, text, triples = (_field(record, key, where) for key in ("title", "text", "triples"))
-    if isinstance(triples, str):
-        shown = tuple(line.strip() for line in triples.split("\n") if line.strip())
-    else:
-        shown = tuple(_triple_text(triple, where) for triple in _list(triples, "triples", where))
-    return DocumentDemonstration(_text(title, "title", where), _text(text, "text", where), shown)
-
-
-def parse_chain(record: Json, where: str) -> ChainDemonstration:
-    """Return a record of ours: `{"question", "steps": [{"candidates": [[h, r, t], …], "choice": 0-based or null}, …]}`.
-
-    Raises:
-        DataError: naming `where` (file:line) and what is wrong.
-    """
-    question = _text(_field(record, "question", where), "question", where)
-    selections = []
-    for step in _list(_field(record, "steps", where), "steps", where):
-        candidates = _list(_field(step, "candidates", where), "candidates", where)
-        choice = _field(step, "choice", where)
-        if choice is not None and (not isinstance(choice, int) or isinstance(choice, bool)):
-            raise DataError(f"{where}: choice={choice!r} must be a position in candidates, or null to stop")
-        selections.append(Selection(tuple(_triple_text(triple, where) for triple in candidates), choice))
-    return _check(ChainDemonstration(question, tuple(selections)), where)
-
-
-def parse_released_chain(record: Json, where: str) -> ChainDemonstration:
-    """Return a record of the authors: one list of steps, options lettered, option A to stop, `answer` a letter.
-
-    Raises:
-        DataError: naming `where` and what is wrong.
-    """
-    steps = _list(record, "the chain", where)
-    selections = []
-    for step in steps:
-        options = _list(_field(step, "candidate_triples", where), "candidate_triples", where)
-        letters = labels(len(options))
-        answer = _field(step, "answer", where)
-        if answer not in letters:
-            raise DataError(f"{where}: answer={answer!r} is not the letter of an option ({', '.join(letters)})")
-        candidates = tuple(
-            _text(option, "candidate_triples", where).removeprefix(f"{letter}.").strip()
-            for letter, option in zip(letters, options, strict=True)
-        )
-        selections.append(Selection(candidates[1:], None if answer == "A" else letters.index(answer) - 1))
-    question = _text(_field(steps[0], "question", where), "question", where)
-    return _check(ChainDemonstration(question, tuple(selections)), where)
-
-
 def shuffle_examples(values: Iterable[T], seed: str, name: Callable[[T], str]) -> list[T]:
     """In a random order that is the same everywhere and always."""
     return sorted(values, key=lambda value: hashlib.sha256(f"{seed}\n{name(value)}".encode()).digest())
-
-
-def _check(demonstration: ChainDemonstration, where: str) -> ChainDemonstration:
-    for number, step in enumerate(demonstration.selections, start=1):
-        if step.choice is None and number < len(demonstration.selections):
-            raise DataError(f"{where}: step {number} stops, but more steps follow")
-        if step.choice is not None and not 0 <= step.choice < len(step.candidates):
-            last = len(step.candidates) - 1
-            raise DataError(f"{where}: step {number} has choice={step.choice}, but candidates 0 to {last}")
-    if not demonstration.chain:
-        raise DataError(f"{where}: the chain selects no triple")
-    return demonstration
-
-
-def _field(record: Json, key: str, where: str) -> Json:
-    if not isinstance(record, dict):
-        raise DataError(f"{where}: expected an object with {key!r}, found {record!r:.60}")
-    if key not in record:
-        raise DataError(f"{where}: {key!r} is missing (found: {', '.join(record) or 'nothing'})")
-    return record[key]
-
-
-def _text(value: Json, key: str, where: str) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise DataError(f"{where}: {key}={value!r:.60} must be a text that is not empty")
-    return value.strip()
-
-
-def _list(value: Json, key: str, where: str) -> list[Json]:
-    if not isinstance(value, list) or not value:
-        raise DataError(f"{where}: {key}={value!r:.60} must be a list that is not empty")
-    return value
-
-
-def _triple_text(parts: Json, where: str) -> str:
-    if not isinstance(parts, list) or len(parts) != 3:
-        raise DataError(f"{where}: triple {parts!r:.80} must be [head, relation, tail]")
-    head, relation, tail = (_text(part, "a triple's part", where) for part in parts)
-    return str(Triple(head, relation, tail))

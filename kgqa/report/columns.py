@@ -1,59 +1,70 @@
-"""The figures that stand beside each other in a sweep's table: scores, and what they cost."""
+"""The figures of runs that sweeps and the viewer show next to each other: scores, and their costs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from kgqa.artifacts.metrics import Estimate, Metrics
+from kgqa.scoring.questions import METRICS
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A figure of a cell; `low` and `high` only of a score."""
+    """A figure of a run. Only scores have the ends of an interval."""
 
     value: float
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        if self.low is not None:
+            return f"{self.value:.1f} [{self.low:.1f}, {self.high:.1f}]"
+        return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:.4g}"
 
 
 @dataclass(frozen=True)
 class Column:
+    """`score`: the name of the metric, or "judge"; None for a cost."""
+
     label: str
-    of: Callable[[Metrics], Measured | None]
-    shares: str | None  # what of a question it is the mean of; None for a cost
+    measure: Callable[[Metrics], Measured | None]
+    score: str | None = None
 
 
-def _estimate(score: Estimate | None) -> Measured | None:
-    return None if score is None or score.mean is None else Measured(score.mean, score.low, score.high)
+def columns() -> list[Column]:
+    """Return the columns: the registered scores, then the judge's, then costs."""
+    scores = [Column(m.label, partial(_score, m.name), m.name) for m in METRICS.values() if m.column]
+    return [*scores, *_OTHERS]
 
 
 def tokens(metrics: Metrics) -> Measured | None:
-    return _each(metrics, metrics.cost.method.prompt_tokens + metrics.cost.method.output_tokens)
+    return _per_question(metrics, metrics.cost.method.prompt_tokens + metrics.cost.method.output_tokens)
 
 
 def dollars(metrics: Metrics) -> Measured | None:
-    return _each(metrics, metrics.cost.method.usd)
+    return _per_question(metrics, metrics.cost.method.usd)
 
 
-def _each(metrics: Metrics, total: float | None) -> Measured | None:
-    return None if total is None else Measured(total / metrics.questions, None, None)
+def _score(name: str, metrics: Metrics) -> Measured | None:
+    return _measured(metrics.score(name))
 
 
-def _count_failed(metrics: Metrics) -> Measured | None:
-    return Measured(metrics.failed, None, None) if metrics.failed else None
+def _measured(score: Estimate) -> Measured | None:
+    return None if score.mean is None else Measured(score.mean, score.low, score.high)
 
 
-# costs as if nothing had been cached, so that the order in which cells ran changes none
-COLUMNS = (
-    Column("EM", lambda metrics: _estimate(metrics.scores.em), "em"),
-    Column("F1", lambda metrics: _estimate(metrics.scores.f1), "f1"),
-    Column("containment", lambda metrics: _estimate(metrics.scores.containment), "containment"),
-    Column("judge", lambda metrics: _estimate(metrics.judge.accuracy) if metrics.judge else None, "judge"),
-    Column("support recall", lambda metrics: _estimate(metrics.scores.support_recall), "support_recall"),
-    Column("failed questions", _count_failed, None),  # there where a cell has some: they count as wrong
-    Column("calls / question", lambda metrics: _each(metrics, metrics.cost.method.calls), None),
-    Column("tokens / question", tokens, None),
-    Column("model s / question", lambda metrics: _each(metrics, metrics.cost.method.seconds), None),
-    Column("USD / question", dollars, None),
+def _per_question(metrics: Metrics, total: float | None) -> Measured | None:
+    return None if total is None else Measured(total / metrics.questions)
+
+
+# costs are as if nothing had been cached, so that they do not depend on the order of the cells
+_OTHERS = (
+    Column("judge", lambda metrics: _measured(metrics.judge.accuracy) if metrics.judge else None, "judge"),
+    Column("failed questions", lambda metrics: Measured(metrics.failed) if metrics.failed else None),
+    Column("calls / question", lambda metrics: _per_question(metrics, metrics.cost.method.calls)),
+    Column("tokens / question", tokens),
+    Column("model s / question", lambda metrics: _per_question(metrics, metrics.cost.method.seconds)),
+    Column("USD / question", dollars),
 )

@@ -1,12 +1,14 @@
-"""Build the sections of `kgqa evaluate` and `kgqa compare`."""
+"""The sections of `kgqa evaluate`, `kgqa compare` and `kgqa tune`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kgqa.artifacts.evaluation import Evaluation
-from kgqa.report.content import Section, breakdown_sections, figure, judge_sections
-from kgqa.report.summary import answer_rows
+from kgqa.artifacts.metrics import Evaluation
+from kgqa.artifacts.sweep import TunedCell, TuneRecord
+from kgqa.report.run_report import breakdown_sections, figure, judge_sections
+from kgqa.report.section import Section
+from kgqa.report.summary import answer_rows, interval_text
 from kgqa.scoring.comparison import Difference, questions_needed
 
 
@@ -25,7 +27,7 @@ def evaluation_sections(evaluation: Evaluation) -> list[Section]:
 
 
 def comparison_section(differences: Sequence[Difference], wanted: float) -> Section:
-    """Return who wins where. `wanted`: the difference, in points, whose number of questions is told."""
+    """Return who wins where. `wanted`: the difference, in points, with its needed number of questions."""
     header = ("metric", "runs", "means", "difference", "better on", "p", "p (Holm)", "effect", f"n for {wanted:g}", "")
     text = (
         "Means in percent, the difference in points with its 95 % bootstrap interval, over the same questions. p: "
@@ -37,7 +39,6 @@ def comparison_section(differences: Sequence[Difference], wanted: float) -> Sect
 
 
 def _difference_row(compared: Difference, wanted: float) -> tuple[str, ...]:
-    needed = questions_needed(wanted, compared.deviation)
     winner = compared.first if compared.difference > 0 else compared.second
     return (
         compared.metric,
@@ -48,10 +49,31 @@ def _difference_row(compared: Difference, wanted: float) -> tuple[str, ...]:
         _p(compared.p),
         _p(compared.adjusted),
         "–" if compared.effect is None else f"{'odds' if compared.binary else 'd'} {compared.effect:.2f}",
-        figure(needed),
+        figure(questions_needed(wanted, compared.deviation)),
         f"{winner} wins" if compared.significant else "no difference shown",
     )
 
 
 def _p(value: float) -> str:
     return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
+
+
+def tuning_sections(record: TuneRecord) -> list[Section]:
+    """Return the candidates on dev and, once it is finished, the choice on test."""
+    counts = f"{record.dev.questions:,} dev and {record.test.questions:,} test questions, none in both"
+    tried = [
+        (f"{'→ ' if outcome.cell == record.chosen else ''}{outcome.settings}", _outcome_text(outcome))
+        for outcome in record.tried
+    ]
+    header = ("settings", record.metric)
+    sections = [Section("Tried on dev", header, tried, (f"{counts}; their ids are in tune.json.",))]
+    if record.tested:
+        rows = [(outcome.settings, _outcome_text(outcome)) for outcome in record.tested]
+        if record.mean is not None and record.std is not None:
+            rows.append(("mean ± standard deviation", f"{record.mean:.1f} ± {record.std:.1f}"))
+        sections.append(Section("On test, with the choice", header, rows))
+    return sections
+
+
+def _outcome_text(outcome: TunedCell) -> str:
+    return interval_text(outcome.score) if outcome.score else f"{outcome.status}: {outcome.error}"

@@ -1,4 +1,4 @@
-"""A page of a template, with its styles and script inside it: one HTML file that needs no network."""
+"""HTML pages from templates, with their styles and scripts inside: one file that needs no network."""
 
 from __future__ import annotations
 
@@ -10,28 +10,35 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from kgqa.report.plots import svg
+from kgqa.report.section import Section
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# what shows a question, in the order they need each other; and with it the list of them
-QUESTION_SCRIPTS = ("tables.js", "unpacking.js", "graph.js", "question.js", "prompt.js", "comparison.js", "download.js")
+# the scripts that show a question, in the order of their dependencies
+QUESTION_SCRIPTS = ("tables.js", "unpacking.js", "graph.js", "question.js", "prompt.js", "download.js")
 EXPLORER = (*QUESTION_SCRIPTS, "report.js")
 
 
-def page(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: object) -> str:
-    """Return the same as `page_parts`, as one text."""
-    return "".join(page_parts(template, styles, scripts, **values))
+def sections_page(title: str, subtitle: str, sections: Sequence[Section], notices: Sequence[str] = ()) -> str:
+    """Return a page with sections."""
+    return "".join(
+        page_parts(
+            "sections.html.j2", ["tables.js"], title=title, subtitle=subtitle, sections=sections, notices=notices
+        )
+    )
 
 
-def page_parts(template: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: object) -> Iterator[str]:
-    """Render a template of assets/ with some of its files, part by part: no page is in memory as a whole.
+def page_parts(template: str, scripts: Sequence[str], **values: object) -> Iterator[str]:
+    """Render a template of assets/ part by part, so that a large page is never in memory.
 
-    It sees `style` and `script`, and `style_hash` and `script_hash` for a content security policy: nothing else runs,
-    whatever a passage holds. The filter `marked` sets Markdown's code and bold; every other text is escaped.
+    The template gets `style` and `script`, and their hashes for a content security policy: nothing else runs, even if a
+    passage contains a script.
     """
     from markupsafe import Markup
 
-    style, script = _join(styles), _join(scripts)
+    style, script = _asset("report.css"), "".join(map(_asset, scripts))
     yield from (
         _environment()
         .get_template(template)
@@ -47,7 +54,6 @@ def page_parts(template: str, styles: Sequence[str], scripts: Sequence[str] = ()
 
 @cache
 def _environment() -> Environment:
-    """Return templates are compiled once a process; a report renders its page twice."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -57,22 +63,20 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         autoescape=True,
     )
-    environment.filters["mark_text"] = mark_text
+    environment.filters.update(mark_text=mark_text, svg=svg)
     return environment
 
 
 def mark_text(text: str) -> str:
-    """Return a text as HTML: names in backticks as code, text between double asterisks as bold, everything else
-    escaped.
-    """
+    """Return a text as HTML with code in backticks and bold between double asterisks. The rest is escaped."""
     from markupsafe import Markup, escape
 
     coded = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
     return Markup(re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", coded))  # noqa: S704 - escaped above
 
 
-def _join(names: Sequence[str]) -> str:
-    return "".join((files("kgqa.report") / "assets" / name).read_text(encoding="utf-8") for name in names)
+def _asset(name: str) -> str:
+    return (files("kgqa.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _source_hash(source: str) -> str:

@@ -1,13 +1,11 @@
-"""Plots as SVG of our own: lines or points with intervals, legible in dark and light, without scripts or styles."""
+"""Plots as SVG: lines or points with intervals. They are legible on dark and light pages and contain no script."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
-
-from kgqa.report.plot_labels import Label, place_labels
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 14, 44
@@ -21,12 +19,12 @@ class Point:
     y: float
     low: float | None = None  # ends of the interval of y
     high: float | None = None
-    label: str = ""  # written beside it
+    label: str = ""  # shown next to it
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`colour`: its place in COLOURS, so that what belongs together looks alike. Hollow ones are drawn dashed."""
+    """A line or a set of points. `colour` is an index of COLOURS. Hollow ones are drawn dashed."""
 
     name: str
     points: Sequence[Point]
@@ -37,18 +35,18 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """`places`: names of x = 0, 1, … where the x axis is no quantity."""
+    """A plot. `places` are the names of x = 0, 1, … if the x axis is not a quantity."""
 
     title: str
     x: str
     y: str
     series: Sequence[Series]
-    places: Sequence[str] = field(default=())
+    places: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """From a quantity to pixels."""
+    """A linear function from a quantity to pixels."""
 
     low: float
     high: float
@@ -75,7 +73,7 @@ def svg(plot: Plot) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(plot.title)}" {frame}>',
         *_axes(plot, x, y),
         *(part for series in plot.series for part in _draw(series, x, y)),
-        *_label(plot.series, x, y),
+        *_labels(plot.series, x, y),
         *_legend(plot.series, per_row),
         "</svg>",
     ]
@@ -134,19 +132,12 @@ def _draw(series: Series, x: _Scale, y: _Scale) -> Iterator[str]:
         yield _dot(at, y(point.y), colour, series.hollow, f"{series.name}: {point.y:.2f}")
 
 
-def _label(all_series: Iterable[Series], x: _Scale, y: _Scale) -> Iterator[str]:
-    """Yield each point's label where no other is; one that had to go further has a line to its point."""
-    points = [(x(point.x), y(point.y), point.label) for series in all_series for point in series.points]
-    for label in place_labels(
-        [Label(*point) for point in points if point[2]], [point[:2] for point in points], WIDTH - RIGHT
-    ):
-        if label.moved:
-            yield (
-                f'<line x1="{label.x}" y1="{label.y}" x2="{label.at_x}" y2="{label.at_y - 3}" stroke="currentColor" '
-                'stroke-opacity=".35"/>'
-            )
-        anchor = ' text-anchor="end"' if label.at_x < label.x else ""
-        yield f'<text x="{label.at_x}" y="{label.at_y}"{anchor}>{escape(label.text)}</text>'
+def _labels(all_series: Iterable[Series], x: _Scale, y: _Scale) -> Iterator[str]:
+    """Yield the label of each point: right of it, or left of it in the right half of the plot."""
+    for point in (point for series in all_series for point in series.points if point.label):
+        at, left = x(point.x), x(point.x) > (LEFT + WIDTH - RIGHT) / 2
+        anchor = ' text-anchor="end"' if left else ""
+        yield f'<text x="{at + (-7 if left else 7)}" y="{y(point.y) - 6}"{anchor}>{escape(point.label)}</text>'
 
 
 def _dot(x: float, y: float, colour: str, hollow: bool, title: str) -> str:

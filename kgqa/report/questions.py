@@ -1,10 +1,14 @@
-"""A run's questions one by one, scored as `metrics.json` scores them all."""
+"""The questions and calls of a run as rows, scored as `metrics.json` scores them all.
+
+Differences between methods are JSON in a text, so that a column has one type in every run.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 from kgqa.artifacts.predictions import PREDICTIONS, Prediction, question_ids
 from kgqa.artifacts.run import FinishedRun
@@ -12,37 +16,54 @@ from kgqa.artifacts.schema import AGAIN
 from kgqa.artifacts.trace import TRACE, TracedQuestion, read_trace
 from kgqa.artifacts.verdicts import Judgement, Judgements
 from kgqa.errors import DataError
-from kgqa.report.spreadsheet import csv_text
-from kgqa.scoring.questions import ScoredQuestion, score_question
-from kgqa.types import Question
+from kgqa.scoring.questions import METRICS, score_question
+from kgqa.types import Json, Question
+from kgqa.util.fs import OUT_ELSEWHERE, explain_storage_errors
+
+Value = str | int | float | bool | list[str] | None
+Row = Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionRow:
-    """One question: what was asked, what came, how good it is (shares in 0..1) and what it cost."""
+    """A question with its answer, its scores (shares in 0..1) and its costs as if nothing had been cached."""
 
     id: str
     question: str
-    answer: str | None  # None: the question failed
     gold: tuple[str, ...]
-    em: float | None  # None: the run answers nothing, it retrieves
-    f1: float | None
-    support_recall: float | None  # None: no gold passage is known
+    answer: str | None  # None: the question failed
+    error: str | None
+    scores: Mapping[str, float | None]  # by metric; None: this run or question does not define it
+    verdict: str | None  # the judge's, or "unscored"; None: not judged, or another answer was
     hops: int | None
     type: str
     flags: Mapping[str, int]
-    error: str | None
     context_tokens: int | None
-    calls: int | None  # None, as its tokens: not counted, see `unread_row`
-    prompt_tokens: int | None  # as if nothing had been cached
-    output_tokens: int | None
-    verdict: str | None  # the judge's, or "unscored"; None: not judged, or another answer was
-    model_calls: int | None = None  # of `calls` those that a model answered for this question; None: not counted
+    # None: the calls were not read
+    calls: int | None = None
+    model_calls: int | None = None  # calls that a model answered for this question
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+
+    @property
+    def em(self) -> float | None:
+        return self.scores.get("em")
+
+    @property
+    def f1(self) -> float | None:
+        return self.scores.get("f1")
+
+    def json(self) -> dict[str, Json]:
+        """Return the values by name, each score under its own."""
+        values: dict[str, Json] = {}
+        for key, value in asdict(self).items():
+            values |= value if key == "scores" else {key: value}
+        return values
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedQuestion:
-    """A question's row beside its trace and what the judge said of its answer, if it was judged."""
+    """A question's row with its trace and the judge's votes on its answer."""
 
     row: QuestionRow
     traced: TracedQuestion
@@ -50,7 +71,7 @@ class ReportedQuestion:
 
 
 def load_reported_questions(run: FinishedRun) -> Iterator[ReportedQuestion]:
-    """In the order in which they ended."""
+    """Yield the questions in the order in which they finished."""
     judgements = Judgements(run.folder)
     for traced in read_trace(run.folder):
         yield load_reported_question(run, traced, judgements)
@@ -58,103 +79,108 @@ def load_reported_questions(run: FinishedRun) -> Iterator[ReportedQuestion]:
 
 def load_reported_question(run: FinishedRun, traced: TracedQuestion, judgements: Judgements) -> ReportedQuestion:
     judgement = judgements.of(traced.prediction)
-    return ReportedQuestion(_row(run, traced, judgement), traced, judgement)
+    return ReportedQuestion(build_row(run, traced.question, traced.prediction, judgement, traced), traced, judgement)
 
 
-def build_row(traced: TracedQuestion, profile: str) -> QuestionRow:
-    """Of a question that has just ended, in a run that answers and was not judged."""
-    return _count(_score_row(score_question(traced.question, traced.prediction, profile), answers=True), traced)
-
-
-def _row(run: FinishedRun, traced: TracedQuestion, judgement: Judgement | None) -> QuestionRow:
-    return _count(unread_row(run, traced.question, traced.prediction, judgement), traced)
-
-
-def _count(row: QuestionRow, traced: TracedQuestion) -> QuestionRow:
-    usages = [usage for call in traced.calls if (usage := call.usage)]
-    return replace(
-        row,
-        calls=len(traced.calls),
-        model_calls=len(usages),
-        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
-        output_tokens=sum(usage.output_tokens for usage in usages),
-    )
-
-
-def unread_row(
-    run: FinishedRun, question: Question, prediction: Prediction, judgement: Judgement | None
+def build_row(
+    run: FinishedRun | None,
+    question: Question,
+    prediction: Prediction,
+    judgement: Judgement | None = None,
+    traced: TracedQuestion | None = None,
 ) -> QuestionRow:
-    """Return all but what only the question's calls tell, which are most of a trace."""
-    scored = score_question(question, prediction, run.metrics.profile)
-    row = _score_row(scored, answers=run.metrics.scores.em.n > 0)
-    return replace(row, verdict=judgement.shown) if judgement else row
+    """Return a question's row.
 
-
-def _score_row(scored: ScoredQuestion, *, answers: bool) -> QuestionRow:
-    """Return `answers`: the run does, so that its answers have scores."""
-    question, prediction = scored.question, scored.prediction
-    return QuestionRow(
+    run: where the scores are defined; None: without scores, because there is no gold answer. traced: has the calls.
+    """
+    scores: dict[str, float | None] = dict.fromkeys(METRICS)
+    if run is not None:
+        scored = score_question(question, prediction, run.metrics.profile)
+        scores |= {name: METRICS[name].share(scored) for name, score in run.metrics.scores.items() if score.n}
+    row = QuestionRow(
         id=question.id,
         question=question.text,
-        answer=scored.answer,
         gold=question.answers,
-        em=scored.em if answers else None,
-        f1=scored.f1 if answers else None,
-        support_recall=scored.support_recall,
+        answer=prediction.scored_answer,
+        error=prediction.error,
+        scores=scores,
+        verdict=judgement.shown if judgement else None,
         hops=question.hops,
         type=question.type,
         flags=dict(prediction.flags),
-        error=prediction.error,
         context_tokens=prediction.context_tokens,
-        calls=None,
-        prompt_tokens=None,
-        output_tokens=None,
-        verdict=None,
     )
-
-
-def same_questions(run: FinishedRun, other: FinishedRun) -> dict[str, QuestionRow]:
-    """Return the other run's questions by id, where both answered the same ones and are scored alike.
-
-    Raises:
-        DataError: they differ; the message says in what.
-    """
-    mine, theirs = run.metrics.profile, other.metrics.profile
-    if mine != theirs:
-        raise DataError(f"{other.folder}: scored by {theirs}, {run.folder} by {mine}; run both with one profile=")
-    rows = {question.row.id: question.row for question in load_reported_questions(other)}
-    answered = set(question_ids(run.folder))
-    if unlike := sorted(answered ^ rows.keys()):
-        only = run.folder if unlike[0] in answered else other.folder
-        raise DataError(
-            f"{other.folder}: {len(unlike):,} questions are not in both it and {run.folder}, the first {unlike[0]}, "
-            f"only in {only}; give two runs on the same questions"
-        )
-    return rows
+    if traced is None:
+        return row
+    usages = [usage for call in traced.calls if (usage := call.usage)]
+    prompt, output = sum(u.prompt_tokens for u in usages), sum(u.output_tokens for u in usages)
+    return replace(row, calls=len(traced.calls), model_calls=len(usages), prompt_tokens=prompt, output_tokens=output)
 
 
 def order_ids(run: FinishedRun, rows: Container[str]) -> Iterator[str]:
-    """Yield what the run answered, in the data file's order. Raises DataError: the trace, which gave the rows, lacks
-    one.
-    """
+    """Yield the ids of the predictions, in the data file's order. Raises DataError: a question is not in the trace."""
     for question_id in question_ids(run.folder):
         if question_id not in rows:
-            raise DataError(
-                f"{run.folder / TRACE}: no question {question_id}, which {PREDICTIONS} beside it has; {AGAIN}"
-            )
+            raise DataError(f"{run.folder / TRACE}: no question {question_id}, which {PREDICTIONS} has; {AGAIN}")
         yield question_id
 
 
-def questions_csv(run: FinishedRun) -> str:
-    """Return one line a question, in the data file's order; golds and flags as JSON, nothing for what is not known.
+def prediction_rows(run: FinishedRun, *, as_text: bool = False) -> Iterator[Row]:
+    """Yield a row per question, in the data file's order. `as_text`: lists are JSON, too."""
+    rows = {}
+    for reported in load_reported_questions(run):
+        row, prediction = reported.row.json(), reported.traced.prediction
+        row["evidence"] = prediction.evidence or ()
+        row["evidence_titles"] = prediction.evidence_titles if prediction.error is None else None
+        row["figures"] = prediction.figures
+        rows[reported.row.id] = {key: _value(value, as_text=as_text) for key, value in row.items()}
+    yield from (rows[question_id] for question_id in order_ids(run, rows))
 
-    What a spreadsheet would take for a formula begins with ', see `kgqa.report.spreadsheet`.
+
+def call_rows(run: FinishedRun) -> Iterator[Row]:
+    """Yield a row per call, in the order in which their questions finished.
+
+    request, reply: JSON, as in the trace. text: generated by a model. path: the place in the question's program.
     """
-    rows = {question.row.id: question.row for question in load_reported_questions(run)}
-    names = [field.name for field in fields(QuestionRow)]
-    return csv_text([names, *([*_cells(rows[question_id])] for question_id in order_ids(run, rows))])
+    for traced in read_trace(run.folder):
+        for number, call in enumerate(traced.calls):
+            usage = call.usage
+            yield {
+                "question_id": traced.question.id,
+                "number": number,
+                "path": ".".join(map(str, call.path)),
+                "call": call.kind,
+                "role": call.role,
+                "template": call.template,
+                "request": _json({key: value for key, value in call.request.items() if key != "role"}),
+                "reply": _json(call.reply),
+                "text": call.text,
+                "error": call.error,
+                "prompt_tokens": usage.prompt_tokens if usage else None,
+                "cached_tokens": usage.cached_tokens if usage else None,
+                "output_tokens": usage.output_tokens if usage else None,
+                "seconds": usage.seconds if usage else None,
+                "cached": call.cached,
+                "queued": call.queued,
+            }
 
 
-def _cells(row: QuestionRow) -> Iterator[object]:
-    for key, value in asdict(row).items():
-        yield json.dumps(value, ensure_ascii=False) if key in ("gold", "flags") else value
+def write_jsonl(rows: Iterable[Mapping[str, Json]], file: Path) -> None:
+    # a lone surrogate becomes JSON's own escape
+    with (
+        explain_storage_errors(file, OUT_ELSEWHERE),
+        file.open("w", encoding="utf-8", errors="backslashreplace") as out,
+    ):
+        for row in rows:
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def _value(value: Json, *, as_text: bool) -> Value:
+    if isinstance(value, Mapping) or (as_text and isinstance(value, tuple)):
+        return _json(value)
+    result: Value = list(value) if isinstance(value, tuple) else value
+    return result
+
+
+def _json(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False)

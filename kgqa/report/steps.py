@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from kgqa.artifacts.saved_answer import Quotation
+from kgqa.artifacts.predictions import Quotation
 from kgqa.artifacts.trace import TracedQuestion
 from kgqa.datasets.documents import Documents
 from kgqa.methods.steps.sentences import sentences

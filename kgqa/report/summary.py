@@ -1,12 +1,11 @@
-"""The rows a run ends with, as its report and a terminal show them."""
+"""The rows of a run's summary, as its report and a terminal show them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kgqa.artifacts.metrics import (
     Cost,
-    EngineUse,
     Estimate,
     JudgeMetrics,
     Metrics,
@@ -14,74 +13,34 @@ from kgqa.artifacts.metrics import (
     RoleCost,
     ScoreSummary,
     Throughput,
-    Wording,
 )
+from kgqa.scoring.questions import METRICS
 from kgqa.util.text import pluralize
 
-SCORES = {
-    "em": "EM",
-    "f1": "F1",
-    "containment": "containment",
-    "struct_em": "EM of structural questions",
-    "support_recall": "support recall",
-    "support_precision": "support precision",
-    "support_error_rate": "support error rate",
-}
+Rows = Iterator[tuple[str, str]]
 
 
 def summary_rows(metrics: Metrics) -> list[tuple[str, str]]:
-    """Label and value, as terminal and Markdown report show them."""
-    rows = score_rows(metrics, metrics.judge)
-    if metrics.trained_questions:
-        rows.insert(0, ("TRAINED ON", describe_trained(metrics.trained_questions)))
-    rows += _retrieval(metrics.retrieval)
-    rows += _context(metrics)
-    method, paid = metrics.cost.method, metrics.cost.paid
-    if method.calls:
-        calls = f"{method.calls:,} ({method.calls_per_question} per question), {paid.calls:,} paid"
-        rows.append(("model calls", calls))
-        rows.append(("tokens", tokens_text(method)))
-        rows.append(("model seconds", f"{method.seconds:,.1f}, {paid.seconds:,.1f} paid"))
-    if (each := metrics.question_seconds) is not None:
-        rows.append(("model seconds of a question", f"{each.p50:,.1f} median, {each.p95:,.1f} at the 95th percentile"))
-    rows += _throughput(metrics.throughput)
-    if method.usd is not None:
-        rows.append(("cost", f"{method.usd:,.4f} USD, {paid.usd:,.4f} USD paid"))
-    if method.flags:
-        shown = (f"{flag} {use.calls:,} ({100 * use.share:.1f} %)" for flag, use in method.flags.items())
-        rows.append(("flags of model calls", ", ".join(shown)))
-    rows += _extraction(metrics.cost.extraction_paid)
-    if metrics.seconds is not None:
-        rows.append(("this run took", f"{metrics.seconds:,.1f} s"))
-    return rows + _flags(metrics.flags)
-
-
-def describe_trained(trained_questions: Mapping[str, int]) -> str:
-    """Return how many of the questions were trained on, by the key of what was."""
-    return ", ".join(f"{count:,} of these questions ({key})" for key, count in trained_questions.items())
-
-
-def tokens_text(cost: RoleCost) -> str:
-    thought = f", {cost.reasoning_tokens:,} of them in thought" if cost.reasoning_tokens else ""
-    return f"{cost.prompt_tokens:,} prompt, {cost.output_tokens:,} generated{thought}"
+    """Return label and value of the scores, then of the costs."""
+    rows = [*_scores(metrics, metrics.judge), *_retrieval(metrics.retrieval), *_context(metrics)]
+    if trained := metrics.trained_questions:
+        counts = (f"{count:,} of these questions ({key})" for key, count in trained.items())
+        rows.insert(0, ("TRAINED ON", ", ".join(counts)))
+    return [*rows, *_costs(metrics), *_flags(metrics.flags)]
 
 
 def answer_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> list[tuple[str, str]]:
-    """Return what there is to say of answers alone, whoever gave them."""
-    return [*score_rows(summary, judged), *_context(summary), *_flags(summary.flags)]
+    """Return the rows that answers alone define."""
+    return [*_scores(summary, judged), *_context(summary), *_flags(summary.flags)]
 
 
-def score_rows(summary: ScoreSummary, judged: JudgeMetrics | None) -> list[tuple[str, str]]:
-    """Return how many questions, the scores that are defined, and the judge's if there was one."""
-    wrong = " and count as wrong" if 0 < summary.failed < summary.questions else ""
-    rows = [("questions", f"{summary.questions} ({summary.failed} failed{wrong}, {summary.answerless} empty answers)")]
-    named = summary.scores.named()
-    for name, label in SCORES.items():
-        if (score := named.get(name)) and score.mean is not None:
-            rows.append((label, interval_text(score)))
-    if judged:
-        rows.append((f"accuracy by {judged.judge}", accuracy_text(judged)))
-    return rows + _wording(summary.wording)
+def calls_text(method: Cost, paid: Cost) -> str:
+    return f"{method.calls:,} ({method.calls_per_question} per question), {paid.calls:,} paid"
+
+
+def tokens_text(cost: RoleCost) -> str:
+    reasoning = f", {cost.reasoning_tokens:,} of them in thought" if cost.reasoning_tokens else ""
+    return f"{cost.prompt_tokens:,} prompt, {cost.output_tokens:,} generated{reasoning}"
 
 
 def accuracy_text(judged: JudgeMetrics) -> str:
@@ -91,74 +50,74 @@ def accuracy_text(judged: JudgeMetrics) -> str:
 
 
 def interval_text(score: Estimate) -> str:
-    return f"{score.mean:.1f}  [{score.low:.1f}, {score.high:.1f}]"
+    return "–" if score.mean is None else f"{score.mean:.1f}  [{score.low:.1f}, {score.high:.1f}]"
 
 
-def _wording(wording: Wording | None) -> list[tuple[str, str]]:
-    if wording is None or wording.words is None:
-        return []
-    return [("answers", f"{wording.words:.1f} words on average, {wording.abstained:.1f} % say that there is none")]
+def _scores(summary: ScoreSummary, judged: JudgeMetrics | None) -> Rows:
+    wrong = " and count as wrong" if 0 < summary.failed < summary.questions else ""
+    yield "questions", f"{summary.questions} ({summary.failed} failed{wrong}, {summary.answerless} empty answers)"
+    for name, metric in METRICS.items():
+        if metric.listed and (score := summary.score(name)).mean is not None:
+            yield metric.label, interval_text(score)
+    if judged:
+        yield f"accuracy by {judged.judge}", accuracy_text(judged)
+    if (wording := summary.wording) and wording.words is not None:
+        yield "answers", f"{wording.words:.1f} words on average, {wording.abstained:.1f} % say that there is none"
 
 
-def _context(summary: ScoreSummary) -> list[tuple[str, str]]:
-    tokens = summary.context_tokens
-    return [] if tokens is None else [("context tokens", f"{tokens:,.0f} per question")]
+def _context(summary: ScoreSummary) -> Rows:
+    if summary.context_tokens is not None:
+        yield "context tokens", f"{summary.context_tokens:,.0f} per question"
 
 
-def _flags(flags: Mapping[str, int]) -> list[tuple[str, str]]:
-    return [("flags", ", ".join(f"{flag} {count}" for flag, count in flags.items()))] if flags else []
+def _costs(metrics: Metrics) -> Rows:
+    method, paid, extraction = metrics.cost.method, metrics.cost.paid, metrics.cost.extraction_paid
+    if method.calls:
+        yield "model calls", calls_text(method, paid)
+        yield "tokens", tokens_text(method)
+        yield "model seconds", f"{method.seconds:,.1f}, {paid.seconds:,.1f} paid"
+    if (each := metrics.question_seconds) is not None:
+        yield "model seconds of a question", f"{each.p50:,.1f} median, {each.p95:,.1f} at the 95th percentile"
+    yield from _throughput(metrics.throughput)
+    if method.usd is not None:
+        yield "cost", f"{method.usd:,.4f} USD, {paid.usd:,.4f} USD paid"
+    if method.flags:
+        flags = (f"{flag} {use.calls:,} ({100 * use.share:.1f} %)" for flag, use in method.flags.items())
+        yield "flags of model calls", ", ".join(flags)
+    if extraction and extraction.calls:
+        dollars = "" if extraction.usd is None else f", {extraction.usd:,.4f} USD"
+        yield "triple extraction", f"{extraction.calls:,} calls, {extraction.seconds:,.1f} s{dollars}"
+    if metrics.seconds is not None:
+        yield "this run took", f"{metrics.seconds:,.1f} s"
 
 
-def _extraction(paid: Cost | None) -> list[tuple[str, str]]:
-    if paid is None or not paid.calls:
-        return []
-    dollars = "" if paid.usd is None else f", {paid.usd:,.4f} USD"
-    return [("triple extraction", f"{paid.calls:,} calls, {paid.seconds:,.1f} s{dollars}")]
+def _flags(flags: Mapping[str, int]) -> Rows:
+    if flags:
+        yield "flags", ", ".join(f"{flag} {count}" for flag, count in flags.items())
 
 
-def _retrieval(retrieval: Retrieval | None) -> list[tuple[str, str]]:
-    """Recall within each budget, and what goes with it; nothing where the method retrieves nothing."""
+def _retrieval(retrieval: Retrieval | None) -> Rows:
     if retrieval is None:
-        return []
-    rows = [("passages", f"{retrieval.passages_per_question:.1f} per question")]
+        return
+    yield "passages", f"{retrieval.passages_per_question:.1f} per question"
     if retrieval.n:
-        rates = (f"@{budget} {share:.1f}" for budget, share in retrieval.all_gold.items())
-        rows.append(("recall", _by_budget(retrieval.recall)))
+        yield "recall", _by_budget(retrieval.recall)
         if retrieval.page_recall:
-            rows.append(("recall of pages", _by_budget(retrieval.page_recall)))
-        rows.append(("all gold found", "  ".join(rates)))
+            yield "recall of pages", _by_budget(retrieval.page_recall)
+        yield "all gold found", "  ".join(f"@{budget} {share:.1f}" for budget, share in retrieval.all_gold.items())
     if retrieval.mrr is not None:
-        rows.append(("reciprocal rank", f"{retrieval.mrr:.1f}"))
+        yield "reciprocal rank", f"{retrieval.mrr:.1f}"
     if retrieval.without_passages:
-        rows.append(
-            (
-                "without passages",
-                pluralize(retrieval.without_passages, "question"),
-            )
-        )
-    return rows
+        yield "without passages", pluralize(retrieval.without_passages, "question")
 
 
 def _by_budget(recall: Mapping[str, Estimate]) -> str:
     return "  ".join(f"@{budget} {score.mean:.1f}" for budget, score in recall.items())
 
 
-def _limit(use: EngineUse) -> str:
-    """Return whose limit the engine's time was: its own while its places were taken, else the run's, which asked no
-    more.
-    """
-    return "" if use.full_share is None else f", full {100 * use.full_share:.0f} % of the time"
-
-
-def _throughput(throughput: Throughput | None) -> list[tuple[str, str]]:
-    """Return how well the engines were used while the method ran; nothing where every reply came from the cache."""
+def _throughput(throughput: Throughput | None) -> Rows:
+    """Yield the speed of the engines while the method ran. Nothing if every reply came from the cache."""
     if throughput is None or throughput.tokens_per_second.prompt is None:
-        return []
-    engines = [
-        f"{use.engine} busy {100 * use.busy_share:.0f} % of the time, "
-        f"with {use.mean_calls:.1f} of {use.capacity} calls on average{_limit(use)}"
-        for use in throughput.engines
-    ]
+        return
     rates = throughput.tokens_per_second
-    rate = f"{rates.prompt:,.1f} prompt, {rates.output:,.1f} generated"
-    return [("tokens per second", rate), ("engines", "; ".join(engines))]
+    yield "tokens per second", f"{rates.prompt:,.1f} prompt, {rates.output:,.1f} generated"

@@ -1,63 +1,35 @@
-"""Build the report of a sweep: cells next to each other, what differs, what failed."""
+"""The report of a sweep: its cells next to each other with marks, the settings that differ, the failures."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
-from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.predictions import question_ids, run_predictions
-from kgqa.artifacts.run import FinishedRun
-from kgqa.artifacts.sweep import CellState, ListedCell, SweepPlan, in_use, questions_asked
+from kgqa.artifacts.run import MADE_UP, FinishedRun
+from kgqa.artifacts.sweep import SweepCell, SweepPlan, in_use, questions_asked
 from kgqa.artifacts.trace import read_questions
 from kgqa.artifacts.verdicts import read_verdicts
-from kgqa.errors import DataError
-from kgqa.report.columns import COLUMNS, Measured, dollars, tokens
-from kgqa.report.matrix import Matrix, matrix_of
+from kgqa.errors import ConfigError, DataError
+from kgqa.report.columns import Column, Measured, columns, dollars, tokens
+from kgqa.report.page import sections_page
 from kgqa.report.plots import Plot, Point, Series
-from kgqa.report.splits import Answered, Shares, split_by_knowledge
+from kgqa.report.run_report import notices
+from kgqa.report.section import FILES, MarkedCell, Section, csv_text, latex, markdown
 from kgqa.scoring.comparison import ALPHA, compare, holm
-from kgqa.scoring.questions import score_question
+from kgqa.scoring.questions import METRICS, score_question
 from kgqa.types import Json
+from kgqa.util.fs import replace_file
 from kgqa.util.text import pluralize
 
-Mark = Literal["", "best", "second"]
-
-
-@dataclass(frozen=True)
-class CellRun:
-    """A cell beside its run, which is None until it has ended well."""
-
-    number: int
-    name: str
-    overrides: Mapping[str, str]  # key to value
-    status: str  # waiting, running, interrupted, done, changed, failed, not run
-    error: str | None
-    run: FinishedRun | None
-
-
-@dataclass(frozen=True)
-class Entry:
-    """`worse`: significantly, than the best of the column."""
-
-    text: str
-    mark: Mark
-    worse: bool
-    measured: Measured | None
-
-
-@dataclass(frozen=True)
-class SweepTable:
-    """Cells that answered the same questions."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: Sequence[tuple[CellRun, Sequence[Entry]]]
-    plot: Plot | None  # of score against cost
-    known: Sequence[tuple[str, str, str]]  # see `split_by_knowledge`
-    matrix: Matrix
+NOTE = (
+    "Scores in percent with 95 % bootstrap intervals over questions; the best is bold, the second underlined. * "
+    "significantly below the best of its column (paired test over the same questions, p < 0.05 after Holm's "
+    "correction over the column). Costs are as if nothing had been cached."
+)
+Shares = Mapping[str, float | None]  # by question
 
 
 @dataclass(frozen=True)
@@ -65,94 +37,144 @@ class SweepReport:
     path: Path
     command: Sequence[str]
     axes: Mapping[str, Sequence[Json]]
-    cells: Sequence[CellRun]
-    differing: Sequence[tuple[str, Sequence[tuple[str, Sequence[int]]]]]  # a key, its values, the cells with each
-    plotted: str | None  # a score against cost; None: the first that all cells have and that tells them apart
+    cells: Sequence[SweepCell]
+    differing: Mapping[str, Sequence[Json]]  # the value of each cell by key
+    plotted: str | None  # label of a score; None: the first that all cells have and that differs
 
     @classmethod
     def read(cls, path: Path, plotted: str | None = None) -> SweepReport:
         """
         Raises:
+            ConfigError: `plotted` is not a score.
             DataError: not a sweep's folder, one of another version, or one with a damaged run.
         """
+        labels = [column.label for column in columns() if column.score]
+        if plotted and plotted not in labels:
+            raise ConfigError(f"--score {plotted}: no such score; choose from: {', '.join(labels)}")
         plan = SweepPlan.read(path)
         if plan.command[1:2] == ("reproduce",):
             raise DataError(f"{path}: of kgqa reproduce; the same command writes its report.html again")
-        cells = [_cell(path, listed) for listed in plan.cells]
-        return cls(path, plan.command, plan.axes, cells, _by_value(plan.differing or {}), plotted)
+        cells = [_read_cell(path, listed) for listed in plan.cells]
+        return cls(path, plan.command, plan.axes, cells, plan.differing or {}, plotted)
 
     @property
     def title(self) -> str:
-        done = sum(cell.run is not None for cell in self.cells)
+        done = sum(cell.finished is not None for cell in self.cells)
         return f"Sweep {self.path.name}: {done} of {len(self.cells)} cells"
 
     def failures(self) -> list[tuple[str, str, str, str]]:
-        """Number, name, status and reason of every cell without figures."""
-        return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if c.run is None]
+        """Return number, name, status and reason of every cell without figures."""
+        return [(str(c.number), c.name, c.status, c.error or "") for c in self.cells if not c.finished]
+
+    def tables(self, out: Path | None = None) -> list[Section]:
+        """Return a table for each set of questions, in the order of the cells. `out`: the file with the links."""
+        groups: dict[tuple[str, ...], list[SweepCell]] = {}
+        for cell in self.cells:
+            if cell.finished is not None:
+                key = (cell.finished.choices["dataset"], cell.metrics.profile, *question_ids(cell.finished.folder))
+                groups.setdefault(key, []).append(cell)
+        return [self._table(key, cells, out or self.path / FILES["html"]) for key, cells in groups.items()]
+
+    def _table(self, key: tuple[str, ...], cells: Sequence[SweepCell], out: Path) -> Section:
+        dataset, profile, *questions = key
+        axes = [axis for axis in self.axes if len({cell.values.get(axis) for cell in cells}) > 1]
+        rows = [[MarkedCell(str(cell.number), link=_link(cell, out)), *_values(cell, axes)] for cell in cells]
+        shares, header = [_shares(cell) for cell in cells], ["cell", *(axes or ["settings"])]
+        for column in columns():
+            figures = [column.measure(cell.metrics) for cell in cells]
+            if any(figures):
+                header.append(column.label)
+                marked = mark_best(figures, [by_score.get(column.score or "") for by_score in shares])
+                for row, entry in zip(rows, marked, strict=True):
+                    row.append(entry)
+        title = f"{dataset}, {pluralize(len(questions), 'question')}, {profile} profile"
+        scripted = [cell.number for cell in cells if cell.finished and cell.finished.simulation_note]
+        alarm = f"{_cells(scripted)} {MADE_UP}" if scripted else ""
+        plot = _plot(title, cells, axes, self.plotted)
+        return Section(title, header, rows, (NOTE,), alarm, [plot] if plot else [])
+
+    def notices(self) -> list[str]:
+        """Return each notice once, with its cells."""
+        found: dict[str, list[int]] = {}
+        for cell in self.cells:
+            for notice in notices(cell.finished) if cell.finished else ():
+                found.setdefault(notice, []).append(cell.number)
+        return [
+            notice if len(numbers) == len(self.cells) else f"{notice} ({_cells(numbers)})"
+            for notice, numbers in found.items()
+        ]
+
+    def sections(self, out: Path) -> list[Section]:
+        differing = [(key, _by_value(values)) for key, values in self.differing.items()]
+        listed = [
+            Section("Cells without figures", ("cell", "settings", "status", "why"), self.failures()),
+            Section("Settings that differ", ("key", "values"), differing),
+        ]
+        return [*self.tables(out), *(section for section in listed if section.rows)]
+
+    def csv(self) -> str:
+        """Return one line per cell with figures as numbers. A score has columns for the ends of its interval."""
+        shown = columns()
+        ends = [(column, end) for column in shown if column.score for end in ("low", "high")]
+        header = ["cell", "name", *self.axes, "status", "questions", *(column.label for column in shown)]
+        rows: list[list[object]] = [[*header, *(f"{column.label} {end}" for column, end in ends), "run"]]
+        for cell in self.cells:
+            figures: dict[Column, Measured | None] = {
+                c: c.measure(cell.metrics) if cell.finished else None for c in shown
+            }
+            values = [figure.value if figure else None for figure in figures.values()]
+            bounds = [getattr(figures[column], end, None) for column, end in ends]
+            count, run = (cell.metrics.questions, str(cell.finished.folder)) if cell.finished else (None, None)
+            axes = [cell.values.get(axis) for axis in self.axes]
+            rows.append([cell.number, cell.name, *axes, cell.status, count, *values, *bounds, run])
+        return csv_text(rows)
 
 
-def tables(report: SweepReport) -> list[SweepTable]:
-    """Return one for each set of questions, in the order of the cells."""
-    groups: dict[tuple[str, ...], list[CellRun]] = {}
-    for cell in report.cells:
-        if cell.run is not None:
-            key = (cell.run.choices["dataset"], cell.run.metrics.profile, *question_ids(cell.run.folder))
-            groups.setdefault(key, []).append(cell)
-    return [_table(key, cells, report) for key, cells in groups.items()]
+def write_sweep_report(path: Path, form: str, out: Path | None = None, plotted: str | None = None) -> Path:
+    """Write a sweep's report in one of `FILES`, by default into its folder, and return the file.
 
-
-def _table(key: tuple[str, ...], cells: Sequence[CellRun], report: SweepReport) -> SweepTable:
-    dataset, profile, *questions = key
-    shown = [axis for axis in report.axes if len({c.overrides.get(axis) for c in cells}) > 1]
-    named = [_texts([cell.overrides.get(axis, "") for axis in shown] or [cell.name]) for cell in cells]
-    shares = [_shares(cell) for cell in cells]
-    columns, entries = [], []
-    for column in COLUMNS:
-        figures = [column.of(_metrics(cell)) for cell in cells]
-        if any(figure is not None for figure in figures):
-            columns.append(column.label)
-            entries.append(mark_best(figures, [by_score.get(column.shares or "") for by_score in shares]))
-    rows = [(cell, [*named[n], *(entry[n] for entry in entries)]) for n, cell in enumerate(cells)]
-    title = f"{dataset}, {pluralize(len(questions), 'question')}, {profile} profile"
-    if made_up := [str(cell.number) for cell in cells if cell.run and cell.run.simulation_note]:
-        title += f" · cells {', '.join(made_up)} made up: engine=scripted is no model"
-    header = ("cell", *(shown or ["settings"]), *columns)
-    known = split_by_knowledge([_count_answered(cell, shown, each) for cell, each in zip(cells, shares, strict=True)])
-    runs = [
-        (cell.number, cell.name, cell.run, each["em"]) for cell, each in zip(cells, shares, strict=True) if cell.run
-    ]
-    return SweepTable(title, header, rows, _plot(title, cells, shown, report.plotted), known, matrix_of(runs))
-
-
-def _count_answered(cell: CellRun, axes: Sequence[str], shares: Mapping[str, Shares]) -> Answered:
-    assert cell.run is not None
-    choices = cell.run.choices
-    return Answered(
-        f"{cell.number} {_point_name(cell, axes)}", choices["method"], choices.get("model", ""), shares["em"]
-    )
-
-
-def mark_best(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> list[Entry]:
-    """Return the best and second best of the scores; `worse` by the paired test against the best, after Holm's
-    correction.
+    Raises:
+        DataError: not a sweep's folder, or a run in it is damaged.
+        StorageError: the file cannot be written.
     """
+    report, out = SweepReport.read(path, plotted), out or path / FILES[form]
+    command = " ".join(report.command)
+    match form:
+        case "csv":
+            text = report.csv()
+        case "latex":
+            text = latex(report.title, report.tables(out))
+        case "md":
+            opening = Section("", (), (), (f"`{command}`",))
+            text = markdown(report.title, [opening, *report.sections(out)], report.notices())
+        case _:
+            text = sections_page(report.title, command, report.sections(out), report.notices())
+    return replace_file(out, text)
+
+
+def mark_best(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> list[MarkedCell]:
+    """Return the cells of a column: of a score with its best and second best, and what is significantly worse.
+
+    Each cell is tested against the best over the questions that both define, with Holm's correction.
+    """
+    values = [-1.0 if figure is None else round(figure.value, 6) for figure in figures]
     is_score = any(figure is not None and figure.low is not None for figure in figures)
-    ranked = sorted({_round(figure) for figure in figures if figure is not None}, reverse=True)
-    marks: dict[float, Mark] = {ranked[0]: "best", ranked[1]: "second"} if is_score and len(ranked) > 1 else {}
-    worse = _worse(figures, shares) if marks else set()
+    ranked = sorted({value for value, figure in zip(values, figures, strict=True) if figure is not None}, reverse=True)
+    marks = dict(zip(ranked, ("best", "second"), strict=False)) if is_score and len(ranked) > 1 else {}
+    worse = _find_worse(values, figures, shares) if marks else set()
     return [
-        Entry("–", "", False, None)
-        if figure is None
-        else Entry(_figure(figure), marks.get(_round(figure), ""), place in worse, figure)
-        for place, figure in enumerate(figures)
+        MarkedCell("–") if figure is None else MarkedCell(str(figure), marks.get(values[n], ""), worse=n in worse)
+        for n, figure in enumerate(figures)
     ]
 
 
-def _worse(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) -> set[int]:
+def _find_worse(
+    values: Sequence[float], figures: Sequence[Measured | None], shares: Sequence[Shares | None]
+) -> set[int]:
     known = [n for n, figure in enumerate(figures) if figure is not None and shares[n] is not None]
     if len(known) < 2:
         return set()
-    best = max(known, key=lambda n: _round(figures[n]))
+    best = max(known, key=lambda n: values[n])
     first = shares[best] or {}
     p_values = {}
     for other in known:
@@ -164,108 +186,92 @@ def _worse(figures: Sequence[Measured | None], shares: Sequence[Shares | None]) 
     return {other for other, p in zip(p_values, adjusted, strict=True) if p < ALPHA}
 
 
-def _shares(cell: CellRun) -> dict[str, Shares]:
-    """Return what each question's part in the cell's scores is."""
-    assert cell.run is not None
-    folder, metrics = cell.run.folder, cell.run.metrics
+def frontier(points: Sequence[Point]) -> list[Point]:
+    """Return the points that cost less than every better one, cheapest first."""
+    best: list[Point] = []
+    for point in sorted(points, key=lambda point: (point.x, -point.y)):
+        if not best or point.y > best[-1].y:
+            best.append(point)
+    return best
+
+
+def _shares(cell: SweepCell) -> dict[str, Shares]:
+    """Return the share of each question by score."""
+    assert cell.finished is not None
+    folder = cell.finished.folder
     questions = {question.id: question for question in read_questions(folder)}
-    by_score: dict[str, dict[str, float | None]] = {
-        score: {} for score in ("em", "f1", "containment", "support_recall", "judge")
+    rows = [score_question(questions[p.question_id], p, cell.metrics.profile) for p in run_predictions(folder)]
+    shares: dict[str, Shares] = {
+        name: {row.id: metric.share(row) for row in rows} for name, metric in METRICS.items() if metric.column
     }
-    for prediction in run_predictions(folder):
-        scored = score_question(questions[prediction.question_id], prediction, metrics.profile)
-        by_score["em"][scored.id], by_score["f1"][scored.id] = scored.em, scored.f1
-        by_score["containment"][scored.id] = scored.containment
-        by_score["support_recall"][scored.id] = scored.support_recall
-    if metrics.judge:
-        by_score["judge"] = {key: judgement.share for key, judgement in read_verdicts(folder).items()}
-    return {name: shares for name, shares in by_score.items() if shares}
+    if cell.metrics.judge:
+        shares["judge"] = {key: judgement.share for key, judgement in read_verdicts(folder).items()}
+    return shares
 
 
-def _point_name(cell: CellRun, axes: Sequence[str]) -> str:
-    """Return a point's name: the values that differ, each with the last part of its key, or the method."""
-    assert cell.run is not None
-    given = {axis: cell.overrides[axis] for axis in axes if axis in cell.overrides}
-    named = [value if axis == "method" else f"{axis.rpartition('.')[2]}={value}" for axis, value in given.items()]
-    return " ".join(named) or cell.run.choices["method"]
+def _plot(title: str, cells: Sequence[SweepCell], axes: Sequence[str], plotted: str | None) -> Plot | None:
+    """Return the score against dollars if all cells are priced, else against tokens.
 
-
-def _plot(title: str, cells: Sequence[CellRun], axes: Sequence[str], plotted: str | None) -> Plot | None:
-    """Return the wanted score against dollars where all cells are priced, else tokens.
-
-    Without a wish it is the first score that all cells have and that tells them apart: one that is 0
-    in all tells nothing.
+    Without a choice it is the first score that all cells have and that differs between them.
     """
-    measured = [_metrics(cell) for cell in cells]
-    wanted = [column for column in COLUMNS if column.shares and plotted in (None, column.label)]
-    known = [column for column in wanted if all(column.of(metrics) for metrics in measured)]
-    telling = (column for column in known if len({_round(column.of(metrics)) for metrics in measured}) > 1)
-    scored = next(telling, known[0] if known else None)
-    if scored is None or len(cells) < 2:
+    measured = [cell.metrics for cell in cells]
+    wanted = [column for column in columns() if column.score and plotted in (None, column.label)]
+    known = [column for column in wanted if all(column.measure(metrics) for metrics in measured)]
+    differing = (column for column in known if len({column.measure(metrics) for metrics in measured}) > 1)
+    score = next(differing, known[0] if known else None)
+    if score is None or len(cells) < 2:
         return None
     priced = all(metrics.cost.method.usd is not None for metrics in measured)
     label, cost = ("USD per question", dollars) if priced else ("tokens per question", tokens)
     points = []
-    for cell, metrics in zip(cells, measured, strict=True):
-        spent, reached = cost(metrics), scored.of(metrics)
+    for cell in cells:
+        spent, reached = cost(cell.metrics), score.measure(cell.metrics)
         if spent is not None and reached is not None:
             points.append(Point(spent.value, reached.value, reached.low, reached.high, _point_name(cell, axes)))
     best = [replace(point, low=None, high=None, label="") for point in frontier(points)]
     series = [Series("cells", points, 0, line=False), Series("no cell is both better and cheaper", best, 1)]
-    return Plot(f"{scored.label} against cost: {title}", label, scored.label, series)
+    return Plot(f"{score.label} against cost: {title}", label, score.label, series)
 
 
-def frontier(points: Sequence[Point]) -> list[Point]:
-    """Return the points that cost less than every better one, cheapest first."""
-    kept: list[Point] = []
-    for point in sorted(points, key=lambda point: (point.x, -point.y)):
-        if not kept or point.y > kept[-1].y:
-            kept.append(point)
-    return kept
+def _point_name(cell: SweepCell, axes: Sequence[str]) -> str:
+    """Return the values that differ, each with the last part of its key, or the method."""
+    assert cell.finished is not None
+    given = {axis: cell.values[axis] for axis in axes if axis in cell.values}
+    named = [value if axis == "method" else f"{axis.rpartition('.')[2]}={value}" for axis, value in given.items()]
+    return " ".join(named) or cell.finished.choices["method"]
 
 
-def _cell(path: Path, listed: ListedCell) -> CellRun:
-    given = (override.lstrip("+~").partition("=") for override in listed.overrides)
-    overrides = {key: value for key, _, value in given}
-    state = CellState.read(path, listed.number)
-    if state is None:
-        return CellRun(listed.number, listed.name, overrides, "waiting", None, None)
-    status: str = state.status
-    error, run = state.error, None
-    if status == "running" and not in_use(path):
-        status, error = "interrupted", "no command works on this sweep now; the sweep's command goes on"
-    if status == "done" and state.run is not None:
-        run = FinishedRun.read(Path(state.run))
-        if state.asked not in (None, questions_asked(run.folder)):
-            status, run = "changed", None
-            error = "another command has asked its run other questions since; run the sweep's command again"
-    return CellRun(listed.number, listed.name, overrides, status, error, run)
+def _read_cell(path: Path, cell: SweepCell) -> SweepCell:
+    """Return a cell with its run, unless it is not finished."""
+    state = cell.state
+    if state and state.status == "running" and not in_use(path):
+        why = "no command works on this sweep now; run the sweep's command again to resume"
+        return cell.replace(state=state.replace(status="interrupted", error=why))
+    if state is None or state.status != "done" or state.run is None:
+        return cell
+    if state.asked not in (None, questions_asked(Path(state.run))):
+        why = "another command has run its questions with another selection; run the sweep's command again"
+        return cell.replace(state=state.replace(status="changed", error=why))
+    return cell.replace(finished=FinishedRun.read(Path(state.run)))
 
 
-def _by_value(differing: Mapping[str, Sequence[Json]]) -> list[tuple[str, list[tuple[str, list[int]]]]]:
-    grouped = []
-    for key, values in differing.items():
-        cells: dict[str, list[int]] = {}
-        for number, value in enumerate(values):
-            cells.setdefault(str(value), []).append(number)
-        grouped.append((key, list(cells.items())))
-    return grouped
+def _values(cell: SweepCell, axes: Sequence[str]) -> list[MarkedCell]:
+    return [MarkedCell(value) for value in [cell.values.get(axis, "") for axis in axes] or [cell.name]]
 
 
-def _metrics(cell: CellRun) -> Metrics:
-    assert cell.run is not None
-    return cell.run.metrics
+def _by_value(values: Sequence[Json]) -> str:
+    """Return the values of a setting, each with its cells."""
+    numbers: dict[str, list[int]] = {}
+    for number, value in enumerate(values):
+        numbers.setdefault(str(value), []).append(number)
+    return "; ".join(f"{value} ({_cells(cells)})" for value, cells in numbers.items())
 
 
-def _texts(values: Sequence[str]) -> list[Entry]:
-    return [Entry(value, "", False, None) for value in values]
+def _cells(numbers: Sequence[int]) -> str:
+    return f"cell {', '.join(map(str, numbers[:12]))}{' …' if len(numbers) > 12 else ''}"
 
 
-def _round(figure: Measured | None) -> float:
-    return -1.0 if figure is None else round(figure.value, 6)
-
-
-def _figure(figure: Measured) -> str:
-    if figure.low is not None and figure.high is not None:
-        return f"{figure.value:.1f} [{figure.low:.1f}, {figure.high:.1f}]"
-    return f"{figure.value:,.0f}" if figure.value >= 100 else f"{figure.value:.4g}"
+def _link(cell: SweepCell, out: Path) -> str:
+    """Return the address of a cell's own report, relative to this one."""
+    assert cell.finished is not None
+    return Path(os.path.relpath(cell.finished.folder / FILES["html"], out.parent)).as_posix()

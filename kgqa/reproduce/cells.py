@@ -1,30 +1,30 @@
-"""From a published table and what a person overrides to experiments that can run here, and what they do otherwise."""
+"""The cells of a published table with the user's overrides, and whether each can run here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from kgqa.config.files import groups
 from kgqa.config.overrides import merge_overrides, override_group, override_key, override_values
 from kgqa.errors import ConfigError, nearest
-from kgqa.reproduce.artifacts import TRAINED, in_place
-from kgqa.reproduce.published import PublishedCell, PublishedTable
+from kgqa.reproduce.tables import PublishedCell, PublishedTable
+from kgqa.reproduce.trained_models import TRAINED, split_trained, use_trained
 from kgqa.system.availability import add_engines, find_missing
-from kgqa.types import Json
 
 NEEDING = ("needs weights", "needs data", "needs weights and data")  # states of cells that run once these are here
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCell:
-    """A published cell with the overrides it would run with here; `state` is "run" or what is in the way."""
+    """A published cell with the overrides it would run with here. `state` is "run" or why it cannot."""
 
     published: PublishedCell
     overrides: tuple[str, ...]
     state: str
-    reasons: tuple[str, ...]
+    reasons: tuple[str, ...] = ()
 
     @property
     def why(self) -> str:
@@ -39,69 +39,20 @@ class PlannedCell:
         return f"{self.published.row} · {self.published.column}"
 
 
-def plan_cells(table: PublishedTable, given: Sequence[str], only: str | None) -> list[PlannedCell]:
-    """Raise ConfigError: `only` names no row and no column, or what is given as trained is not to be used."""
-    return [_plan_cell(table, cell, given) for cell in choose_cells(table, only)]
+def plan_cells(table: PublishedTable, overrides: Sequence[str], only: str | None) -> list[PlannedCell]:
+    """Raise ConfigError: `only` is no row and no column, or a trained model cannot be used."""
+    return [_plan_cell(table, cell, overrides) for cell in choose_cells(table, only)]
 
 
 def choose_cells(table: PublishedTable, only: str | None) -> list[PublishedCell]:
-    """Raise ConfigError: `only` names no row and no column."""
-    rows, columns = _choose(table, only)
-    return [cell for cell in table.cells if cell.row in rows and cell.column in columns]
+    """Return the cells of the rows and columns that `only` names. Without rows all rows count, likewise columns.
 
-
-def split_cells(given: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return what is given: overrides, and paths of what was trained by name."""
-    trained = [override for override in given if override.startswith(TRAINED)]
-    overrides = tuple(override for override in given if override not in trained)
-    return overrides, {key.removeprefix(TRAINED): path for key, path in override_values(trained).items()}
-
-
-def replace_override(own: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
-    """Return the paper's overrides with those given; another choice in a group takes the keys of the former one
-    along.
-    """
-    chosen = {override_key(override) for override in given} & set(groups())
-    taken = {*chosen, "sample"} if "dataset" in chosen else chosen  # how many are drawn is of a data set
-    stale = [override for override in own if override_group(override) in taken and override_key(override) not in chosen]
-    return merge_overrides((override for override in own if override not in stale), given)
-
-
-def _plan_cell(table: PublishedTable, cell: PublishedCell, given: Sequence[str]) -> PlannedCell:
-    if cell.column == table.average or cell.mean_of:
-        return PlannedCell(cell, (), "mean", ())
-    given, artefacts = split_cells(given)
-    given = (*given, *in_place(cell.trained, artefacts))
-    named = {override_key(override) for override in given}
-    own = merge_overrides(cell.overrides, () if "model" in named else cell.substitute)
-    if "model" in named and "engine" not in named:
-        own = tuple(override for override in own if override_group(override) != "engine")
-    overrides = add_engines(replace_override(own, given))
-    untrained = [name for key, name in cell.trained if key not in named]
-    runs = cell.availability in ("run", "model retired") or bool(cell.trained and not untrained)
-    if not runs:
-        hints = "".join(f" {TRAINED}{name}=PATH runs it with yours." for name in untrained)
-        made = f" Made by: kgqa reproduce {table.id} --make." if untrained else ""
-        return PlannedCell(cell, overrides, cell.availability, (f"{cell.why}{hints}{made}",))
-    if lacking := find_missing(overrides):
-        kinds = {"data" if is_data(reason) else "weights" for reason in lacking}
-        state = f"needs {' and '.join(sorted(kinds, reverse=True))}"
-        return PlannedCell(cell, overrides, state, tuple(dict.fromkeys(lacking)))
-    return PlannedCell(cell, overrides, "run", ())
-
-
-def is_data(reason: str) -> bool:
-    """Return whether it is a data set that is not here, of the reasons why a cell cannot run."""
-    return reason.startswith("dataset=")
-
-
-def _choose(table: PublishedTable, only: str | None) -> tuple[set[str], set[str]]:
-    """Return rows and columns that `only` names, as one name or several; names of one kind leave the other kind
-    whole.
+    Raises:
+        ConfigError: a name is no row and no column.
     """
     rows, columns = set[str](), set[str]()
-    whole = only is not None and _matching(only, (*table.rows, *table.columns))  # names may hold commas
-    for pattern in [only] if only and whole else only.split(",") if only else ():
+    is_whole = only is not None and _matching(only, (*table.rows, *table.columns))  # names can contain commas
+    for pattern in [only] if only and is_whole else only.split(",") if only else ():
         found_rows, found_columns = _matching(pattern, table.rows), _matching(pattern, table.columns)
         if not found_rows and not found_columns:
             names = (*table.rows, *table.columns)
@@ -110,23 +61,57 @@ def _choose(table: PublishedTable, only: str | None) -> tuple[set[str], set[str]
             )
         rows |= found_rows
         columns |= found_columns
-    return rows or set(table.rows), columns or set(table.columns)
+    return [
+        cell for cell in table.cells if cell.row in (rows or table.rows) and cell.column in (columns or table.columns)
+    ]
+
+
+def replace_override(own: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    """Return the paper's overrides with more. Another choice in a group removes the keys of the former one."""
+    chosen = {override_key(override) for override in more} & set(groups())
+    replaced = {*chosen, "sample"} if "dataset" in chosen else chosen  # the size of a sample belongs to a dataset
+    left = [o for o in own if override_group(o) not in replaced or override_key(o) in chosen]
+    return merge_overrides(left, more)
+
+
+def is_data(reason: str) -> bool:
+    """Return whether a cell cannot run because a dataset is missing."""
+    return reason.startswith("dataset=")
+
+
+def count_states(cells: Iterable[PlannedCell]) -> tuple[int, str]:
+    """Return the number of cells with own values, and the counts of their states, those that run first."""
+    states = Counter(cell.state for cell in cells if cell.state != "mean")
+    ordered = sorted(states.items(), key=lambda item: (item[0] != "run", item[0]))
+    return states.total(), ", ".join(f"{count} {state}" for state, count in ordered)
+
+
+def _plan_cell(table: PublishedTable, cell: PublishedCell, overrides: Sequence[str]) -> PlannedCell:
+    if cell.column == table.average or cell.mean_of:
+        return PlannedCell(cell, (), "mean")
+    others, paths = split_trained(overrides)
+    others = (*others, *use_trained(cell.trained, paths))
+    named = {override_key(override) for override in others}
+    own = merge_overrides(cell.overrides, () if "model" in named else cell.substitute)
+    if "model" in named and "engine" not in named:
+        own = tuple(override for override in own if override_group(override) != "engine")
+    used = add_engines(replace_override(own, others))
+    untrained = [name for key, name in cell.trained if key not in named]
+    if cell.availability not in ("run", "model retired") and (untrained or not cell.trained):
+        hints = "".join(f" {TRAINED}{name}=PATH runs it with yours." for name in untrained)
+        made = f" Made by: kgqa reproduce {table.id} --make." if untrained else ""
+        return PlannedCell(cell, used, cell.availability, (f"{cell.why}{hints}{made}",))
+    if missing := find_missing(used):
+        kinds = {"data" if is_data(reason) else "weights" for reason in missing}
+        return PlannedCell(cell, used, f"needs {' and '.join(sorted(kinds, reverse=True))}", (*dict.fromkeys(missing),))
+    return PlannedCell(cell, used, "run")
 
 
 def _matching(pattern: str, names: Sequence[str]) -> set[str]:
-    """Return the name itself, else those that the pattern (`*`, `?`) or a part of the name matches; case does not
-    count.
-    """
+    """Return the name itself, or those that the pattern (`*`, `?`) or a part of the name matches, ignoring case."""
     folded = {name: name.casefold() for name in names}
     wanted = pattern.strip().casefold()
     for match in (wanted.__eq__, lambda name: fnmatchcase(name, wanted), lambda name: bool(wanted) and wanted in name):
         if matching := {name for name, text in folded.items() if match(text)}:
             return matching
     return set()
-
-
-def count_cells(states: Sequence[str]) -> Iterator[tuple[str, Json]]:
-    """Yield cells by state, the one that runs first."""
-    yield from (
-        (state, states.count(state)) for state in sorted(set(states), key=lambda state: (state != "run", state))
-    )

@@ -1,80 +1,73 @@
 """List the settings of a table's cells that differ from the paper's.
 
-From four places: the table's `settings` and `differs`; what a person gave; choices that no paper made, by override or
-by default (their YAML says "Not in the paper" or "Stands in for …"); values whose comment says that no paper has them.
+They come from the table's `settings` and `differs`, from the user's overrides, from choices that no paper made (their
+YAML says "Not in the paper" or "Stands in for …"), and from values with a comment that no paper has them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from kgqa.artifacts.adapter import CONFIG
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.trained import Trained
-from kgqa.config.files import flatten, groups
+from kgqa.config.files import Choice, describe_choice, find_sources, flatten, groups, list_choices, list_keys
 from kgqa.config.overrides import override_key, override_values, parse_override
-from kgqa.config.yaml_docs import Choice, describe_choice, find_sources, list_choices, list_keys
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.reproduce.artifacts import TRAINED, artefact
+from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.cells import PlannedCell
-from kgqa.reproduce.published import PublishedTable, Setting
+from kgqa.reproduce.tables import PublishedTable, Setting
+from kgqa.reproduce.trained_models import TRAINED, find_model
 from kgqa.util.text import pluralize
 
-Row = tuple[str, str, str]  # setting, the paper's value, what stands here
+Row = tuple[str, str, str]  # setting, the paper's value, ours
 Experiments = Mapping[tuple[str, ...], Experiment]  # by the overrides of a cell
-CHOSEN = (
-    "model",
-    "kg",
-    "retriever",
-    "graph",
-    "ranker",
-    "reranker",
-)  # groups that decide answers, if a method uses them
-# groups whose values are compared with their comments
-VALUED = ("method", "kg", "graph", "collection", "verify", "experiment")
-NOT_GIVEN = re.compile(r"not in (?:the|a) paper|\bours\b", re.IGNORECASE)
+CHOSEN = ("model", "kg", "retriever", "graph", "ranker", "reranker")  # groups that decide answers
+VALUED = ("method", "kg", "graph", "collection", "verify", "experiment")  # groups with comments on their values
+NOT_IN_PAPER = re.compile(r"not in (?:the|a) paper|\bours\b", re.IGNORECASE)
 STANDS_IN = re.compile(r"Stands in for ([^.;:]+)")
 
 
-def differing(
-    table: PublishedTable, cells: Sequence[PlannedCell], given: Sequence[str], experiments: Experiments
+def list_setting_differences(
+    table: PublishedTable, cells: Sequence[PlannedCell], overrides: Sequence[str], experiments: Experiments
 ) -> list[Row]:
-    """Return the differing of the cells that can run, each difference once."""
+    """Return the differences of the cells that can run, each once."""
     running = [cell for cell in cells if cell.state == "run"]
-    named = {"limit", *(setting.key for setting in table.settings)}  # how many were asked is told by itself
-    rows = [row for setting in table.settings for row in _compare(setting, running, experiments)]
-    rows += _list_overrides(running or cells, given, named)
+    known = [(cell, experiments[cell.overrides]) for cell in running if cell.overrides in experiments]
+    listed = {"limit", *(setting.key for setting in table.settings)}  # the number of questions is listed elsewhere
+    rows = []
+    for setting in table.settings:
+        here = dict.fromkeys(_here(cell, setting, experiments.get(cell.overrides)) for cell in running)
+        if shown := [text for text in here if text]:
+            rows.append((setting.name, setting.theirs, "; ".join(shown)))
+    rows += _list_overrides(running or cells, overrides, listed)
     rows += dict.fromkeys(row for cell in running for row in cell.published.differs)
-    told = {override_key(override) for override in given} | named
-    known = [cell for cell in running if cell.overrides in experiments]
-    rows += _list_choices(known, experiments, told)
-    return [*rows, *_format_value(known, experiments, told)]
+    listed |= {override_key(override) for override in overrides}
+    return [*rows, *_list_choices(known, listed), *_list_values(known, listed)]
 
 
-def parts(experiment: Experiment) -> Iterator[tuple[str, str, bool]]:
+def list_parts(experiment: Experiment) -> Iterator[tuple[str, str, bool]]:
     """Yield each choice that its answers come from, by place, and whether the overrides, the method or an experiment
-    made it.
-
-    Choices within others have a place as in ranker@graph.encoder.
+    made it. Choices within others have a place as in ranker@graph.encoder.
     """
     named, chosen = override_values(experiment.overrides), experiment.config["choices"]
     made = {
-        c.group for group in ("method", "experiment") if chosen.get(group) for c in _list_brought(group, chosen[group])
+        choice.group
+        for group in ("method", "experiment")
+        if chosen.get(group)
+        for choice in _list_brought(group, chosen[group])
     }
     for group, name in experiment.choices.items():
         if group in CHOSEN:
             yield group, name, group in named or group in made or group == "kg"
-            yield from _within(group, group, name, named)
+            yield from _list_inner(group, group, name, named)
 
 
 @cache
-def of_no_paper(place: str, name: str) -> str:
-    """Return what stands in the paper for a choice that none has made, "not in the paper" where nothing does; "": it
-    has.
-    """
+def published_choice(place: str, name: str) -> str:
+    """Return what the paper has instead of a choice that no paper made, or "not in the paper"; "": a paper made it."""
     group = place.partition("@")[0]
     if name not in groups()[group]:
         return ""
@@ -82,118 +75,97 @@ def of_no_paper(place: str, name: str) -> str:
     weights = next((key.source for key in list_keys(group, name) if key.name == "model"), "")
     if stands := STANDS_IN.search(text):
         return stands[1]
-    return "not in the paper" if NOT_GIVEN.search(text) or NOT_GIVEN.match(weights) else ""
+    return "not in the paper" if NOT_IN_PAPER.search(text) or NOT_IN_PAPER.match(weights) else ""
 
 
-def _within(group: str, place: str, name: str, named: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
+def _list_inner(group: str, place: str, name: str, named: Mapping[str, str]) -> Iterator[tuple[str, str, bool]]:
     for choice in _list_brought(group, name):
         inner = f"{choice.group}@{place}.{choice.place}"
         if choice.place:
             picked = named.get(inner, choice.name)
             yield inner, picked, True
-            yield from _within(choice.group, f"{place}.{choice.place}", picked, named)
+            yield from _list_inner(choice.group, f"{place}.{choice.place}", picked, named)
 
 
 @cache
 def _list_brought(group: str, name: str) -> tuple[Choice, ...]:
-    """Return what comes along with a choice; nothing with one that is gone."""
+    """Return the choices that a choice makes; none if it does not exist any more."""
     return tuple(list_choices(group, name)) if name in groups()[group] else ()
 
 
-def _compare(setting: Setting, running: Sequence[PlannedCell], experiments: Experiments) -> Iterator[Row]:
-    here = dict.fromkeys(_here(cell, setting, experiments.get(cell.overrides)) for cell in running)
-    if shown := [text for text in here if text]:
-        yield setting.name, setting.theirs, "; ".join(shown)
-
-
 def _here(cell: PlannedCell, setting: Setting, experiment: Experiment | None) -> str:
-    """Return ours, where it is not the paper's; "" where it is."""
-    now, theirs = (
-        override_values(cell.overrides).get(setting.key),
-        override_values(cell.published.overrides).get(setting.key),
-    )
-    if now is not None and now != theirs:
+    """Return our value if it is not the paper's, else ""."""
+    now = override_values(cell.overrides).get(setting.key)
+    if now is not None and now != override_values(cell.published.overrides).get(setting.key):
         return f"{setting.key}={now}"
     if setting.ours or now is not None or setting.key in ("", "limit") or experiment is None:
         return setting.ours
-    known = {**flatten(experiment.config), **experiment.config["choices"]}
-    return f"{setting.key}={_format(known[setting.key])}" if setting.key in known else ""
+    values = {**flatten(experiment.config), **experiment.config["choices"]}
+    return f"{setting.key}={_format(values[setting.key])}" if setting.key in values else ""
 
 
-def _list_overrides(cells: Sequence[PlannedCell], given: Sequence[str], named: set[str]) -> Iterator[Row]:
-    for override in given:
+def _list_overrides(cells: Sequence[PlannedCell], overrides: Sequence[str], listed: set[str]) -> Iterator[Row]:
+    for override in overrides:
         key = override_key(override)
         if key.startswith(TRAINED):
             yield from _list_trained(key, parse_override(override).value)
-        elif key not in named:
+        elif key not in listed:
             theirs = (override_values(cell.published.overrides).get(key, "not named") for cell in cells)
             yield key, "; ".join(dict.fromkeys(theirs)), override
 
 
-def _list_trained(key: str, given: str) -> Iterator[Row]:
-    """Yield what was trained, and which of its settings somebody gave."""
-    yield key, artefact(key.removeprefix(TRAINED)).what, given
-    if not (Path(given) / MANIFEST).is_file() or (Path(given) / CONFIG).is_file():
+def _list_trained(key: str, path: str) -> Iterator[Row]:
+    """Yield a trained model, those of its settings that a user chose, and its examples."""
+    yield key, find_model(key.removeprefix(TRAINED)).what, path
+    if not (Path(path) / MANIFEST).is_file() or (Path(path) / CONFIG).is_file():
         return
-    trained = Trained.read(Path(given))
+    trained = Trained.read(Path(path))
     for name, value, source in trained.settings:
         if source.startswith("given here"):
             yield f"{key}: {name}", source.partition("; ")[2] or "not given", value
     examples = trained.examples
     made_of = f" of {', '.join(examples.made_of)}" if examples.made_of else ""
-    yield (
-        f"{key}: examples",
-        "as above",
-        f"{examples.count:,} from {pluralize(examples.questions, 'question')}{made_of}",
-    )
+    count = f"{examples.count:,} from {pluralize(examples.questions, 'question')}{made_of}"
+    yield f"{key}: examples", "as above", count
 
 
-def _list_choices(cells: Sequence[PlannedCell], experiments: Experiments, told: set[str]) -> Iterator[Row]:
-    """Yield choices that no paper made, and defaults of kgqa's where a cell names none."""
-    found: dict[Row, list[str]] = {}
-    for cell in cells:
-        for place, name, made in parts(experiments[cell.overrides]):
-            theirs = of_no_paper(place, name) or ("" if made else "not named")
-            if theirs and place not in told:
+def _list_choices(known: Sequence[tuple[PlannedCell, Experiment]], listed: set[str]) -> Iterator[Row]:
+    """Yield choices that no paper made, and kgqa's defaults where a cell names none."""
+    found: dict[Row, dict[str, None]] = {}
+    for cell, experiment in known:
+        for place, name, made in list_parts(experiment):
+            theirs = published_choice(place, name) or ("" if made else "not named")
+            if theirs and place not in listed:
                 default = "" if made or place in override_values(cell.overrides) else ", the default"
-                found.setdefault((place, theirs, f"{place}={name}{default}"), []).append(cell.published.row)
+                found.setdefault((place, theirs, f"{place}={name}{default}"), {})[cell.published.row] = None
+    every = {cell.published.row for cell, _ in known}
     for (place, theirs, ours), rows in found.items():
-        yield place, theirs, f"{ours}{_where(rows, cells)}"
+        yield place, theirs, ours if len(rows) == len(every) else f"{ours} ({', '.join(rows)})"
 
 
-def _format_value(cells: Sequence[PlannedCell], experiments: Experiments, told: set[str]) -> Iterator[Row]:
-    """Yield values that no paper gives, one row a choice."""
+def _list_values(known: Sequence[tuple[PlannedCell, Experiment]], listed: set[str]) -> Iterator[Row]:
+    """Yield values that no paper gives, one row per choice."""
     found: dict[str, dict[str, None]] = {}
-    for cell in cells:
-        experiment = experiments[cell.overrides]
-        flat, named = flatten(experiment.config), override_values(cell.overrides)
-        for key, (group, source) in _find_source(experiment).items():
-            if NOT_GIVEN.search(source) and not _describe(key, {*named, *told}):
-                place = f"{group}={experiment.config['choices'][group]}"
-                found.setdefault(place, {})[f"{key}={_format(flat.get(key, flat.get(f'{key}.path')))}"] = None
-    for place, values in found.items():
-        yield f"values of {place}", "not given", ", ".join(values)
+    for cell, experiment in known:
+        flat, named = flatten(experiment.config), {*override_values(cell.overrides), *listed}
+        for key, (group, source) in _find_sources(experiment).items():
+            is_named = any(other == key or other.startswith(f"{key}.") for other in named)
+            if NOT_IN_PAPER.search(source) and not is_named:
+                choice = f"{group}={experiment.config['choices'][group]}"
+                found.setdefault(choice, {})[f"{key}={_format(flat.get(key, flat.get(f'{key}.path')))}"] = None
+    for choice, values in found.items():
+        yield f"values of {choice}", "not given", ", ".join(values)
 
 
-def _find_source(experiment: Experiment) -> dict[str, tuple[str, str]]:
-    """Group and comment of each key that an answer depends on; an experiment's comment takes another file's place."""
-    said: dict[str, tuple[str, str]] = {}
+def _find_sources(experiment: Experiment) -> dict[str, tuple[str, str]]:
+    """Return group and comment of each key that answers depend on. An experiment's comment replaces another file's."""
+    sources: dict[str, tuple[str, str]] = {}
     listed = sorted(find_sources(experiment.config).items(), key=lambda item: item[0].startswith("experiment."))
     for place, source in listed:
         group = place.partition(".")[0]
         if group in VALUED and group in experiment.choices:
-            said[place.removeprefix("experiment.")] = group, source
-    return said
-
-
-def _describe(key: str, told: Iterable[str]) -> bool:
-    return any(other == key or other.startswith(f"{key}.") for other in told)
-
-
-def _where(rows: Iterable[str], cells: Sequence[PlannedCell]) -> str:
-    """Return the where of a difference that not all cells have."""
-    names, every = dict.fromkeys(rows), dict.fromkeys(cell.published.row for cell in cells)
-    return "" if len(names) == len(every) else f" ({', '.join(names)})"
+            sources[place.removeprefix("experiment.")] = group, source
+    return sources
 
 
 def _format(value: object) -> str:

@@ -1,31 +1,36 @@
-"""The papers' own protocols: which questions choose hyperparameters and which are asked, and what is averaged over."""
+"""The papers' own protocols: which questions choose hyperparameters, which are asked, and what is averaged over."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-
-from kgqa.config.files import flatten, load_yaml
-from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.util.plugins import package_conf
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.sweep import TunedCell
+from kgqa.config.files import flatten
+from kgqa.config.overrides import override_key
+from kgqa.errors import ConfigError, KgqaError
+from kgqa.experiment.budget import Budget
+from kgqa.experiment.experiment import Experiment
+from kgqa.reproduce.tables import Strict, read_conf
+from kgqa.runtime.display import Display
+from kgqa.sweeps.cells import Cell, Status
+from kgqa.sweeps.running import open_sweep, run_cells
+from kgqa.sweeps.tuning import Tuning, on_part, run_tuning, split_questions
+from kgqa.util.fs import text_digest
+from kgqa.util.redaction import redact
 
 SETS = "method.demonstration_set"
-Among = Mapping[str, Sequence[int]]  # values by key
 
 
-class _Entry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Tuned(_Entry):
+class Tuned(Strict):
     when: tuple[str, ...]  # choices of groups and values that a cell has
     among: dict[str, tuple[int, ...]]
 
 
-class Protocol(_Entry):
+class Protocol(Strict):
     """An entry of conf/reproduce/protocols.yaml."""
 
     source: str
@@ -39,66 +44,154 @@ class Protocol(_Entry):
     sets: tuple[str, ...]
     tune: tuple[Tuned, ...]
 
-    def among(self, experiment: Experiment) -> Among:
-        """Return what is chosen among for a cell."""
-        if self.dev is None:
-            return {}
-        config = experiment.config
-        has = {f"{key}={value}" for key, value in {**flatten(config), **config["choices"]}.items()}
-        return next((entry.among for entry in self.tune if has.issuperset(entry.when)), {})
-
-    def sets_of(self, experiment: Experiment) -> tuple[str, ...]:
-        return self.sets if SETS in flatten(experiment.config) else ()
-
     def decides(self) -> set[str]:
-        """Return the keys that are the paper's by it."""
+        """Return the keys with the paper's values."""
         return {"limit", *(key for entry in self.tune for key in entry.among), *([SETS] if self.sets else [])}
 
     def short(self) -> str:
-        """Return what is left out without it."""
-        said = ["nothing chosen on development questions" if self.tune and self.dev else ""]
-        said += ["one set of demonstrations" if self.sets else "", "all questions, or the first limit= of them"]
-        return ", ".join(text for text in said if text)
+        """Return what a run without the protocol omits."""
+        tuned = "nothing chosen on development questions" if self.tune and self.dev else ""
+        sets = "one set of demonstrations" if self.sets else ""
+        return ", ".join(filter(None, [tuned, sets, "all questions, or the first limit= of them"]))
 
-    def words(self) -> str:
-        """Return what it says, on one line."""
+    def describe(self) -> str:
         split = f" of the {self.dev_split} split" if self.dev_split else ""
-        said = [f"hyperparameters chosen on {self.dev:,} questions{split}" if self.dev else ""]
-        said += [f"{self.test:,} questions asked" if self.test else "all questions asked"]
-        said += [f"the mean over {len(self.sets)} sets of demonstrations" if self.sets else ""]
-        return f"{', '.join(text for text in said if text)} ({self.source})"
+        chosen = f"hyperparameters chosen on {self.dev:,} questions{split}" if self.dev else ""
+        asked = f"{self.test:,} questions asked" if self.test else "all questions asked"
+        sets = f"the mean over {len(self.sets)} sets of demonstrations" if self.sets else ""
+        return f"{', '.join(filter(None, [chosen, asked, sets]))} ({self.source})"
 
 
 def protocol_of(table_id: str) -> Protocol | None:
-    """Return the paper's protocol, if it says how the cells of this table were made."""
-    found = _protocols().get(table_id.partition("/")[0])
+    """Return the paper's protocol, if it describes how the cells of this table were made."""
+    protocols: dict[str, Protocol] = read_conf("protocols.yaml", dict[str, Protocol])
+    found = protocols.get(table_id.partition("/")[0])
     return found if found and (not found.tables or table_id in found.tables) else None
 
 
-@cache
-def _protocols() -> dict[str, Protocol]:
-    file = package_conf() / "reproduce" / "protocols.yaml"
-    try:
-        return TypeAdapter(dict[str, Protocol]).validate_python(load_yaml(file, "reinstall kgqa"))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from error
-
-
-def find_protocol(table_id: str, wanted: str, changed: Mapping[str, int]) -> Protocol | None:
-    """Return the paper's protocol where `protocol=paper` asks for it, with other numbers of questions where some are
-    given.
+def find_protocol(table_id: str, keys: Mapping[str, str]) -> Protocol | None:
+    """Return the protocol of `protocol=paper`, with the numbers of `protocol.dev=` and `protocol.test=`; None: short.
 
     Raises:
-        ConfigError: neither short nor paper, or the paper has none for this table.
+        ConfigError: a value is invalid, or the paper has no protocol for this table.
     """
+    wanted = keys.get("protocol", "short")
+    numbers = {key.removeprefix("protocol."): value for key, value in keys.items() if key.startswith("protocol.")}
+    for key, value in numbers.items():
+        if not value.isdecimal() or int(value) < 1:
+            raise ConfigError(f"protocol.{key}={value}: must be a number from 1")
+        if wanted == "short":
+            raise ConfigError(f"protocol.{key}: goes with protocol=paper")
     if wanted not in ("short", "paper"):
         raise ConfigError(f"protocol={wanted}: choose from: short (nothing is chosen, limit= counts), paper")
     if wanted == "short":
-        for key in changed:
-            raise ConfigError(f"protocol.{key}: goes with protocol=paper")
         return None
     protocol = protocol_of(table_id)
     if protocol is None:
         raise ConfigError(f"protocol=paper: nothing is known for {table_id} beyond its settings; leave it out")
-    return protocol.model_copy(update=dict(changed))
+    return protocol.model_copy(update={key: int(value) for key, value in numbers.items()})
+
+
+@dataclass(frozen=True)
+class CellRuns:
+    """The runs that a published cell's value comes from. `tried`: on dev, to choose one of them."""
+
+    tests: Sequence[Cell]
+    tried: Sequence[Cell] = ()
+    chosen: str = ""
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProtocolRuns:
+    """A published cell by its paper's protocol: runs on dev, the choice among them, and runs on test with it."""
+
+    cell: Cell
+    protocol: Protocol
+    table: str
+
+    @cached_property
+    def among(self) -> Mapping[str, Sequence[int]]:
+        """Return the values to choose from, by key."""
+        if self.protocol.dev is None:
+            return {}
+        config = self.cell.experiment.config
+        has = {f"{key}={value}" for key, value in {**flatten(config), **config["choices"]}.items()}
+        return next((entry.among for entry in self.protocol.tune if has.issuperset(entry.when)), {})
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        return self.protocol.sets if SETS in flatten(self.cell.experiment.config) else ()
+
+    @cached_property
+    def tuning(self) -> Tuning:
+        """Return the request of `kgqa tune`."""
+        among, experiment = self.among, self.cell.experiment
+        overrides = [override for override in experiment.overrides if override_key(override) not in among]
+        overrides += [f"{key}={','.join(map(str, values))}" for key, values in among.items()]
+        protocol = self.protocol
+        keys = {
+            "metric": protocol.metrics.get(self.table, protocol.metric),
+            "dev": protocol.dev,
+            "dev_split": protocol.dev_split,
+            "test": protocol.test,
+            "seed": protocol.seed,
+            "name": self._name,
+            "sets": ",".join(self.sets) or None,
+        }
+        return Tuning.of([*overrides, *(f"tune.{key}={value}" for key, value in keys.items() if value is not None)])
+
+    def tried(self) -> list[Cell]:
+        """Return the runs on dev."""
+        return self.tuning.on_dev if self.among else []
+
+    def tests(self) -> list[Cell]:
+        """Return the runs on test. If something is chosen, they are those of the first choice."""
+        if self.among:
+            return self.tuning.on_test(self.tuning.cells[0])
+        experiment, protocol = self.cell.experiment, self.protocol
+        if protocol.dev is not None:  # the same questions as of cells with a choice
+            _, test = split_questions(
+                experiment, protocol.dev, protocol.test, protocol.seed, dev_split=protocol.dev_split
+            )
+            keys = [[f"{SETS}={name}"] for name in self.sets] or [[]]
+            return [on_part(self._with(number, key), test, "test") for number, key in enumerate(keys)]
+        is_whole = protocol.test is None or protocol.test >= sum(1 for _ in experiment.dataset.questions())
+        return [self._with(0, [] if is_whole else [f"sample={protocol.test}", f"seed={protocol.seed}"])]
+
+    def run(self, display: Display, budget: Budget | None) -> CellRuns:
+        """Run all cells. A cell that cannot run becomes a failed result and stops no other."""
+        try:
+            return self._tune(display, budget) if self.among else self._test(display, budget)
+        except KgqaError as error:
+            return CellRuns([replace(self.cell, status="failed", error=" ".join(redact(error).split()))])
+
+    def _tune(self, display: Display, budget: Budget | None) -> CellRuns:
+        self.tuning.budget = budget
+        record = run_tuning(self.tuning, display).record
+        tests, tried = map(self._read, record.tested), map(self._read, record.tried)
+        chosen = next((tuned.settings for tuned in record.tried if tuned.cell == record.chosen), "")
+        return CellRuns(list(tests), list(tried), chosen, self.tuning.command)
+
+    def _test(self, display: Display, budget: Budget | None) -> CellRuns:
+        cells = self.tests()
+        command = ("kgqa", "run", *cells[0].experiment.overrides) if len(cells) == 1 else ()
+        with open_sweep(cells, command, {}, self._name) as folder:
+            run_cells(cells, folder.path, display, budget=budget)
+        return CellRuns(cells, command=command)
+
+    def _read(self, tuned: TunedCell) -> Cell:
+        run = Path(tuned.run) if tuned.run else None
+        metrics = Metrics.read(run) if run and tuned.status == "done" else None
+        status: Status = "done" if tuned.status == "done" else "not run" if tuned.status == "not run" else "failed"
+        return replace(self.cell, status=status, run=run, metrics=metrics, error=tuned.error)
+
+    def _with(self, number: int, overrides: Sequence[str]) -> Cell:
+        name = " ".join(overrides) or self.cell.name
+        return Cell(number, name, Experiment.of([*self.cell.experiment.overrides, *overrides]))
+
+    @property
+    def _name(self) -> str:
+        """Return the name of its folders in outputs/sweeps, so that the same command resumes."""
+        text = " ".join([*self.cell.experiment.overrides, self.protocol.model_dump_json()])
+        return f"{self.table.replace('/', '-')}-{text_digest(text, 8)}"

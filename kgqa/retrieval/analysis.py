@@ -6,7 +6,7 @@ Words of Unicode's annex 29 → without possessive 's → lower case → without
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 VERSION = 1  # of what comes out; an index made with another one is refused
@@ -27,44 +27,37 @@ def analyze_text(text: str) -> str:
     Words never cross a blank, so each run between blanks is looked up by itself, and texts repeat their runs.
     """
     runs = text.replace("\u202f", "_").split()  # the narrow blank of "10 000" joins as an underscore does
-    return " ".join(map(_runs().__getitem__, runs))
+    return " ".join(map(_run_terms, runs))
 
 
 def terms(text: str) -> list[str]:
     return analyze_text(text).split()
 
 
-class _Runs(dict[str, str]):
-    """Terms of a run without blanks, worked out once."""
+@lru_cache(REMEMBERED)
+def _run_terms(run: str) -> str:
+    """Return the terms of a run without blanks."""
+    return " ".join(term for word in _words(run) if (term := _term(word)))
 
-    def __init__(self) -> None:
-        super().__init__()
-        from Stemmer import Stemmer
 
-        self._stemmer = Stemmer("porter", 0)  # without a cache of its own
-
-    def __missing__(self, run: str) -> str:
-        stemmed = " ".join(term for word in _words(run) if (term := self._term(word)))
-        if len(self) < REMEMBERED and len(run) <= LONGEST:
-            self[run] = stemmed
-        return stemmed
-
-    def _term(self, word: str) -> str:
-        if word[-2:] in _POSSESSIVES:
-            word = word[:-2]
-        # one character at a time, as Java does: no final sigma, and İ gives i without its dot
-        word = word.lower() if word.isascii() else word.replace("Σ", "σ").replace("İ", "i").lower()
-        if word in STOP_WORDS:
-            return ""
-        return self._stemmer.stemWord(_as_martin_porter_does(word)) if len(word) > 2 else word
+def _term(word: str) -> str:
+    if word[-2:] in _POSSESSIVES:
+        word = word[:-2]
+    # one character at a time, as Java does: no final sigma, and İ gives i without its dot
+    word = word.lower() if word.isascii() else word.replace("Σ", "σ").replace("İ", "i").lower()
+    if word in STOP_WORDS:
+        return ""
+    return _stemmer().stemWord(_as_martin_porter_does(word)) if len(word) > 2 else word
 
 
 _POSSESSIVES = frozenset(apostrophe + s for apostrophe in "'’＇" for s in "sS")
 
 
 @cache
-def _runs() -> _Runs:
-    return _Runs()
+def _stemmer() -> Any:
+    from Stemmer import Stemmer
+
+    return Stemmer("porter", 0)  # without a cache of its own
 
 
 def _words(run: str) -> list[str]:

@@ -1,35 +1,35 @@
-"""BM25 as in Lucene (Kamphuis et al., ECIR 2020; k1 = 1.2, b = 0.75), embedded: tantivy, a search engine in Rust."""
+"""BM25, embedded: as in Lucene (Kamphuis et al., ECIR 2020) with tantivy, and any k1, b and variant with bm25s."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from kgqa.errors import DataError, StorageError
 from kgqa.protocols import Query
 from kgqa.retrieval import analysis
+from kgqa.retrieval.search import rank_places
 from kgqa.types import Json, Passage
-from kgqa.util.fs import explain_storage_errors
-from kgqa.util.validators import Validator
+from kgqa.util.fs import AGAIN, explain_storage_errors
+from kgqa.util.optional_deps import require_packages
+from kgqa.util.validators import NotNegative, Share, Validator
 
 if TYPE_CHECKING:
+    import numpy as np
     import tantivy
+    from numpy.typing import NDArray
 
 HEAP = 128 << 20  # bytes of postings held before they are written; more does not build faster
 STEP = 1_000  # passages between two signs of progress
 DIGITS = 6  # of a score; beyond them the order of summation shows, and with it how the index is cut into segments
 SPARE = 8  # hits fetched beyond k, to see whether the k-th shares its score with others
-QUICK = 0.001  # seconds of a search; to wake threads costs more than shorter ones take
 MOST_TIES = 10_000  # hits fetched for one query because of equal scores; among more, tantivy's own order decides
 
 
@@ -44,9 +44,9 @@ Boosts = Annotated[Mapping[str, float], Validator("give title, text or both a bo
 class Bm25:
     """A passage's score is the sum over `fields` of BM25 with that field's own statistics, times the field's boost.
 
-    That is Elasticsearch's bool query of one `match` per field. Scores are Lucene's times 2.2, as tantivy keeps the
-    factor k1 + 1. A term that stands twice in the query counts twice. Fed with analysed text: the query parser of
-    tantivy, which chokes on questions, is never used.
+    That is Elasticsearch's bool query of one `match` per field, with k1 = 1.2 and b = 0.75. Scores are Lucene's times
+    2.2, as tantivy keeps the factor k1 + 1. A term that occurs twice in the query counts twice. The text is analyzed
+    before: the query parser of tantivy fails on questions.
     """
 
     fields: Boosts  # boosts of "title" and "text"; one that is absent is not searched
@@ -62,13 +62,19 @@ class Bm25:
         }
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
-        """See `Retriever`. What an interrupted build left is thrown away."""
+        """See `Retriever`. Files of an interrupted build are deleted."""
         import tantivy
 
-        _empty(folder)
+        with explain_storage_errors(folder):
+            for file in folder.iterdir():
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+        schema = tantivy.SchemaBuilder()
+        for field in self.fields:
+            schema.add_text_field(field, tokenizer_name="whitespace", index_option="freq")
+        # signed: an unsigned fast field makes the writer of tantivy 0.27 panic
+        schema.add_integer_field("place", fast=True, indexed=True)
         try:
-            index = tantivy.Index(self._schema(), str(folder))
-            writer = index.writer(HEAP, num_threads=1)  # one thread keeps the passages in order
+            writer = tantivy.Index(schema.build(), str(folder)).writer(HEAP, num_threads=1)  # one keeps the order
             for place, passage in enumerate(passages):
                 text = {field: analysis.analyze_text(getattr(passage, field)) for field in self.fields}
                 writer.add_document(tantivy.Document(place=place, **text))
@@ -76,32 +82,17 @@ class Bm25:
                     advance(STEP)
             writer.commit()
             writer.wait_merging_threads()
-        except (ValueError, OSError) as error:  # what tantivy makes of a full disk
-            raise StorageError(f"{folder}: {error}; make room, then run the same command again") from error
+        except (ValueError, OSError) as error:  # tantivy's errors on a full disk
+            raise StorageError(f"{folder}: {error}; {AGAIN}") from error
         advance(len(passages) % STEP)
 
     def open(self, passages: Sequence[Passage], folder: Path) -> Bm25Finder:  # noqa: ARG002 - the places are enough
         return Bm25Finder(self.fields, folder)
 
-    def _schema(self) -> tantivy.Schema:
-        import tantivy
-
-        builder = tantivy.SchemaBuilder()
-        for field in self.fields:
-            builder.add_text_field(field, tokenizer_name="whitespace", index_option="freq")
-        # signed: an unsigned fast field makes the writer of tantivy 0.27 panic
-        return builder.add_integer_field("place", fast=True, indexed=True).build()
-
-
-def _empty(folder: Path) -> None:
-    with explain_storage_errors(folder):
-        for left in folder.iterdir():
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
-
 
 @contextmanager
-def _reading(folder: Path) -> Iterator[None]:
-    """Yield what tantivy makes of files that are not as it wrote them; its panics are no `Exception`."""
+def _explain_damage(folder: Path) -> Iterator[None]:
+    """Turn errors and panics of tantivy on damaged files into a DataError. A panic is no `Exception`."""
     try:
         yield
     except BaseException as error:
@@ -112,41 +103,33 @@ def _reading(folder: Path) -> Iterator[None]:
 
 
 class Bm25Finder:
-    """Searches from the files as the system maps them: opening reads next to nothing."""
+    """Searches the files as the system maps them: opening reads next to nothing."""
 
     def __init__(self, fields: Mapping[str, float], folder: Path) -> None:
         self._fields, self._folder = fields, folder
-        self._threads: ThreadPoolExecutor | None = None
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
-        """Return see `Finder`. Scores of the same first six digits are equal. A query without words finds nothing."""
-        wanted = [self._boolean(query) for query in queries]  # in this thread: a stemmer serves one at a time
-        began, found = time.monotonic(), list(map(self._best, queries[:1], wanted[:1]))
-        if time.monotonic() - began < QUICK:
-            return found + list(map(self._best, queries[1:], wanted[1:]))
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(min(8, os.cpu_count() or 1), thread_name_prefix="kgqa-bm25")
-        # tantivy searches without the interpreter's lock
-        return found + list(self._threads.map(self._best, queries[1:], wanted[1:]))
+        """See `Finder`. Scores of the same first six digits are equal. A query without words finds nothing."""
+        return [self._find(query) for query in queries]
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown()
+        """Nothing is held open."""
 
     @cached_property
-    def _index_parts(self) -> tuple[tantivy.Schema, tantivy.Searcher]:
+    def _index(self) -> tuple[tantivy.Schema, tantivy.Searcher]:
         import tantivy
 
-        with _reading(self._folder):
+        with _explain_damage(self._folder):
             index = tantivy.Index.open(str(self._folder))
             return index.schema, index.searcher()
 
-    def _best(self, query: Query, wanted: tantivy.Query | None) -> list[int]:
+    def _find(self, query: Query) -> list[int]:
+        wanted = self._to_tantivy(query)
         if wanted is None or query.k < 1:
             return []
-        _, searcher = self._index_parts
+        _, searcher = self._index
         fetch = query.k + SPARE
-        with _reading(self._folder):
+        with _explain_damage(self._folder):
             while True:
                 hits = searcher.search(wanted, fetch, count=False).hits  # counting would visit every match
                 scores = [float(f"{score:.{DIGITS}g}") for score, _ in hits]
@@ -157,20 +140,106 @@ class Bm25Finder:
         ranked = sorted(zip((-score for score in scores), places, strict=True))
         return [place for _, place in ranked[: query.k]]
 
-    def _boolean(self, query: Query) -> tantivy.Query | None:
-        """Return None where the query has no words."""
+    def _to_tantivy(self, query: Query) -> tantivy.Query | None:
+        """Return None if the query has no words."""
         import tantivy
 
-        schema, _ = self._index_parts
+        schema, _ = self._index
         make, occur = tantivy.Query, tantivy.Occur
         clauses = []
         for term, count in Counter(analysis.terms(query.text)).items():
             for field, boost in self._fields.items():
                 clause = make.term_query(schema, field, term, "freq")
-                clauses.append(
-                    (occur.Should, clause if count * boost == 1 else make.boost_query(clause, count * boost))
-                )
+                weight = count * boost
+                clauses.append((occur.Should, clause if weight == 1 else make.boost_query(clause, weight)))
         if not clauses or query.among is None:
             return make.boolean_query(clauses) if clauses else None
         among = make.const_score_query(make.term_set_query(schema, "place", query.among), 0.0)
         return make.boolean_query([(occur.Must, among), (occur.Must, make.boolean_query(clauses))])
+
+
+@dataclass(frozen=True)
+class Bm25s:
+    """Scores, fields and words as in `Bm25`, but without Lucene's rounding of lengths (bm25s: Lù, 2024).
+
+    A passage that scores no better than one without any word of the query is not found. Every setting has an index
+    of its own. delta: of bm25l and bm25+, without effect on the other variants.
+    """
+
+    fields: Boosts
+    variant: Literal["lucene", "robertson", "atire", "bm25l", "bm25+"]
+    k1: NotNegative
+    b: Share
+    delta: NotNegative
+
+    pools: ClassVar[bool] = True
+
+    def identity(self) -> Mapping[str, Json]:
+        library = require_packages("bm25s", "bm25s")
+        return {"retriever": "bm25s", **asdict(self), "analysis": analysis.VERSION, **library}
+
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+        """See `Retriever`. Builds in memory, about 2 kB per passage."""
+        import bm25s
+
+        numbers: dict[str, dict[str, int]] = {field: {} for field in self.fields}  # of terms
+        rows: dict[str, list[list[int]]] = {field: [] for field in self.fields}
+        for place, passage in enumerate(passages):
+            for field, known in numbers.items():
+                terms = analysis.terms(getattr(passage, field))
+                rows[field].append([known.setdefault(term, len(known)) for term in terms])
+            if (place + 1) % STEP == 0:
+                advance(STEP)
+        for field, known in numbers.items():
+            if known:  # a field may be empty in all passages
+                scored = bm25s.BM25(k1=self.k1, b=self.b, delta=self.delta, method=self.variant, backend="numpy")
+                scored.index((rows[field], known), show_progress=False)
+                with explain_storage_errors(folder):
+                    scored.save(folder / field, show_progress=False)
+        advance(len(passages) % STEP)
+
+    def open(self, passages: Sequence[Passage], folder: Path) -> Bm25sFinder:
+        return Bm25sFinder(self.fields, folder, len(passages))
+
+
+class Bm25sFinder:
+    """Adds up the columns of a query's terms, memory-mapped."""
+
+    def __init__(self, fields: Mapping[str, float], folder: Path, count: int) -> None:
+        self._fields, self._folder, self._count = fields, folder, count
+
+    def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+        """See `Finder`; equal scores are in order of place."""
+        return [self._find(query) for query in queries]
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    @cached_property
+    def _indexes(self) -> dict[str, Any]:
+        import bm25s
+
+        present = [field for field in self._fields if (self._folder / field).is_dir()]
+        return {field: bm25s.BM25.load(self._folder / field, mmap=True) for field in present}
+
+    def _find(self, query: Query) -> list[int]:
+        import numpy as np
+
+        scores = self._scores(analysis.terms(query.text))
+        places = np.flatnonzero(scores > 0)
+        if query.among is not None:
+            places = np.intersect1d(places, np.array(query.among, dtype=np.int64))
+        return rank_places(scores[places], query.k, places) if query.k > 0 and len(places) else []
+
+    def _scores(self, terms: Sequence[str]) -> NDArray[np.float64]:
+        """Return the scores of every passage, above what one without any of the terms would get."""
+        import numpy as np
+
+        scores = np.zeros(self._count)
+        for field, index in self._indexes.items():
+            numbers = [number for term in terms if (number := index.vocab_dict.get(term)) is not None]
+            if numbers:
+                absent = index.nonoccurrence_array
+                base = 0.0 if absent is None else absent[numbers].sum(dtype="float32")
+                scores += self._fields[field] * (index.get_scores_from_ids(numbers) - base)
+        return np.where(scores > 1e-6, scores, 0.0)

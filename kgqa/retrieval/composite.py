@@ -1,55 +1,168 @@
-"""Retrievers made of others: where each keeps its index, and what identifies them together."""
+"""Retrievers made of others: reciprocal rank fusion, and the baselines KNN and MDR of KGP (Wang et al., AAAI 2024)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
+from typing import Any, Literal
 
-from kgqa.protocols import Finder, KeptElsewhere, Retriever
+from kgqa.errors import ConfigError
+from kgqa.protocols import Finder, Query, Retriever
+from kgqa.retrieval.dense import Dense, Scored
 from kgqa.types import Json, Passage
 from kgqa.util.fs import ensure_dir, explain_storage_errors
+from kgqa.util.validators import Count
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Named retrievers over the same passages, each in the subfolder of its name."""
-
-    retrievers: Mapping[str, Retriever]
+class Composite:
+    """A retriever with others as fields. All index the same passages, each in the subfolder of its field's name."""
 
     @property
     def pools(self) -> bool:
-        return all(retriever.pools for retriever in self.retrievers.values())
+        return all(part.pools for part in self._parts().values())
 
-    def identity(self) -> dict[str, Json]:
-        return {name: dict(retriever.identity()) for name, retriever in self.retrievers.items()}
+    def identity(self) -> Mapping[str, Json]:
+        parts = {name: dict(part.identity()) for name, part in self._parts().items()}
+        settings = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {"retriever": type(self).__name__.lower(), **settings, **parts}
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
-        """One after the other; a passage counts when all have it."""
-        progress = _Progress(len(self.retrievers), advance)
-        for name, retriever in self.retrievers.items():
+        """Build one part after the other. A passage counts as indexed when all parts have it."""
+        parts, done = self._parts(), 0
+
+        def advance_by_share(count: int) -> None:
+            nonlocal done
+            before, done = done // len(parts), done + count
+            advance(done // len(parts) - before)
+
+        for name, part in parts.items():
             with explain_storage_errors(folder / name):
                 ensure_dir(folder / name)
-            retriever.build(passages, folder / name, progress)
+            part.build(passages, folder / name, advance_by_share)
 
-    def restore(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
-        for name, retriever in self.retrievers.items():
-            if isinstance(retriever, KeptElsewhere):
-                retriever.restore(passages, folder / name, advance)
+    def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
+        finders = {name: part.open(passages, folder / name) for name, part in self._parts().items()}
+        return Opened(self, passages, finders)
 
-    def open(self, passages: Sequence[Passage], folder: Path) -> dict[str, Finder]:
-        return {name: retriever.open(passages, folder / name) for name, retriever in self.retrievers.items()}
+    def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+        """Return the places for each query, from the finders of its parts."""
+        raise NotImplementedError
+
+    def _parts(self) -> dict[str, Retriever]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if isinstance(value, Retriever)}
 
 
-@dataclass
-class _Progress:
-    """Passages of all parts, handed on divided by the number of parts."""
+@dataclass(frozen=True)
+class Opened:
+    """An opened composite: the finders of its parts by name."""
 
-    parts: int
-    advance: Callable[[int], None]
-    counted: int = 0
+    retriever: Composite
+    passages: Sequence[Passage]
+    finders: Mapping[str, Any]
 
-    def __call__(self, count: int) -> None:
-        before = self.counted // self.parts
-        self.counted += count
-        self.advance(self.counted // self.parts - before)
+    def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+        return self.retriever.combine(self, queries)
+
+    def close(self) -> None:
+        for finder in self.finders.values():
+            finder.close()
+
+
+@dataclass(frozen=True)
+class Hybrid(Composite):
+    """Reciprocal rank fusion (Cormack et al., SIGIR 2009): the sum of 1 / (constant + rank), ranks counted from 1.
+
+    Each retriever gives its first `depth` passages, or `k` if that is more. A passage that one of them did not give
+    gets nothing for it. Equal scores by place.
+    """
+
+    lexical: Retriever
+    dense: Retriever
+    constant: Count
+    depth: Count
+
+    def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+        deep = [replace(query, k=max(query.k, self.depth)) for query in queries]
+        rankings = zip(*(finder.find(deep) for finder in opened.finders.values()), strict=True)
+        return [fuse_ranks(ranked, self.constant)[: query.k] for query, ranked in zip(queries, rankings, strict=True)]
+
+
+def fuse_ranks(rankings: Sequence[Sequence[int]], constant: int) -> list[int]:
+    """Return all places of the rankings by reciprocal rank fusion, best first, equal scores by place."""
+    scores: defaultdict[int, float] = defaultdict(float)
+    for ranking in rankings:
+        for rank, place in enumerate(ranking, start=1):
+            scores[place] += 1 / (constant + rank)
+    return sorted(scores, key=lambda place: (-scores[place], place))
+
+
+@dataclass(frozen=True)
+class Knn(Composite):
+    """KGP's KNN (supplement 8.2): the best k/2 passages of `dense` (one more if k is odd), then of `fuzzy`.
+
+    The paper has 15 and 15. It does not say what happens to a passage in both; here the next fuzzy one takes its
+    place, so that k passages are found.
+    """
+
+    dense: Retriever
+    fuzzy: Retriever
+
+    def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+        by_meaning = opened.finders["dense"].find([replace(query, k=(query.k + 1) // 2) for query in queries])
+        by_letters = opened.finders["fuzzy"].find(queries)
+        return [
+            list(dict.fromkeys([*meaning, *letters]))[: query.k]
+            for query, meaning, letters in zip(queries, by_meaning, by_letters, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Mdr(Composite):
+    """Two-hop beam search over embeddings (MDR: Xiong et al., ICLR 2021), as KGP's baseline (supplement 8.2).
+
+    The first hop searches with the question, the second with the question and a passage that the first found. The
+    result is the passages of the best pairs: pair by pair, the first hop's passage before the second's, each once. At
+    most first_hop × (second_hop + 1) passages are found, whatever `k` is.
+
+    score: of a pair. KGP multiplies its two inner products (one below 0 counts as 0), MDR adds them.
+    separator: between question and passage in the second query.
+    """
+
+    dense: Retriever
+    first_hop: Count
+    second_hop: Count
+    score: Literal["product", "sum"]
+    separator: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.dense, Dense):
+            raise ConfigError(f"retriever.dense: {type(self.dense).__name__} has no embeddings; choose a dense one")
+
+    def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+        search = opened.finders["dense"].find_scored
+        firsts = search([replace(query, k=self.first_hop) for query in queries])
+        hops = [
+            # one more passage, because the first hop's is often its own nearest
+            replace(query, text=f"{query.text}{self.separator}{opened.passages[place].wording}", k=self.second_hop + 1)
+            for query, first in zip(queries, firsts, strict=True)
+            for place, _ in first
+        ]
+        seconds = iter(search(hops))
+        return [self._rank_pairs(query, first, seconds) for query, first in zip(queries, firsts, strict=True)]
+
+    def _rank_pairs(self, query: Query, first: Scored, seconds: Iterator[Scored]) -> list[int]:
+        pairs = []
+        for (place, score), second in zip(first, seconds, strict=False):  # `seconds` continues with the next query's
+            others = [(other, more) for other, more in second if other != place][: self.second_hop]
+            pairs += [(-self._pair_score(score, more), place, other) for other, more in others]
+        ranked = chain.from_iterable((place, other) for _, place, other in sorted(pairs))
+        alone = (place for place, _ in first)  # if there is no other passage to pair with
+        return list(dict.fromkeys([*ranked, *alone]))[: query.k]
+
+    def _pair_score(self, first: float, second: float) -> float:
+        return first + second if self.score == "sum" else max(first, 0.0) * max(second, 0.0)

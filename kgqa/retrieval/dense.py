@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Query
-from kgqa.retrieval import faiss_search
-from kgqa.retrieval.biencoder import Encoder, relevance, remembering
+from kgqa.retrieval.biencoder import Encoder, get_biencoder, relevance
 from kgqa.retrieval.encoders import SentenceTransformer
-from kgqa.retrieval.faiss_search import Faiss, FaissIndex
-from kgqa.retrieval.nearest import NearestVectors, Numpy, Torch
-from kgqa.retrieval.topk import best_places
-from kgqa.retrieval.vectors import Shards, Vectors
+from kgqa.retrieval.hf_model import torch_device
+from kgqa.retrieval.search import rank_places
 from kgqa.types import Json, Passage
 from kgqa.util import hub
+from kgqa.util.fs import AGAIN, explain_storage_errors, replace_atomically, replace_file
+from kgqa.util.optional_deps import require_packages
 from kgqa.util.validators import Count
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+VECTORS, PROGRESS, FAISS = "vectors.npy", "progress.json", "search.faiss"
+SHARD = 8_192  # passages encoded before they are saved: what an interrupted build loses at most
+BLOCK = 256  # texts encoded between two signs of progress
+QUERIES = 256  # searched at once: bounds the memory for scores
 SPARE = 8  # candidates beyond k, among which the exact scores decide
-GATHERED = 8_192  # vectors scored at once when a query names its places
+TRAINING = 64  # vectors per list that FAISS finds the lists from; it warns below 39
 Scored = Sequence[tuple[int, float]]  # places with their scores, best first
+Nearest = Callable[[Any, int], Any]  # queries (Q, d) and a count → places (Q, count) in any order; -1: none
 
 
 @dataclass(frozen=True)
 class Dense:
     """Any encoder with any search. numpy, torch and flat are exact and give the same; ivf and hnsw approximate.
+
+    A search proposes candidates, which are scored again exactly, so that the exact ones agree to the last digit.
 
     encoder: a ranker's preset, or the folder or hub name of a sentence-transformers model.
     """
@@ -42,12 +49,11 @@ class Dense:
     backend: Literal["numpy", "torch", "flat", "ivf", "hnsw"]
     device: str  # of torch and FAISS
     storage: Literal["float32", "float16"]
-    shard: Count
-    lists: Count
-    probes: Count
-    links: Count
-    build_breadth: Count
-    breadth: Count
+    lists: Count  # IVF: inverted lists; never more than one per 64 passages
+    probes: Count  # IVF: lists that a query looks into
+    links: Count  # HNSW: neighbors of a vector
+    build_breadth: Count  # HNSW: candidates for each vector that is added
+    breadth: Count  # HNSW: candidates that a query follows
 
     pools: ClassVar[bool] = True
 
@@ -58,7 +64,7 @@ class Dense:
             )
 
     def identity(self) -> Mapping[str, Json]:
-        """Return encoder, storage and, where it approximates, the search; exact searches find the same."""
+        """Return encoder, storage and, for approximations, the search; exact searches find the same."""
         approximate: dict[str, dict[str, Json]] = {
             "ivf": {"lists": self.lists, "probes": self.probes},
             "hnsw": {"links": self.links, "build_breadth": self.build_breadth, "breadth": self.breadth},
@@ -67,46 +73,59 @@ class Dense:
         return {
             "retriever": "dense",
             "version": 1,
-            "queries": dict(self._encoder.fingerprint("query")),
-            **self._build_settings(),
-            "storage": self.storage,
+            "queries": dict(self.loaded_encoder.fingerprint("query")),
+            **self._vector_settings(),
             "search": {"backend": self.backend, **settings} if settings else "exact",
         }
 
     def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
-        """Encode what no shard holds yet. A corpus of one shard shares its vectors with rankers in memory."""
-        if self._faiss:
-            faiss_search.check_index()
-        encoder = self._encoder
-        encode = remembering(encoder).vectors if len(passages) <= self.shard else encoder.encode
-        texts = _Texts(passages, self.separator)
-        shards = Shards(self.shard, self.storage, self._build_settings())
-        shards.write(texts, folder, partial(encode, "passage"), advance)
-        if self._faiss:
-            self._faiss.build(Vectors(folder, len(passages)), folder)
+        """Encode the passages into one file, after those that an interrupted build encoded.
+
+        A small corpus shares its vectors with rankers in memory.
+        """
+        import numpy as np
+
+        faiss = _import_faiss() if self.backend in ("flat", "ivf", "hnsw") else None
+        encoder, count = self.loaded_encoder, len(passages)
+        encode = get_biencoder(encoder).vectors if count <= SHARD else encoder.encode
+        settings = {**self._vector_settings(), "count": count}
+        done = _read_progress(folder, settings)
+        advance(done)
+        vectors = np.load(folder / VECTORS, mmap_mode="r+") if done else None
+        for start in range(done, count, SHARD):
+            texts = [self._text(passage) for passage in passages[start : start + SHARD]]
+            rows = _encode(texts, lambda some: encode("passage", some), advance)
+            with explain_storage_errors(folder / VECTORS):
+                if vectors is None:
+                    shape = (count, rows.shape[1])
+                    vectors = np.lib.format.open_memmap(folder / VECTORS, "w+", np.dtype(self.storage), shape)
+                vectors[start : start + len(rows)] = rows
+                vectors.flush()
+            if count > SHARD:
+                progress = {"settings": settings, "done": start + len(rows)}
+                replace_file(folder / PROGRESS, json.dumps(progress), AGAIN)
+        if faiss and vectors is not None:
+            with replace_atomically(folder / FAISS) as fresh:
+                try:
+                    faiss.write_index(self._make_faiss(vectors), str(fresh))
+                except RuntimeError as error:  # how FAISS reports a full disk
+                    raise OSError(str(error).strip().splitlines()[-1]) from error
 
     def open(self, passages: Sequence[Passage], folder: Path) -> DenseFinder:
-        vectors = Vectors(folder, len(passages))
-        return DenseFinder(vectors, self._encoder, lambda: self._nearest(vectors))
+        import numpy as np
 
-    def _build_settings(self) -> dict[str, Json]:
-        """Return what decides the vectors on disk."""
-        return {"passages": dict(self._encoder.fingerprint("passage")), "separator": self.separator}
-
-    def _nearest(self, vectors: Vectors) -> NearestVectors:
-        if self._faiss:
-            return Faiss(self._faiss.opened(vectors, self.device))
-        return Torch(vectors, self.device) if self.backend == "torch" else Numpy(vectors)
-
-    @property
-    def _faiss(self) -> FaissIndex | None:
-        if self.backend == "numpy" or self.backend == "torch":
-            return None
-        shape = (self.lists, self.probes, self.links, self.build_breadth, self.breadth)
-        return FaissIndex(self.backend, self.storage, *shape)
+        try:
+            vectors = np.load(folder / VECTORS, mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise DataError(f"{folder}: its vectors cannot be read ({error}); delete the index and build it") from error
+        if len(vectors) != len(passages):
+            raise DataError(
+                f"{folder}: {len(vectors)} vectors for {len(passages)} passages; delete the index and build it"
+            )
+        return DenseFinder(self, vectors, folder)
 
     @property
-    def _encoder(self) -> Encoder:
+    def loaded_encoder(self) -> Encoder:
         if not isinstance(self.encoder, str):
             return self.encoder
         if "/" not in self.encoder and hub.find_encoder(self.encoder) is None:
@@ -116,12 +135,76 @@ class Dense:
             )
         return SentenceTransformer.of(self.encoder)
 
+    def search(self, vectors: NDArray[Any], folder: Path) -> Nearest:
+        """Return the function that proposes candidates."""
+        if self.backend == "numpy":
+            return lambda queries, count: nearest_exactly(vectors, queries, count)
+        if self.backend == "torch":
+            return _torch_search(vectors, self.device)
+        return self._faiss_search(vectors, folder / FAISS)
+
+    def _vector_settings(self) -> dict[str, Json]:
+        """Return what decides the vectors on disk."""
+        fingerprint = dict(self.loaded_encoder.fingerprint("passage"))
+        return {"passages": fingerprint, "separator": self.separator, "storage": self.storage}
+
+    def _text(self, passage: Passage) -> str:
+        """Return title, separator and text, or the one that is not blank."""
+        return self.separator.join(part for part in (passage.title, passage.text) if part.strip())
+
+    def _make_faiss(self, vectors: NDArray[Any]) -> Any:
+        import numpy as np
+
+        faiss, count = _import_faiss(), len(vectors)
+        lists = min(self.lists, count // TRAINING)
+        code = "Flat" if self.storage == "float32" else "SQfp16"
+        prefix = {"ivf": f"IVF{lists},", "hnsw": f"HNSW{self.links},"}.get(self.backend, "")
+        if self.backend == "ivf" and lists < 2:  # too few passages for lists
+            prefix = ""
+        index: Any = faiss.index_factory(vectors.shape[1], prefix + code, faiss.METRIC_INNER_PRODUCT)
+        if self.backend == "hnsw":
+            index.hnsw.efConstruction = self.build_breadth
+        if not index.is_trained:
+            sample = np.linspace(0, count - 1, min(count, max(lists, 1) * TRAINING)).astype(np.int64)
+            index.train(vectors[sample].astype(np.float32))
+        for start in range(0, count, SHARD):
+            index.add(np.asarray(vectors[start : start + SHARD], dtype=np.float32))
+        return index
+
+    def _faiss_search(self, vectors: NDArray[Any], file: Path) -> Nearest:
+        """Open the index, on the GPUs if FAISS can use them: HNSW and flat half precision stay on the CPU."""
+        import numpy as np
+
+        faiss = _import_faiss()
+        try:
+            index = faiss.read_index(str(file))
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise DataError(f"{file}: {reason}; delete the index and build it") from error
+        if (index.ntotal, index.d) != vectors.shape:
+            raise DataError(
+                f"{file}: {index.ntotal} vectors of {index.d} numbers for {len(vectors)} of {vectors.shape[1]}; "
+                "delete the index and build it"
+            )
+        if isinstance(index, faiss.IndexHNSW):
+            index.hnsw.efSearch = self.breadth
+        elif isinstance(index, faiss.IndexIVF):
+            index.nprobe = self.probes
+        usable = hasattr(faiss, "StandardGpuResources") and faiss.get_num_gpus() > 0
+        if usable and self.device != "cpu" and not isinstance(index, faiss.IndexHNSW | faiss.IndexScalarQuantizer):
+            index = faiss.index_cpu_to_all_gpus(index)
+        return lambda queries, count: index.search(np.ascontiguousarray(queries), count)[1]
+
 
 class DenseFinder:
     """An opened index of vectors. The encoder and the search are loaded for the first query."""
 
-    def __init__(self, vectors: Vectors, encoder: Encoder, nearest: Callable[[], NearestVectors]) -> None:
-        self._vectors, self._encoder, self._load = vectors, encoder, nearest
+    def __init__(self, settings: Dense, vectors: NDArray[Any], folder: Path) -> None:
+        self._settings, self._vectors, self._folder = settings, vectors, folder
+
+    @cached_property
+    def _nearest(self) -> Nearest:
+        return self._settings.search(self._vectors, self._folder)
 
     def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
         return [[place for place, _ in scored] for scored in self.find_scored(queries)]
@@ -130,84 +213,114 @@ class DenseFinder:
         """Return places with their inner products, see `biencoder.relevance`; best first, equal scores by place."""
         if not queries:
             return []
-        embedded = self._embed([query.text for query in queries])
-        results: list[Scored] = [()] * len(queries)
-        for number, query in enumerate(queries):
-            if query.among is not None:
-                results[number] = self._best(embedded[number], query.among, query.k)
-        whole = [number for number, query in enumerate(queries) if query.among is None]
-        counts = {number: min(len(self._vectors), queries[number].k + SPARE) for number in whole}
-        while counts:
-            counts = self._search(queries, embedded, counts, results)
+        embedded = get_biencoder(self._settings.loaded_encoder).vectors("query", [query.text for query in queries])
+        if embedded.shape[1] != self._vectors.shape[1]:
+            raise DataError(
+                f"{self._folder}: vectors of {self._vectors.shape[1]} numbers, and the encoder gives "
+                f"{embedded.shape[1]}; the index is of another encoder: delete it and build it"
+            )
+        results: list[Scored] = [
+            self._rank(vector, query.among or ())[: query.k] for vector, query in zip(embedded, queries, strict=True)
+        ]
+        everywhere = [number for number, query in enumerate(queries) if query.among is None]
+        for start in range(0, len(everywhere), QUERIES):
+            numbers = everywhere[start : start + QUERIES]
+            count = min(len(self._vectors), max(queries[number].k for number in numbers) + SPARE)
+            for number, places in zip(numbers, self._nearest(embedded[numbers], count), strict=True):
+                results[number] = self._choose(embedded[number], queries[number].k, places, count)
         return results
 
     def close(self) -> None:
         self.__dict__.pop("_nearest", None)
-        self._vectors.close()
+        del self._vectors
 
-    def _search(
-        self,
-        queries: Sequence[Query],
-        embedded: NDArray[np.float32],
-        counts: Mapping[int, int],
-        results: list[Scored],
-    ) -> dict[int, int]:
-        """Fill in what is found among so many candidates; gives the queries that need more of them, and how many."""
-        most, more = max(counts.values()), {}
-        for number, places in zip(counts, self._nearest(embedded[list(counts)], most), strict=True):
-            candidates, k = places[places >= 0], queries[number].k
-            if len(candidates) < min(k, len(self._vectors)):  # the lists that were probed hold too few
-                candidates = self._exact(embedded[number : number + 1], min(most, len(self._vectors)))[0]
-            scored = self._best(embedded[number], candidates, len(candidates))
-            if k < len(scored) == most < len(self._vectors) and scored[k - 1][1] == scored[-1][1]:
-                more[number] = min(len(self._vectors), 4 * most)  # a tie goes on beyond the candidates
-            results[number] = scored[:k]
-        return more
+    def _choose(self, vector: NDArray[np.float32], k: int, places: NDArray[np.int64], count: int) -> Scored:
+        """Return the best `k` of the candidates, fetching more of them while a tie continues beyond the last."""
+        total = len(self._vectors)
+        candidates = places[places >= 0]
+        if len(candidates) < min(k, total):  # the lists that were probed hold too few
+            candidates = nearest_exactly(self._vectors, vector[None], count)[0]
+        scored = self._rank(vector, candidates)
+        while k < len(scored) == count < total and scored[k - 1][1] == scored[-1][1]:
+            count = min(total, 4 * count)
+            candidates = self._nearest(vector[None], count)[0]
+            scored = self._rank(vector, candidates[candidates >= 0])
+        return scored[:k]
 
-    def _best(self, query: NDArray[np.float32], places: Iterable[int], k: int) -> Scored:
-        """Return the best of some places."""
+    def _rank(self, vector: NDArray[np.float32], places: Sequence[int] | NDArray[np.int64]) -> Scored:
+        """Return all of the places with their exact scores."""
         import numpy as np
 
-        at = np.array(sorted(places), dtype=np.int64)
-        parts = [at[start : start + GATHERED] for start in range(0, len(at), GATHERED)]
-        scores = np.concatenate([np.empty(0), *(relevance(query, self._vectors.rows(part)) for part in parts)])
-        return [(int(at[place]), float(scores[place])) for place in best_places(scores, k)]
-
-    def _embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        rows = remembering(self._encoder).vectors("query", texts)  # (Q, d)
-        if rows.shape[1] != self._vectors.dimension:
-            raise DataError(
-                f"{self._vectors.folder}: vectors of {self._vectors.dimension} numbers, and the encoder gives "
-                f"{rows.shape[1]}; the index is of another encoder: delete it and build it"
-            )
-        return rows
-
-    @cached_property
-    def _nearest(self) -> NearestVectors:
-        return self._load()
-
-    @cached_property
-    def _exact(self) -> NearestVectors:
-        return Numpy(self._vectors)
+        at = np.sort(np.array(places, dtype=np.int64))
+        scores = relevance(vector, self._vectors[at].astype(np.float32))
+        return [(int(at[place]), float(scores[place])) for place in rank_places(scores, len(at))]
 
 
-class _Texts(Sequence[str]):
-    """The text to encode of each passage: title, separator and text, or the one that is not blank."""
+def nearest_exactly(vectors: NDArray[Any], queries: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """Return the places of the `count` largest inner products, straight from the mapped file: memory stays small."""
+    import numpy as np
 
-    def __init__(self, passages: Sequence[Passage], separator: str) -> None:
-        self._passages, self._separator = passages, separator
+    scores, places = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+    for start in range(0, len(vectors), SHARD):
+        rows = np.asarray(vectors[start : start + SHARD], dtype=np.float32)
+        scores = np.concatenate([scores, queries @ rows.T], axis=1)
+        here = np.broadcast_to(np.arange(start, start + len(rows)), (len(queries), len(rows)))
+        places = np.concatenate([places, here], axis=1)
+        if count < scores.shape[1]:
+            best = np.argpartition(scores, -count, axis=1)[:, -count:]
+            scores, places = np.take_along_axis(scores, best, axis=1), np.take_along_axis(places, best, axis=1)
+    return places
 
-    def __len__(self) -> int:
-        return len(self._passages)
 
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if isinstance(place, slice):
-            return [self._text(passage) for passage in self._passages[place]]
-        return self._text(self._passages[place])
+def _torch_search(vectors: NDArray[Any], device: str) -> Nearest:
+    """Hold all vectors in the device's memory, 4 bytes per number."""
+    require_packages("transformers", "torch")
+    import torch
 
-    def _text(self, passage: Passage) -> str:
-        return self._separator.join(part for part in (passage.title, passage.text) if part.strip())
+    where = torch_device(device)
+    rows = torch.empty(vectors.shape, device=where)
+    for start in range(0, len(vectors), SHARD):
+        rows[start : start + SHARD] = torch.tensor(vectors[start : start + SHARD], device=where)
+
+    def search(queries: NDArray[np.float32], count: int) -> Any:
+        return torch.topk(torch.tensor(queries, device=where) @ rows.T, count).indices.cpu().numpy()
+
+    return search
+
+
+def _encode(
+    texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[np.float32]], advance: Callable[[int], None]
+) -> NDArray[np.float32]:
+    """Return a row for each text; shorter texts are encoded first, so that a batch pads little."""
+    import numpy as np
+
+    order = np.array(sorted(range(len(texts)), key=lambda place: (len(texts[place]), place)))
+    blocks = []
+    for start in range(0, len(order), BLOCK):
+        block = encode([texts[place] for place in order[start : start + BLOCK]])
+        if not np.isfinite(block).all():
+            raise DataError("the encoder gives vectors that are not finite; set retriever.encoder.dtype=float32")
+        blocks.append(block)
+        advance(len(block))
+    rows: NDArray[np.float32] = np.concatenate(blocks)[np.argsort(order)]
+    return rows
+
+
+def _read_progress(folder: Path, settings: Mapping[str, Json]) -> int:
+    """Return how many vectors an interrupted build with these settings saved."""
+    try:
+        progress = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
+        return int(progress["done"]) if progress["settings"] == json.loads(json.dumps(settings)) else 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def _import_faiss() -> Any:
+    try:
+        import faiss
+    except ImportError:
+        raise ConfigError(
+            "FAISS is not installed; pip install 'kgqa[faiss-cpu]' or 'kgqa[faiss-gpu]', or choose "
+            "retriever.backend=numpy"
+        ) from None
+    return faiss

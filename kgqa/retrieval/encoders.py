@@ -1,36 +1,37 @@
-"""Encoders of the library sentence-transformers: MiniLM and any folder or hub model it can load."""
+"""Encoders: models of sentence-transformers, and plain transformers with their pooling spelled out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
-from kgqa.retrieval.biencoder import clean, remembering
-from kgqa.retrieval.embedding_cache import Kind
-from kgqa.retrieval.hf_model import load_model, torch_device
+from kgqa.retrieval.biencoder import Kind, clean, get_biencoder
+from kgqa.retrieval.hf_model import Network, load_network, load_sentence_transformer
 from kgqa.types import Json
 from kgqa.util import hub
 from kgqa.util.optional_deps import require_packages
-from kgqa.util.validators import Count
+from kgqa.util.validators import Count, at_least
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-EXTRA = "sentence-transformers"
+SENTENCE_PACKAGES = ("sentence-transformers", "sentence-transformers", "transformers", "torch")  # extra, packages
+PLAIN_PACKAGES = ("transformers", "transformers", "torch")
 
 
 @dataclass(frozen=True)
 class SentenceTransformer:
-    """A model with sentence-transformers' own configuration: its modules say how it pools and normalises.
+    """A model with sentence-transformers' own configuration: its modules say how it pools and normalizes.
 
-    `model` is all-MiniLM-L6-v2 (taken from its package, no hub needed), a folder, or a name on the hub. A hub model
-    is used as it lies on disk; only one that is absent is downloaded. Vectors are made unit vectors unless the
-    model's own similarity is the plain inner product.
+    `model` is all-MiniLM-L6-v2 (from its package, no hub needed), a folder, or a name on the hub. A hub model is used
+    as it is on disk; only one that is absent is downloaded. Vectors are made unit vectors unless the model's own
+    similarity is the plain inner product.
     """
 
     model: str
@@ -43,21 +44,17 @@ class SentenceTransformer:
 
     @classmethod
     def of(cls, model: str) -> SentenceTransformer:
-        """Return a model that says everything itself, on whatever device there is."""
+        """Return a model with its own settings, on any device."""
         return cls(model, None, None, None, batch_size=32, device="auto", dtype="float32")
 
     def identity(self) -> Mapping[str, Json]:
         """Return the settings, and the hash of the weights or, for a hub model, its revision. Loads nothing."""
-        versions = require_packages(EXTRA, "sentence-transformers", "transformers", "torch")
-        return {
-            "ranker": "sentence-transformers",
-            **asdict(self),
-            "weights": hub.identify_weights(self.model),
-            "versions": dict(versions),
-        }
+        versions = require_packages(*SENTENCE_PACKAGES)
+        weights = hub.identify_weights(self.model)
+        return {"ranker": "sentence-transformers", **asdict(self), "weights": weights, "versions": dict(versions)}
 
     def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
-        require_packages(EXTRA, "sentence-transformers", "transformers", "torch")  # before the hub is asked for it
+        require_packages(*SENTENCE_PACKAGES)  # before the hub is asked for it
         return {
             "encoder": f"sentence-transformers {kind}",
             "prefix": self.query_prefix if kind == "query" else self.passage_prefix,
@@ -67,15 +64,14 @@ class SentenceTransformer:
         }
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
-        return remembering(self).score(calls)
+        return get_biencoder(self).score(calls)
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
-        model = _load(self)
-        prefix = self.query_prefix if kind == "query" else self.passage_prefix
+        model = _load_sentence_transformer(self)
         encode = model.encode_query if kind == "query" else model.encode_document
         encoded: NDArray[np.float32] = encode(
             [clean(text) for text in texts],
-            prompt=prefix,
+            prompt=self.query_prefix if kind == "query" else self.passage_prefix,
             batch_size=self.batch_size,
             normalize_embeddings=model.similarity_fn_name != "dot",
             show_progress_bar=False,
@@ -84,27 +80,111 @@ class SentenceTransformer:
 
 
 @cache
-def _load(settings: SentenceTransformer) -> Any:
-    require_packages(EXTRA, "sentence-transformers")
+def _load_sentence_transformer(settings: SentenceTransformer) -> Any:
+    require_packages(*SENTENCE_PACKAGES)
     folder = hub.fetch_encoder(settings.model)
     if not (folder / "modules.json").is_file():
         raise ConfigError(
             f"model={settings.model}: no modules.json, so nothing says how its tokens are pooled; choose the preset "
             "of a plain encoder, such as contriever, and set its model and pooling"
         )
-    import sentence_transformers
-    import torch
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()  # the run has a progress display of its own
-    device = torch_device(settings.device)
-    with load_model(device, f"model={settings.model}"):
-        model = sentence_transformers.SentenceTransformer(
-            str(folder),
-            device=device,
-            local_files_only=True,
-            model_kwargs={"dtype": getattr(torch, settings.dtype)},
-        )
+    key = f"model={settings.model}"
+    model = load_sentence_transformer("SentenceTransformer", folder, key, settings.device, settings.dtype)
     if settings.max_length is not None:
         model.max_seq_length = settings.max_length
     return model
+
+
+@dataclass(frozen=True)
+class PlainEncoder:
+    """The last hidden states of a transformer, pooled: the first token's, their mean, or the last token's.
+
+    For Contriever, DPR, the E5 families and DRAGON+. `last` ends each text with the end-of-sequence token, as the
+    models that pool so were trained. A DPR checkpoint gives its own vector, the first token's. Folders and hub models
+    are found as `SentenceTransformer` finds them.
+    """
+
+    model: str  # of passages, and of queries if `query_model` is None
+    query_model: str | None
+    pooling: Literal["cls", "mean", "last"]
+    normalise: bool  # to length 1: the inner product is then the cosine
+    query_prefix: str
+    passage_prefix: str
+    max_length: Annotated[int, at_least(8)]  # tokens, prefix and special tokens included
+    batch_size: Count
+    device: str
+    dtype: Literal["float32", "bfloat16", "float16"]
+
+    def identity(self) -> Mapping[str, Json]:
+        versions = require_packages(*PLAIN_PACKAGES)
+        weights = [hub.identify_weights(self._model(kind)) for kind in ("query", "passage")]
+        return {"ranker": "plain encoder", **asdict(self), "weights": weights, "versions": dict(versions)}
+
+    def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
+        require_packages(*PLAIN_PACKAGES)  # before the hub is asked for what could not be used
+        return {
+            "encoder": f"plain {kind}",
+            "pooling": self.pooling,
+            "normalise": self.normalise,
+            "prefix": self._prefix(kind),
+            "max_length": self.max_length,
+            "dtype": self.dtype,
+            "weights": hub.identify_weights(self._model(kind)),
+        }
+
+    def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
+        return get_biencoder(self).score(calls)
+
+    def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return a row for each text; texts of like length share a batch."""
+        import numpy as np
+        import torch
+
+        network, prefix = _load_plain(self._model(kind), self.device, self.dtype), self._prefix(kind)
+        ids = network.tokenize([prefix + clean(text) for text in texts], self.max_length, end=self.pooling == "last")
+        rows: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(ids)
+        for places, padded, mask in network.batches(ids, self.batch_size):
+            with torch.inference_mode():
+                pooled = self._pool(network.model(input_ids=padded, attention_mask=mask), mask).float()
+                if self.normalise:
+                    pooled = torch.nn.functional.normalize(pooled, dim=1)
+            for place, row in zip(places, pooled.cpu().numpy(), strict=True):
+                rows[place] = row
+        return np.stack(rows)
+
+    def _pool(self, output: Any, mask: Any) -> Any:
+        """Return vectors (B, d) of hidden states (B, T, d), padded on the right, and their mask (B, T)."""
+        states = getattr(output, "last_hidden_state", None)
+        if states is None:
+            if self.pooling != "cls":
+                raise ConfigError(
+                    f"pooling={self.pooling}: a DPR model gives its first token's vector alone; set pooling=cls"
+                )
+            return output.pooler_output
+        if self.pooling == "cls":
+            return states[:, 0]
+        if self.pooling == "last":
+            return states[range(len(states)), mask.sum(dim=1) - 1]
+        weights = mask.unsqueeze(-1).to(states.dtype)  # (B, T, 1)
+        return (states * weights).sum(dim=1) / weights.sum(dim=1)
+
+    def _model(self, kind: Kind) -> str:
+        return (self.query_model if kind == "query" else None) or self.model
+
+    def _prefix(self, kind: Kind) -> str:
+        return self.query_prefix if kind == "query" else self.passage_prefix
+
+
+@cache
+def _load_plain(model: str, device: str, dtype: str) -> Network:
+    require_packages(*PLAIN_PACKAGES)
+    folder = hub.fetch_encoder(model)
+    import transformers
+
+    def load(folder: Path, **options: Any) -> Any:
+        config = transformers.AutoConfig.from_pretrained(folder)
+        if config.model_type == "dpr":  # AutoModel would read a passage encoder as a question encoder: random weights
+            return getattr(transformers, config.architectures[0]).from_pretrained(folder, **options)
+        return transformers.AutoModel.from_pretrained(folder, **options)
+
+    return load_network(folder, load, device=device, dtype=dtype)

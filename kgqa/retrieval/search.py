@@ -1,4 +1,4 @@
-"""Answers `Search` from an opened index: whole corpus, titles or a pool; passages of one text are given once."""
+"""Answer `Search` from an opened index: whole corpus, titles or a pool; passages of one text are returned once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kgqa.calls import Search
 from kgqa.errors import ConfigError
@@ -16,50 +16,91 @@ from kgqa.retrieval.passages import StoredPassages, text_key
 from kgqa.types import Json, Passage
 from kgqa.util.fs import explain_storage_errors
 
-POOLS_KEPT = 256  # above the questions a run has at once, so that each finds its pool again
-SPARE = 8  # more passages fetched than wanted, where some have one text
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MOST_POOLS = 256  # above the questions that a run has at once, so that each finds its pool again
+SPARE = 8  # more passages fetched than wanted, because some have one text
 
 
-class PassageIndex:
-    """A retriever's finder over a stored corpus. Calls of one scope reach the retriever as one batch."""
+class PoolIndex:
+    """Answers searches in pools. Their small indexes are built on demand, the least recently used are dropped first."""
+
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
+        self._pools: OrderedDict[tuple[str, ...], tuple[_Scope, TemporaryDirectory[str]]] = OrderedDict()
+
+    def identity(self) -> Mapping[str, Json]:
+        return {"retriever": dict(self._retriever.identity()), "corpus": None}
+
+    def search(self, calls: Sequence[Search]) -> Sequence[tuple[Passage, ...]]:
+        """Return the best first, equal scores in the pool's order; of passages with one text (case apart) the best.
+
+        Raises:
+            ConfigError: the retriever cannot search pools.
+        """
+        return [self._pool(call.pool).find([Query(call.query, call.k)])[0] if call.pool else () for call in calls]
+
+    def find_titled(self, title: str) -> Sequence[Passage]:  # noqa: ARG002 - a pool holds what its question came with
+        return ()
+
+    def close(self) -> None:
+        while self._pools:
+            self._drop_oldest()
+
+    def _pool(self, pool: tuple[Passage, ...]) -> _Scope:
+        key = tuple(passage.id for passage in pool)
+        if key not in self._pools:
+            self._pools[key] = self._build(pool)
+        self._pools.move_to_end(key)
+        while len(self._pools) > MOST_POOLS:
+            self._drop_oldest()
+        return self._pools[key][0]
+
+    def _build(self, pool: tuple[Passage, ...]) -> tuple[_Scope, TemporaryDirectory[str]]:
+        if not self._retriever.pools:
+            name = type(self._retriever).__name__
+            raise ConfigError(f"retriever {name} cannot search a question's own passages; choose another, e.g. bm25")
+        with explain_storage_errors(Path("the folder for temporary files")):
+            # an open index looks at its folder from a thread of its own, and may put a lock into it to the last
+            folder = TemporaryDirectory(prefix="kgqa-pool-", ignore_cleanup_errors=True)
+        self._retriever.build(pool, Path(folder.name), lambda _: None)
+        return _Scope(pool, self._retriever.open(pool, Path(folder.name)), repeats=True), folder
+
+    def _drop_oldest(self) -> None:
+        _, (scope, folder) = self._pools.popitem(last=False)
+        scope.finder.close()
+        folder.cleanup()
+
+
+class PassageIndex(PoolIndex):
+    """Answers searches in a stored corpus, too. Searches of the corpus reach the retriever as one batch.
+
+    corpus: count and hash, see `passages.Corpus`.
+    """
 
     def __init__(
-        self, corpus: Mapping[str, Any], passages: StoredPassages, retriever: Retriever, finder: Finder
+        self, retriever: Retriever, corpus: Mapping[str, Any], passages: StoredPassages, finder: Finder
     ) -> None:
-        self.corpus = corpus  # count and hash, see `passages.Corpus`
-        self.passages = passages
-        self._retriever = retriever
-        self._whole = _Scope(passages, finder, repeats=corpus["equal_texts"] > 0)
-        self._pools = _Pools(retriever)
+        super().__init__(retriever)
+        self.corpus, self.passages = corpus, passages
+        self._scope = _Scope(passages, finder, repeats=corpus["equal_texts"] > 0)
 
     def identity(self) -> Mapping[str, Json]:
         retriever = dict(self._retriever.identity())
         return {"retriever": retriever, "corpus": self.corpus["hash"], "passages": self.corpus["count"]}
 
     def search(self, calls: Sequence[Search]) -> Sequence[tuple[Passage, ...]]:
-        """Return the best first, equal scores in the corpus' order; of passages with one text (case apart) the best
-        only.
-
-        Raises:
-            ConfigError: a call has a pool and the retriever cannot search pools.
-        """
-        replies: list[tuple[Passage, ...]] = [()] * len(calls)
-        whole = [place for place, call in enumerate(calls) if call.pool is None]
-        for place, passages in zip(
-            whole, self._whole.find([self._query(calls[number]) for number in whole]), strict=True
-        ):
-            replies[place] = passages
-        for place, call in enumerate(calls):
-            if call.pool:
-                (replies[place],) = self._pools(call.pool).find([Query(call.query, call.k)])
-        return replies
+        found = iter(self._scope.find([self._query(call) for call in calls if call.pool is None]))
+        return [next(found) if call.pool is None else super(PassageIndex, self).search([call])[0] for call in calls]
 
     def find_titled(self, title: str) -> Sequence[Passage]:
         return [self.passages[place] for place in self.passages.find_titled(title)]
 
     def close(self) -> None:
-        self._pools.close()
-        self._whole.finder.close()
+        super().close()
+        self._scope.finder.close()
         self.passages.close()
 
     def _query(self, call: Search) -> Query:
@@ -67,27 +108,6 @@ class PassageIndex:
             return Query(call.query, call.k)
         places = {place for title in call.titles for place in self.passages.find_titled(title)}
         return Query(call.query, call.k, tuple(sorted(places)))
-
-
-class PoolIndex:
-    """Answers searches in pools alone: nothing has to be indexed before."""
-
-    def __init__(self, retriever: Retriever) -> None:
-        self._retriever = retriever
-        self._pools = _Pools(retriever)
-
-    def identity(self) -> Mapping[str, Json]:
-        return {"retriever": dict(self._retriever.identity()), "corpus": None}
-
-    def search(self, calls: Sequence[Search]) -> Sequence[tuple[Passage, ...]]:
-        """Search as `PassageIndex.search` does. Every call has a pool."""
-        return [self._pools(call.pool).find([Query(call.query, call.k)])[0] if call.pool else () for call in calls]
-
-    def find_titled(self, title: str) -> Sequence[Passage]:  # noqa: ARG002 - a pool holds what its question came with
-        return ()
-
-    def close(self) -> None:
-        self._pools.close()
 
 
 @dataclass(frozen=True)
@@ -99,7 +119,7 @@ class _Scope:
     repeats: bool  # some passages have the text of another one
 
     def find(self, queries: Sequence[Query]) -> list[tuple[Passage, ...]]:
-        """Return passages of each query, those that repeat the text of a better one left out and replaced."""
+        """Return the passages of each query; one that repeats the text of a better one is replaced by the next."""
         results: list[tuple[Passage, ...]] = [()] * len(queries)
         fetch = {place: query.k + SPARE * self.repeats for place, query in enumerate(queries) if _can_find(query)}
         while fetch:
@@ -123,41 +143,20 @@ class _Scope:
         return list(best.values())
 
 
-class _Pools:
-    """Small indexes of the pools in use, the least recently used are dropped first."""
-
-    def __init__(self, retriever: Retriever) -> None:
-        self._retriever = retriever
-        self._kept: OrderedDict[tuple[str, ...], tuple[_Scope, TemporaryDirectory[str]]] = OrderedDict()
-
-    def __call__(self, pool: tuple[Passage, ...]) -> _Scope:
-        key = tuple(passage.id for passage in pool)
-        if key not in self._kept:
-            self._kept[key] = self._build(pool)
-        self._kept.move_to_end(key)
-        while len(self._kept) > POOLS_KEPT:
-            self._drop(next(iter(self._kept)))
-        return self._kept[key][0]
-
-    def close(self) -> None:
-        for key in list(self._kept):
-            self._drop(key)
-
-    def _build(self, pool: tuple[Passage, ...]) -> tuple[_Scope, TemporaryDirectory[str]]:
-        if not self._retriever.pools:
-            name = type(self._retriever).__name__
-            raise ConfigError(f"retriever {name} cannot search a question's own passages; choose another, e.g. bm25")
-        with explain_storage_errors(Path("the folder for temporary files")):
-            # an open index looks at its folder from a thread of its own, and may put a lock into it to the last
-            folder = TemporaryDirectory(prefix="kgqa-pool-", ignore_cleanup_errors=True)
-        self._retriever.build(pool, Path(folder.name), lambda _: None)
-        return _Scope(pool, self._retriever.open(pool, Path(folder.name)), repeats=True), folder
-
-    def _drop(self, key: tuple[str, ...]) -> None:
-        scope, folder = self._kept.pop(key)
-        scope.finder.close()
-        folder.cleanup()
-
-
 def _can_find(query: Query) -> bool:
     return query.k > 0 and bool(query.text.strip()) and query.among != ()
+
+
+def rank_places(scores: NDArray[np.floating[Any]], k: int, places: NDArray[np.integer[Any]] | None = None) -> list[int]:
+    """Return the places of the `k` highest scores, best first, equal scores by place.
+
+    places: the place of each score, ascending; None: scores[i] is place i's.
+    """
+    import numpy as np
+
+    candidates = np.arange(len(scores))
+    if 0 < k < len(scores):
+        least = np.partition(scores, len(scores) - k)[len(scores) - k]
+        candidates = np.flatnonzero(scores >= least)  # ties at the end included
+    order = candidates[np.lexsort((candidates, -scores[candidates]))][:k]
+    return [int(place) for place in (order if places is None else places[order])]

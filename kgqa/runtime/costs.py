@@ -98,10 +98,10 @@ class Ledger:
                 self.paid.setdefault(record.call.role, Tally()).add(record)
                 self.queue_seconds += record.queued
 
-    def spent(self, price: PriceOf) -> Spent:
+    def spent(self) -> Spent:
         """Return what was paid so far."""
         paid = total(self.paid.values())
-        dollars = (_dollars(tally, price(role)) or 0.0 for role, tally in self.paid.items())
+        dollars = (_dollars(tally, self.price(role)) or 0.0 for role, tally in self.paid.items())
         return Spent(paid.prompt_tokens + paid.output_tokens, sum(dollars))
 
     def dollars(self) -> float | None:

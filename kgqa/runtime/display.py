@@ -1,21 +1,18 @@
 """Display of the progress of long work: on a terminal, in a log, or not at all."""
 
-# ruff: noqa: ARG002, ARG005 - a display can ignore what it is shown
-
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol, TextIO
 
 from kgqa.runtime.costs import Ledger, total
-from kgqa.runtime.sweep_board import SweepBoard
 from kgqa.util.redaction import redact
-from kgqa.util.terminal_text import escape_control
+from kgqa.util.text import escape_control
 
 Advance = Callable[[str, int, int | None], None]  # step ("" if there is only one), how many more, and in all if known
 BYTES = "bytes"  # the unit of a transfer
@@ -42,19 +39,16 @@ class Display(Protocol):
         """Show `count` programs. One line stays at the end, unless they are cut short."""
 
     def counting(self, unit: str) -> AbstractContextManager[Advance]:
-        """Show how many of something (passages, records, BYTES) are read, stored or fetched, step by step."""
-
-    def cells(self, sweep: Path) -> AbstractContextManager[None]:
-        """Show how far each cell of a sweep's folder is, whichever process runs it."""
+        """Show how many of something (passages, cells, BYTES) are read, stored or fetched, step by step."""
 
 
 @dataclass
-class Tally:
+class StageProgress:
     """The progress of a stage. count: None if unknown."""
 
     title: str
     count: int | None
-    ledger: Ledger
+    ledger: Ledger = field(default_factory=Ledger)
     ended: int = 0
     failed: int = 0
     started: float = field(default_factory=time.monotonic)
@@ -67,11 +61,6 @@ class Tally:
         self.failed += failed
         if not total(list(self.ledger.paid.values())).calls:
             self.free, self.paying_since = self.ended, time.monotonic()
-
-    def tokens(self) -> int:
-        """Return the tokens of paid calls."""
-        paid = total(list(self.ledger.paid.values()))
-        return paid.prompt_tokens + paid.output_tokens
 
     def seconds_left(self) -> float | None:
         """Estimate from the mean of what ended since the first paid call. Return None before one has ended."""
@@ -87,10 +76,10 @@ class Tally:
         hits = 100 * (1 - paid.calls / method.calls) if method.calls else 0
         return (
             f"{method.calls} model calls ({hits:.0f} % from the cache) · {paid.calls / seconds:.1f} calls/s"
-            f" · {self.tokens() / seconds:.0f} tokens/s"
+            f" · {(paid.prompt_tokens + paid.output_tokens) / seconds:.0f} tokens/s"
         )
 
-    def so_far(self) -> str:
+    def describe(self) -> str:
         """Return a line about a stage that runs."""
         left = self.seconds_left()
         time_left = "" if left is None else f" · about {clock(left)} left"
@@ -117,16 +106,16 @@ class PlainLines:
         self._stream = stream
         self._last_sign = time.monotonic()
 
-    def line(self, text: str, *, alarm: bool = False) -> None:
+    def line(self, text: str, *, alarm: bool = False) -> None:  # noqa: ARG002 - plain lines have no colors
         self._stream.write(f"{escape_control(text)}\n")
         self._stream.flush()
 
     @contextmanager
     def stage(self, title: str, count: int, ledger: Ledger) -> Iterator[Stage]:
-        tally = Tally(title, count, ledger)
+        progress = StageProgress(title, count, ledger)
         self._last_sign = time.monotonic()
-        yield _PlainStage(tally, self)
-        self.line(tally.summary())
+        yield _PlainStage(progress, self)
+        self.line(progress.summary())
 
     @contextmanager
     def counting(self, unit: str) -> Iterator[Advance]:
@@ -141,9 +130,6 @@ class PlainLines:
 
         yield advance
 
-    def cells(self, sweep: Path) -> AbstractContextManager[None]:
-        return SweepBoard(sweep).told(self.line)
-
     def show_sign(self, line: Callable[[], str]) -> None:
         """Write a line if the last one is a minute old."""
         now = time.monotonic()
@@ -154,41 +140,23 @@ class PlainLines:
 
 @dataclass(frozen=True)
 class _PlainStage:
-    tally: Tally
+    progress: StageProgress
     lines: PlainLines
 
     def record(self) -> None:
-        self.lines.show_sign(self.tally.so_far)
+        self.lines.show_sign(self.progress.describe)
 
     def finish(self, *, failed: bool) -> None:
-        self.tally.end(failed=failed)
-        self.lines.show_sign(self.tally.so_far)
+        self.progress.end(failed=failed)
+        self.lines.show_sign(self.progress.describe)
 
 
-class _Quiet:
+class _Quiet(PlainLines):
     def line(self, text: str, *, alarm: bool = False) -> None:
-        pass
-
-    @contextmanager
-    def stage(self, title: str, count: int, ledger: Ledger) -> Iterator[Stage]:
-        yield self
-
-    @contextmanager
-    def counting(self, unit: str) -> Iterator[Advance]:
-        yield lambda step, more, of: None
-
-    @contextmanager
-    def cells(self, sweep: Path) -> Iterator[None]:
-        yield
-
-    def record(self) -> None:
-        pass
-
-    def finish(self, *, failed: bool) -> None:
-        pass
+        pass  # nothing is shown
 
 
-QUIET: Display = _Quiet()
+QUIET: Display = _Quiet(sys.stderr)
 
 
 @contextmanager
@@ -196,7 +164,7 @@ def log_lines(display: Display) -> Iterator[None]:
     """Show what kgqa logs as lines: long work that is not a call, such as the conversion of weights."""
     logger, lines = logging.getLogger("kgqa"), _Lines(display)
     logger.setLevel(logging.INFO)
-    logging.getLogger("kgqa.events").propagate = False  # only for logs, see `kgqa.runtime.work_log`
+    logging.getLogger("kgqa.events").propagate = False  # only for logs, see `kgqa.runtime.monitor`
     logger.addHandler(lines)
     try:
         yield

@@ -1,23 +1,26 @@
-"""The folder of a run while it is written."""
+"""The folder of a run, or of another stage, while it is written."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from kgqa.artifacts.call_schema import format_call, format_reply
+from kgqa.artifacts.manifest import MANIFEST, Provenance, StageManifest
 from kgqa.artifacts.metrics import METRICS
 from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Prediction
 from kgqa.artifacts.run import IDENTITY
+from kgqa.artifacts.schema import as_json, read_json
 from kgqa.artifacts.trace import PARTIAL_TRACE, TRACE, TracedCall, TracedQuestion
 from kgqa.errors import ConfigError, DataError
 from kgqa.runtime.scheduler import CallRecord
 from kgqa.types import Json, Question
 from kgqa.util.fs import (
     OUT_ELSEWHERE,
-    create_private,
     digest,
     explain_storage_errors,
     has_content,
@@ -25,8 +28,11 @@ from kgqa.util.fs import (
     jsonl_text,
     lock_file,
     replace_file,
+    replace_file_parts,
+    sha256,
 )
-from kgqa.util.jsonio import decode_json
+
+T = TypeVar("T")
 
 
 class RunFolder:
@@ -39,13 +45,12 @@ class RunFolder:
 
     def __init__(self, path: Path, identity: Mapping[str, Json]) -> None:
         self.path = path
-        self.on_question: Callable[[TracedQuestion], None] = lambda _: None
         with explain_storage_errors(path, OUT_ELSEWHERE), ExitStack() as opened:
             opened.enter_context(lock_file(path / ".lock", self._refuse, OUT_ELSEWHERE))
             claim_folder(path, identity)
-            self._trace = opened.enter_context(create_private(path / PARTIAL_TRACE).open("wb"))
+            self._trace = opened.enter_context((path / PARTIAL_TRACE).open("wb"))
             self._partial = opened.enter_context(
-                create_private(path / PARTIAL_PREDICTIONS).open(
+                (path / PARTIAL_PREDICTIONS).open(
                     "w",
                     encoding="utf-8",
                     errors="backslashreplace",  # a lone surrogate becomes JSON's own escape
@@ -65,7 +70,6 @@ class RunFolder:
             self._partial.flush()
             self._trace.write(frame)
             self._trace.flush()
-        self.on_question(traced)
 
     def write(self, name: str, text: str) -> Path:
         """Replace a file of the folder, as a whole or not at all."""
@@ -92,7 +96,72 @@ class RunFolder:
             self._opened.close()
 
     def _refuse(self) -> None:
-        raise ConfigError(f"{self.path}: another kgqa process is writing this run; wait for it or give name=")
+        raise ConfigError(
+            f"{self.path}: another kgqa process is writing this run; wait for it or give another run_name="
+        )
+
+
+@dataclass(frozen=True)
+class ArtifactDir:
+    """The folder of a stage that is not a run: `kgqa data verify`, `kgqa collect`, `kgqa bootstrap`. `lock` creates it.
+
+    A stage that was killed has no manifest. The same command repeats it, and the call cache gives every reply it had.
+
+    stage: the command without `kgqa`, such as "collect safe". identity: all that can change the folder's files.
+    """
+
+    stage: str
+    path: Path
+    identity: Mapping[str, Json]
+    _hashes: dict[str, str] = field(default_factory=dict)  # sha256 by name
+
+    @classmethod
+    def for_identity(cls, stage: str, parent: Path, identity: Mapping[str, Json]) -> ArtifactDir:
+        """Return the folder in `parent` with the identity's hash as its name."""
+        return cls(stage, parent / run_name(identity), identity)
+
+    def outcome(self, kind: type[T]) -> T | None:
+        """Return the outcome if the stage finished with this identity and its files are unchanged."""
+        try:
+            manifest = StageManifest.read(self.path, self.stage)
+            if manifest.identity != as_json(self.identity):
+                return None
+            for name in manifest.files:
+                manifest.file(self.path, name)
+            return manifest.read_outcome(kind, self.path)
+        except DataError:
+            return None
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Lock the folder and remove an earlier manifest.
+
+        Raises:
+            ConfigError: the folder belongs to another identity, or another process is writing it.
+            StorageError: it cannot be created or written.
+        """
+        with lock_file(self.path / ".lock", self._refuse, OUT_ELSEWHERE):
+            claim_folder(self.path, as_json(self.identity))
+            with explain_storage_errors(self.path, OUT_ELSEWHERE):
+                (self.path / MANIFEST).unlink(missing_ok=True)
+            self._hashes.clear()
+            yield
+
+    def write(self, name: str, parts: Iterable[str]) -> Path:
+        """Write a file, as a whole or not at all. `parts` are written as they come."""
+        file = replace_file_parts(self.path / name, parts)
+        self._hashes[name] = sha256(file)
+        return file
+
+    def finish(self, outcome: object, origin: Provenance) -> Path:
+        """Write the manifest, with which the stage is finished."""
+        manifest = StageManifest(
+            stage=self.stage, origin=origin, identity=self.identity, files=self._hashes, outcome=as_json(outcome)
+        )
+        return replace_file(self.path / MANIFEST, json_text(manifest.json()))
+
+    def _refuse(self) -> None:
+        raise ConfigError(f"{self.path}: another kgqa process is writing this; wait for it or set output_dir=")
 
 
 def claim_folder(folder: Path, identity: Mapping[str, Json]) -> None:
@@ -100,10 +169,12 @@ def claim_folder(folder: Path, identity: Mapping[str, Json]) -> None:
     target = folder / IDENTITY
     if not has_content(target):
         replace_file(target, json_text(identity))  # half of a file would lock out the folder's owner
-    elif differing := _differences(_read_identity(target), identity):
+        return
+    before = read_json(target, remedy="remove the folder or give another run_name=")
+    if differing := _differences(before if isinstance(before, dict) else {}, identity):
         raise ConfigError(
             f"{folder} belongs to another configuration; it differs in {', '.join(differing)}; "
-            f"give another name= or out=, or remove the folder"
+            f"give another run_name= or output_dir=, or remove the folder"
         )
 
 
@@ -122,14 +193,6 @@ def _trace_call(record: CallRecord) -> TracedCall:
     kind = written.pop("call")
     reply = format_reply(record.call, record.reply)
     return TracedCall(record.path, kind, written, reply, record.cached, round(record.queued, 6))
-
-
-def _read_identity(path: Path) -> Mapping[str, Json]:
-    try:
-        value = decode_json(path.read_bytes())
-    except ValueError as error:
-        raise DataError(f"{path}: not readable ({error}); remove the folder or give another name=") from error
-    return value if isinstance(value, dict) else {}
 
 
 def _differences(old: Mapping[str, Json], new: Mapping[str, Json], prefix: str = "") -> list[str]:

@@ -1,4 +1,8 @@
-"""Monitoring of long work: what its display shows also goes into its log and its heartbeat."""
+"""Monitoring of long work: its log, and its progress in a small file below `outputs/.running`.
+
+`kgqa runs --running` shows these files. Each folder that is worked on has one. It is removed when the work ends. A
+process that is killed leaves its file behind without new heartbeats, and the same command takes it over.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,89 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
-from kgqa.errors import KgqaError, note
+from kgqa.artifacts.schema import Artifact, Number, read
+from kgqa.errors import DataError, note
 from kgqa.runtime.costs import Ledger, total
-from kgqa.runtime.display import Advance, Display, Stage, Tally
-from kgqa.runtime.heartbeat import Heartbeat
-from kgqa.runtime.sweep_board import SweepBoard
+from kgqa.runtime.display import Advance, Display, Stage, StageProgress
 from kgqa.runtime.work_log import log_event, work_log
 from kgqa.types import Json
+from kgqa.util.fs import ensure_dir, json_text, outputs, text_digest
 
 BEAT = 2.0  # seconds between two heartbeats
-PROGRESS = 60.0  # seconds between two lines of progress in the log
-_LOGGED = ("stage", "ended", "failed", "count", "calls", "tokens", "usd", "per_minute", "tokens_per_second")
+LOGGED_EVERY = 60.0  # seconds between two lines of progress in the log
+STOPPED = 60.0  # seconds without a heartbeat after which work counts as stopped
+FORGOTTEN = 7 * 86_400.0  # seconds after which it is no longer shown
+_LOGGED = ("stage", "ended", "failed", "count", "calls", "tokens", "usd")
+
+
+class Heartbeat(Artifact):
+    """The progress of some work. Times are seconds since 1970.
+
+    `ended`, `failed`, `count`: of what `stage` counts; a `count` of None is unknown, as is `usd` without a price. Calls
+    and tokens are of new (uncached) calls.
+    """
+
+    what: str  # run, sweep, kg build, index build, judge, verify
+    folder: str
+    command: str  # "" from Python
+    host: str
+    pid: int
+    started: Number
+    updated: Number
+    stage: str = ""
+    ended: int = 0
+    failed: int = 0
+    count: int | None = None
+    calls: int = 0
+    tokens: int = 0
+    usd: Number | None = None
+    seconds_left: Number | None = None
+
+    @property
+    def file(self) -> Path:
+        return _folder(None) / f"{text_digest(str(Path(self.folder).absolute()), 16)}.json"
+
+    @property
+    def is_running(self) -> bool:
+        return time.time() - self.updated < STOPPED
+
+    def describe(self) -> str:
+        """Return the state in words."""
+        if self.is_running:
+            return "running"
+        return f"stopped: no heartbeat from {self.host} for {time.time() - self.updated:,.0f} s"
+
+    def json(self) -> dict[str, Json]:  # type: ignore[override]
+        """Return the fields and the state."""
+        return {**super().json(), "state": "running" if self.is_running else "stopped"}
+
+    def write(self) -> None:
+        """Write the file. A disk that refuses costs the display of running work only."""
+        with suppress(OSError):
+            ensure_dir(self.file.parent)
+            fresh = self.file.with_suffix(".new")
+            fresh.write_text(json_text(super().json()), encoding="utf-8", errors="backslashreplace")
+            fresh.replace(self.file)
+
+
+def read_heartbeats(root: Path | None = None) -> list[Heartbeat]:
+    """Return all work below `outputs/` or another folder, the oldest first."""
+    beats = []
+    for file in _folder(root).glob("*.json"):
+        with suppress(DataError, OSError):  # the work ended meanwhile, or the file is damaged
+            beat = read(Heartbeat, file)
+            if time.time() - beat.updated > FORGOTTEN:
+                file.unlink()
+            else:
+                beats.append(beat)
+    return sorted(beats, key=lambda beat: (beat.started, beat.folder))
+
+
+def _folder(root: Path | None) -> Path:
+    return (root or outputs()) / ".running"
 
 
 @contextmanager
@@ -35,39 +107,43 @@ def monitor_work(display: Display, what: str, folder: Path, **identity: Json) ->
         what: as in `Heartbeat`.
         identity: fields of the log's first line.
     """
+    from importlib.metadata import version
+
     now = time.time()
     beat = Heartbeat(
         what=what, folder=str(folder), command=command_line(),
         host=socket.gethostname(), pid=os.getpid(), started=now, updated=now,
     )  # fmt: skip
-    waits = _Waits()
-    with work_log(folder, waits):
-        log_event("start", f"{what} in {folder}", **_environment(beat), **identity)
-        with RunMonitor(display, beat, waits) as monitor:
+    python = ".".join(map(str, sys.version_info[:3]))
+    environment = {"command": beat.command, "host": beat.host, "pid": beat.pid, **identity}
+    with work_log(folder):
+        log_event("start", f"{what} in {folder}", kgqa=version("kgqa"), python=python, **environment)
+        monitor = RunMonitor(display, beat)
+        stop = threading.Event()
+        thread = threading.Thread(target=monitor.beat_until, args=(stop,), name="heartbeat", daemon=True)
+        beat.write()
+        thread.start()
+        error: BaseException | None = None
+        try:
             yield monitor
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            stop.set()
+            thread.join()
+            with suppress(OSError):
+                beat.file.unlink()
+            monitor.log_end(error)
 
 
 class RunMonitor:
-    """A display that passes everything on and writes heartbeats while it is open."""
+    """A display that passes everything on and keeps the sums for heartbeats and log."""
 
-    def __init__(self, display: Display, beat: Heartbeat, waits: _Waits) -> None:
-        self._display, self._beat, self._waits = display, beat, waits
-        self._tallies: list[Tally] = []  # of stages of calls
-        self._tally: Tally | None = None  # of what runs now
-        self._board: SweepBoard | None = None
-        self._stop, self._logged = threading.Event(), time.monotonic()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
-
-    def __enter__(self) -> RunMonitor:
-        self._beat.write()
-        self._thread.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._beat.remove()
-        self._end(error)
+    def __init__(self, display: Display, beat: Heartbeat) -> None:
+        self._display, self._beat = display, beat
+        self._stages: list[StageProgress] = []  # of calls
+        self._progress = StageProgress("", None)  # of what runs now
 
     def line(self, text: str, *, alarm: bool = False) -> None:
         log_event("line", text, level=logging.WARNING if alarm else logging.INFO)
@@ -75,35 +151,44 @@ class RunMonitor:
 
     @contextmanager
     def stage(self, title: str, count: int, ledger: Ledger) -> Iterator[Stage]:
-        tally = self._tally = Tally(title, count, ledger)
-        self._tallies.append(tally)
+        self._progress = StageProgress(title, count, ledger)
+        self._stages.append(self._progress)
         log_event("stage", f"{title}: {count:,}", stage=title, count=count)
         with self._display.stage(title, count, ledger) as shown:
-            yield _CountedStage(tally, shown)
-        self._log_progress("stage done", self._current())
+            yield _CountedStage(self._progress, shown)
 
     @contextmanager
     def counting(self, unit: str) -> Iterator[Advance]:
-        tallies: dict[str, Tally] = {}
+        steps: dict[str, StageProgress] = {}
         with self._display.counting(unit) as shown:
 
             def advance(step: str, more: int, of: int | None) -> None:
-                if step not in tallies:
+                if step not in steps:
                     title = f"{step} {unit}".strip()
-                    tallies[step] = Tally(title, of, Ledger())
+                    steps[step] = StageProgress(title, of)
                     log_event("stage", title, stage=title, count=of)
-                self._tally = tallies[step]
-                self._tally.ended += more
-                self._tally.count = of
+                self._progress = steps[step]
+                self._progress.ended += more
+                self._progress.count = of
                 shown(step, more, of)
 
             yield advance
 
-    def cells(self, sweep: Path) -> AbstractContextManager[None]:
-        self._board = SweepBoard(sweep)
-        return self._display.cells(sweep)
+    def beat_until(self, stop: threading.Event) -> None:
+        """Write heartbeats, and once a minute a line of the log."""
+        logged = time.monotonic()
+        while not stop.wait(BEAT):
+            try:
+                beat = self._current()
+            except RuntimeError:  # sums that grew while they were read
+                continue
+            beat.write()
+            if time.monotonic() - logged >= LOGGED_EVERY:
+                logged = time.monotonic()
+                log_event("progress", f"{beat.stage}: {beat.ended:,}", **self._figures(beat))
 
-    def _end(self, error: BaseException | None) -> None:
+    def log_end(self, error: BaseException | None) -> None:
+        """Log the outcome, and add notes to the error that ended the work."""
         beat = self._current()
         fields = {"seconds": round(beat.updated - beat.started, 1), **self._figures(beat)}
         if error is None:
@@ -118,71 +203,38 @@ class RunMonitor:
             if beat.command:
                 note(error, f"continue with: {beat.command}")
 
-    def _run(self) -> None:
-        while not self._stop.wait(BEAT):
-            try:
-                beat = self._current()
-            except (RuntimeError, KgqaError):  # sums that grew while they were read, or a sweep's file being replaced
-                continue
-            beat.write()
-            if time.monotonic() - self._logged >= PROGRESS:
-                self._log_progress("progress", beat)
-
-    def _log_progress(self, event: str, beat: Heartbeat) -> None:
-        self._logged = time.monotonic()
-        of = f" of {beat.count:,}" if beat.count is not None else ""
-        log_event(event, f"{beat.stage}: {beat.ended:,}{of}", **self._figures(beat))
-
     def _current(self) -> Heartbeat:
         """Return how far the work is. Sums of calls and costs are of all its stages."""
-        tally = self._tally or Tally("", None, Ledger())
-        stage, ended, failed, count = tally.title, tally.ended, tally.failed, tally.count
-        if self._board:
-            states = [cell.status for cell in self._board.states()]
-            failed = states.count("failed")
-            stage, ended, count = "cells", states.count("done") + failed + states.count("not run"), len(states)
-        paid = total([spent for tally in self._tallies for spent in list(tally.ledger.paid.values())])
-        tokens, seconds = paid.prompt_tokens + paid.output_tokens, max(time.monotonic() - tally.started, 1e-9)
-        left = tally.seconds_left()
+        progress = self._progress
+        ledgers = [each.ledger for each in self._stages]
+        paid = total([tally for ledger in ledgers for tally in list(ledger.paid.values())])
+        dollars = [ledger.dollars() for ledger in ledgers]
+        known = [usd for usd in dollars if usd is not None]
+        left = progress.seconds_left()
         return self._beat.replace(
-            updated=time.time(), stage=stage, ended=ended, failed=failed, count=count,
-            calls=paid.calls, tokens=tokens, usd=_dollars(self._tallies),
-            per_minute=round(60 * ended / seconds, 2), tokens_per_second=round(tally.tokens() / seconds, 1),
-            seconds_left=None if left is None else round(left), waits_for=self._waits.current(),
+            updated=time.time(), stage=progress.title,
+            ended=progress.ended, failed=progress.failed, count=progress.count,
+            calls=paid.calls, tokens=paid.prompt_tokens + paid.output_tokens,
+            usd=round(sum(known), 6) if known and len(known) == len(dollars) else None,
+            seconds_left=None if left is None else round(left),
         )  # fmt: skip
 
     def _figures(self, beat: Heartbeat) -> dict[str, Json]:
         """Return the fields of a log line; flags are those of the models' replies."""
-        flags = total([tally for stage in self._tallies for tally in list(stage.ledger.method.values())]).flags
+        flags = total([tally for stage in self._stages for tally in list(stage.ledger.method.values())]).flags
         return {**{name: getattr(beat, name) for name in _LOGGED}, "flags": dict(sorted(flags.items()))}
 
 
 class _CountedStage:
-    """A stage of the display, with a tally of its own."""
+    """A stage of the display, with its own progress."""
 
-    def __init__(self, tally: Tally, shown: Stage) -> None:
-        self._tally, self._shown = tally, shown
+    def __init__(self, progress: StageProgress, shown: Stage) -> None:
+        self._progress, self._shown = progress, shown
         self.record = shown.record
 
     def finish(self, *, failed: bool) -> None:
-        self._tally.end(failed=failed)
+        self._progress.end(failed=failed)
         self._shown.finish(failed=failed)
-
-
-class _Waits(logging.Handler):
-    """The last thing that the work waited for, until the wait is over."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._until, self._cause = 0.0, ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        fields = getattr(record, "fields", {})
-        if fields.get("event") == "wait":
-            self._until, self._cause = time.monotonic() + float(fields["seconds"]), str(fields["cause"])
-
-    def current(self) -> str | None:
-        return self._cause if time.monotonic() < self._until else None
 
 
 def command_line() -> str:
@@ -190,17 +242,3 @@ def command_line() -> str:
     program = Path(sys.argv[0])
     is_kgqa = program.name == "kgqa" or (program.parent.name == "kgqa" and program.name == "__main__.py")
     return shlex.join(["kgqa", *sys.argv[1:]]) if is_kgqa else ""
-
-
-def _environment(beat: Heartbeat) -> dict[str, Json]:
-    from importlib.metadata import version
-
-    python = ".".join(map(str, sys.version_info[:3]))
-    return {"kgqa": version("kgqa"), "python": python, "command": beat.command, "host": beat.host, "pid": beat.pid}
-
-
-def _dollars(tallies: list[Tally]) -> float | None:
-    """Return what this command paid, or None if a price is unknown."""
-    sums = [tally.ledger.dollars() for tally in tallies]
-    known = [dollars for dollars in sums if dollars is not None]
-    return round(sum(known), 6) if known and len(known) == len(sums) else None

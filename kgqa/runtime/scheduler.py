@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from kgqa.cache.requests import Done, Request, ServiceReply, next_reply
+from kgqa.cache.in_flight import Done, Request, ServiceReply, next_reply
 from kgqa.calls import Call, Gather, Generate, Program
 from kgqa.errors import EngineDied, UsageError
 from kgqa.runtime.services import Service

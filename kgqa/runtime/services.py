@@ -16,15 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from kgqa.cache.in_flight import InFlightCalls
-from kgqa.cache.requests import Done, Request, ServiceReply
+from kgqa.cache.in_flight import Done, InFlightCalls, Request, ServiceReply
 from kgqa.cache.store import CallCache
 from kgqa.calls import Generate, ModelCall
-from kgqa.errors import KgqaError
+from kgqa.errors import EngineDied, EngineError, KgqaError
 from kgqa.protocols import BatchEngine, StreamingEngine
-from kgqa.runtime.batch_isolator import BatchIsolator
-from kgqa.runtime.utilization import Utilization
 from kgqa.types import Json
+from kgqa.util.redaction import describe_error
+
+MAX_FAILURES = 3  # calls in a row that fail alone, after which the engine counts as crashed
 
 
 class Service(ABC):
@@ -64,7 +64,6 @@ class Waves(Service):
 
     def __init__(self, done: Done, cache: CallCache, engine: BatchEngine) -> None:
         self.held = self.busy = 0
-        self.utilization = Utilization()
         self._engine = engine
         self._in_flight = InFlightCalls(done, cache, engine.identity(), self._make)
         self._lock = threading.Lock()
@@ -97,9 +96,7 @@ class Waves(Service):
         if self._stopped:
             return
         started = time.monotonic()
-        self.utilization.change(len(batch), self._engine.batch_size)
         replies = self._answer([request.call for request in batch])
-        self.utilization.change(-len(batch), self._engine.batch_size)
         with self._lock:
             self.busy -= len(batch)
         self._in_flight.finish(list(zip(batch, replies, strict=True)), started)
@@ -132,7 +129,6 @@ class Streams(Service):
 
     def __init__(self, done: Done, cache: CallCache, engine: StreamingEngine) -> None:
         self.busy = 0
-        self.utilization = Utilization()
         self._engine = engine
         self._in_flight = InFlightCalls(done, cache, engine.identity(), self._make)
         self._lock = threading.Lock()
@@ -168,17 +164,15 @@ class Streams(Service):
     def _start(self) -> None:
         while True:
             with self._lock:
-                if self._stopped or not self._heap or self.busy >= self._engine.places:
+                if self._stopped or not self._heap or self.busy >= self._engine.max_concurrency:
                     return
                 _, request = heapq.heappop(self._heap)
                 self.busy += 1
-            self.utilization.change(1, self._engine.places)
             self._engine.submit(request.call, partial(self._finish, request, time.monotonic()))
 
     def _finish(self, request: Request, started: float, reply: Any) -> None:
         with self._lock:
             self.busy -= 1
-        self.utilization.change(-1, self._engine.places)
         self._start()
         self._in_flight.finish([(request, reply)], started)
 
@@ -248,3 +242,37 @@ def _join(worker: ThreadPoolExecutor, timeout: float) -> None:
     worker.shutdown(wait=False, cancel_futures=True)
     for thread in tuple(worker._threads):
         thread.join(timeout)
+
+
+class BatchIsolator:
+    """Answers batches with `answer`. Whatever it raises becomes an error of calls, because it runs in a thread.
+
+    An exception that is no `Exception` (a panic of a library in Rust) means that the engine crashed. Interrupts and
+    exits are passed on as they are.
+    """
+
+    def __init__(self, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        self._answer = answer
+        self._failures = 0  # in a row
+
+    def __call__(self, calls: Sequence[Any]) -> list[Any]:
+        try:
+            replies = list(self._answer(calls))
+            if len(replies) != len(calls):
+                raise ValueError(f"{len(replies)} replies to {len(calls)} calls")  # noqa: TRY301 - as if it raised it
+        except KgqaError as error:
+            return [error] * len(calls)
+        except Exception as error:  # noqa: BLE001 - whatever third-party code raises
+            if len(calls) > 1:
+                middle = len(calls) // 2
+                return [*self(calls[:middle]), *self(calls[middle:])]
+            self._failures += 1
+            if self._failures >= MAX_FAILURES:
+                return [EngineDied(f"the engine crashed: {describe_error(error)}")]
+            return [EngineError(describe_error(error))]
+        except (KeyboardInterrupt, SystemExit) as stop:
+            return [stop] * len(calls)
+        except BaseException as error:  # noqa: BLE001 - a panic: the engine's state is unknown
+            return [EngineDied(f"the engine crashed: {describe_error(error)}")] * len(calls)
+        self._failures = 0
+        return replies

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from kgqa.artifacts.metrics import Agreement
 from kgqa.scoring.intervals import interval
 
 RESAMPLES = 10_000
@@ -57,7 +59,8 @@ def compare(scores: Mapping[str, Mapping[str, Sequence[float | None]]], seed: in
             ]
             if pairs:
                 differences.append(_difference((metric, first, second), pairs, seed))
-    return _correct(differences)
+    adjusted = holm([difference.p for difference in differences])
+    return [replace(difference, adjusted=p) for difference, p in zip(differences, adjusted, strict=True)]
 
 
 def mcnemar(wins: int, losses: int) -> float:
@@ -101,7 +104,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def questions_needed(difference: float, deviation: float, *, power: float = POWER, alpha: float = ALPHA) -> int | None:
-    """Return questions that would show a mean paired difference with this power, two-sided at `alpha`.
+    """Return how many questions would show a mean paired difference with this power, two-sided at `alpha`.
 
     deviation: standard deviation of the paired differences, in the difference's unit. By the normal approximation, at
     least 2. None for a deviation of 0: nothing is known about the spread.
@@ -127,6 +130,10 @@ def _difference(names: tuple[str, str, str], pairs: Sequence[tuple[float, float]
     wins = sum(points > 0 for points in moved), sum(points < 0 for points in moved)
     binary = all(share in (0.0, 1.0) for pair in pairs for share in pair)
     low, high = interval(moved, seed=seed)
+    if binary:  # the odds of the first run being the right one where the two differ
+        p, effect = mcnemar(*wins), wins[0] / wins[1] if wins[1] else None
+    else:
+        p, effect = permutation(moved, seed), mean / deviation if deviation else None
     return Difference(
         *names,
         n=n,
@@ -134,20 +141,44 @@ def _difference(names: tuple[str, str, str], pairs: Sequence[tuple[float, float]
         difference=mean,
         low=low,
         high=high,
-        p=mcnemar(*wins) if binary else permutation(moved, seed),
+        p=p,
         adjusted=1.0,
-        effect=_odds(*wins) if binary else (mean / deviation if deviation else None),
+        effect=effect,
         binary=binary,
         wins=wins,
         deviation=deviation,
     )
 
 
-def _odds(wins: int, losses: int) -> float | None:
-    """Return the odds of the first run being the right one where the two differ; None where the second never is."""
-    return wins / losses if losses else None
+def agreement(first: Sequence[str | None], second: Sequence[str | None]) -> Agreement:
+    """Return percent agreement, Cohen's kappa and the confusion table {first: {second: count}}; pairs in order.
+
+    A pair with None on either side is left out; `n` pairs are compared. With n = 0 the figures are None.
+    """
+    pairs = [
+        (mine, theirs) for mine, theirs in zip(first, second, strict=True) if mine is not None and theirs is not None
+    ]
+    labels = sorted({label for pair in pairs for label in pair})
+    counts = Counter(pairs)
+    return Agreement(
+        n=len(pairs),
+        left_out=len(first) - len(pairs),
+        percent=100 * sum(mine == theirs for mine, theirs in pairs) / len(pairs) if pairs else None,
+        kappa=cohen_kappa(pairs),
+        confusion={mine: {theirs: counts[mine, theirs] for theirs in labels} for mine in labels},
+    )
 
 
-def _correct(differences: Sequence[Difference]) -> list[Difference]:
-    adjusted = holm([difference.p for difference in differences])
-    return [replace(difference, adjusted=p) for difference, p in zip(differences, adjusted, strict=True)]
+def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
+    """Return agreement beyond chance (Cohen, 1960); None where chance alone agrees always, or there is nothing to
+    compare.
+
+    Chance always agrees when both sides say one and the same thing throughout.
+    """
+    if not pairs:
+        return None
+    total = len(pairs)
+    firsts, seconds = Counter(mine for mine, _ in pairs), Counter(theirs for _, theirs in pairs)
+    observed = sum(mine == theirs for mine, theirs in pairs) / total
+    expected = sum(firsts[label] * seconds[label] for label in firsts) / total**2
+    return (observed - expected) / (1 - expected) if expected < 1 else None

@@ -1,4 +1,4 @@
-"""Exact match and F1 of an answer, as each benchmark's official scorer computes them.
+"""Exact match and F1 of an answer, as each benchmark's official scorer computes them; containment and abstention.
 
 "F1" is not one metric: the profiles differ in the golds they look at, in how they treat yes/no and empty answers, and
 DROP's in everything. Each is reproduced as released, so that a figure can stand beside a published one.
@@ -12,13 +12,27 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from kgqa.errors import ConfigError, nearest
-from kgqa.scoring.drop import drop_scores
-from kgqa.scoring.normalisation import normalise
+from kgqa.scoring.normalisation import is_number, normalise, normalise_for_drop
 from kgqa.util.jsonio import JsonError, decode_json
 
 Score = dict[str, float]  # {"em": 0..1, "f1": 0..1}
 
 _CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
+# whole answers, once normalised: a span that merely begins so ("None of the Above", a title) is an answer
+_ABSTENTIONS = re.compile(
+    r"na|unknown|unanswerable|idk|not (?:known|available|applicable|specified|mentioned|provided|stated|given)"
+    r"|(?:answer is )?(?:unknown|not (?:known|specified|mentioned|provided|stated|given))"
+    r"|no (?:answer|information|evidence|relevant information)(?: (?:is )?(?:found|available|provided|given))?"
+    r"|(?:i am |im )?(?:not sure|unsure|unable to (?:answer|determine|find|say)).*"
+    r"|i (?:do not|dont|cannot|cant|could not|couldnt) (?:know|answer|determine|find|tell|say).*"
+    r"|(?:it |answer |question |this |this question )?(?:is not|cannot be|can not be|cant be) "
+    r"(?:possible to |be )?(?:determine|answer|found|infer|known|clear|mentioned|specified|provided|stated|say).*"
+    r"|it is (?:not (?:possible|clear|known|mentioned|specified|provided|stated)|impossible|unclear|unknown).*"
+    r"|there is (?:no|not enough|insufficient) (?:information|evidence|mention|answer|context).*"
+    r"|(?:insufficient|not enough) (?:information|evidence|context).*"
+    r"|(?:passages|context|text|information|documents|given passages|provided (?:passages|context|text|information)) "
+    r"(?:provided )?(?:do|does) not (?:say|mention|provide|contain|specify|state|include|answer).*"
+)
 
 
 def score(prediction: str | None, golds: Sequence[str], profile: str) -> Score:
@@ -123,6 +137,57 @@ def trace_profile(prediction: str, golds: Sequence[str]) -> Score:
     return {"em": _best(exact_match, prediction, golds), "f1": hotpotqa_f1(prediction, golds[0])}
 
 
+def drop_scores(predicted: Sequence[str], gold: Sequence[str]) -> tuple[float, float]:
+    """Return EM and F1 of the predicted spans against one gold answer's spans; order does not matter.
+
+    EM asks for the same spans after normalisation. F1 averages the aligned spans' F1 over the longer
+    of the two lists, so a span too many costs as much as a span too few, and is rounded to two digits.
+
+    Raises:
+        ValueError: no span on one side.
+    """
+    if not predicted or not gold:
+        raise ValueError("DROP compares at least one predicted span with at least one gold span")
+    predicted_spans = [normalise_for_drop(span) for span in predicted]
+    gold_spans = [normalise_for_drop(span) for span in gold]
+    same = len(predicted_spans) == len(gold_spans) and set(predicted_spans) == set(gold_spans)
+    span_f1 = [[drop_span_f1(mine, theirs) for mine in predicted_spans] for theirs in gold_spans]
+    mean = best_alignment(span_f1) / max(len(predicted), len(gold))
+    # Scaled, rounded and scaled back as NumPy does: round(mean, 2) decides some halves the other way.
+    return float(same), round(mean * 100) / 100
+
+
+def drop_span_f1(predicted: str, gold: str) -> float:
+    """Return f1 between the word *sets* of two normalised spans (a repeated word counts once).
+
+    Number gate: 0 if the gold span holds numbers and the prediction none of them. The prediction's own
+    numbers are not asked for, so the score is not symmetric. Two empty spans: 1.
+    """
+    mine, theirs = set(predicted.split()), set(gold.split())
+    numbers = {word for word in theirs if is_number(word)}
+    if numbers and not numbers & mine:
+        return 0.0
+    if not mine and not theirs:
+        return 1.0
+    shared = len(mine & theirs)
+    if not shared:
+        return 0.0
+    precision, recall = shared / len(mine), shared / len(theirs)
+    return 2 * precision * recall / (precision + recall)
+
+
+def best_alignment(scores: Sequence[Sequence[float]]) -> float:
+    """Return largest sum of scores over one-to-one pairings of rows with columns (Kuhn, 1955)."""
+    if len(scores) == 1:
+        return max(scores[0])
+    if len(scores[0]) == 1:
+        return max(row[0] for row in scores)
+    from scipy.optimize import linear_sum_assignment  # costs half a second, and single spans never get here
+
+    rows, columns = linear_sum_assignment(scores, maximize=True)
+    return sum((scores[row][column] for row, column in zip(rows, columns, strict=True)), start=0.0)
+
+
 def _spans(gold: str) -> Sequence[str]:
     if gold.startswith('["'):
         with suppress(JsonError):
@@ -132,6 +197,27 @@ def _spans(gold: str) -> Sequence[str]:
 
 def _best(formula: Callable[[str, str], float], prediction: str, golds: Sequence[str]) -> float:
     return max(formula(prediction, gold) for gold in golds)
+
+
+def contains_gold(answer: str, golds: Sequence[str]) -> float:
+    """Return 1 if the words of a gold answer stand in the answer, in order and unbroken, all normalised as for EM;
+    else 0.
+
+    This is what papers on retrieval-augmented generation call "accuracy" (Mallen et al., ACL 2023); an answer in a
+    sentence counts, and so does one that lists everything. Whole words are wanted: programs that look for
+    substrings find "no" in "I do not know". A gold answer without words stands only in an answer without words.
+    """
+    words = f" {normalise(answer)} "
+    return float(any(f" {gold} " in words if gold else words == "  " for gold in map(normalise, golds)))
+
+
+def abstains(answer: str) -> bool:
+    """Return whether the answer says that there is none: "I don't know.", "not mentioned", "N/A", or nothing at all.
+
+    The list is ours; yes, no and none are answers.
+    """
+    text = normalise(answer)
+    return not text or _ABSTENTIONS.fullmatch(text) is not None
 
 
 PROFILES: Mapping[str, Callable[[str, Sequence[str]], Score]] = {

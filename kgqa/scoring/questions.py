@@ -1,20 +1,41 @@
-"""The one place where a question is scored: its answer against the gold ones, its evidence against the support."""
+"""Score a question: its answer against the gold answers, its evidence against the gold passages.
+
+`METRICS` is the registry. A metric that is added there is in metrics.json, reports, sweeps, comparisons, the viewer and
+exports.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from kgqa.artifacts.predictions import Prediction
 from kgqa.errors import DataError
-from kgqa.scoring.answer_style import contains_gold
-from kgqa.scoring.metrics import score
-from kgqa.scoring.support import SupportScores, support
+from kgqa.scoring.metrics import contains_gold, score
 from kgqa.types import Question
+
+STRUCTURAL = "structural"  # the type of questions about a document's pages and tables (KGP §4)
+
+
+@dataclass(frozen=True, slots=True)
+class SupportScores:
+    """Shares in 0..1; None where the question does not define one, which is not the same as 0.
+
+    Without known gold passages all are None. A method that used no passage has recall 0 and F1 0: it found
+    none of the support. Its precision and error rate are None: there is nothing to be right or wrong about.
+    """
+
+    recall: float | None  # share of the gold passages that were used (paragraph recall of IRCoT; Trivedi et al., 2023)
+    precision: float | None  # share of the used passages that are gold (HotpotQA's, over whole passages)
+    f1: float | None  # harmonic mean of both, 0 without a shared passage (MuSiQue; Trivedi et al., TACL 2022)
+    error_rate: float | None  # share of the used passages that are not gold (TRACE Table 5; Fang et al., 2024)
+    given_recall: float | None  # recall of all given passages: no method without retrieval exceeds it
+    given_error_rate: float | None  # error rate of all given passages
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredQuestion:
-    """Shares in 0..1; a failed question has EM, F1 and support recall 0, and no precision."""
+    """Shares in 0..1. A failed question has EM, F1 and support recall 0, and no precision."""
 
     question: Question
     prediction: Prediction
@@ -22,7 +43,7 @@ class ScoredQuestion:
     em: float
     f1: float
     containment: float
-    support: SupportScores  # all None where nothing is said of the passages, or no gold passage is known
+    support: SupportScores  # all None if the passages or the gold passages are not known
 
     @property
     def id(self) -> str:
@@ -30,12 +51,60 @@ class ScoredQuestion:
 
     @property
     def answer(self) -> str | None:
-        """Return what may be scored: None for a failed question."""
+        """Return the answer to score: None for a failed question."""
         return self.prediction.scored_answer
 
     @property
     def support_recall(self) -> float | None:
         return self.support.recall
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A score of questions. Its mean in percent is `scores.NAME` in metrics.json.
+
+    share: of a question, from 0 to 1; None if the question does not define it.
+    listed: whether summaries and reports show it.
+    column: whether sweeps and the viewer show it.
+    tested: whether `kgqa compare` tests it.
+    of_answer: whether it needs an answer, so that a run that only retrieves has none.
+    optional: whether metrics.json omits it if no question defines it.
+    """
+
+    name: str
+    label: str
+    share: Callable[[ScoredQuestion], float | None]
+    listed: bool = True
+    column: bool = False
+    tested: bool = False
+    of_answer: bool = True
+    optional: bool = False
+    lower_is_better: bool = False
+
+
+_LIST = (
+    Metric("em", "EM", lambda row: row.em, column=True, tested=True),
+    Metric("f1", "F1", lambda row: row.f1, column=True, tested=True),
+    Metric("containment", "containment", lambda row: row.containment, column=True),
+    # KGP Table 1's Struct-EM
+    Metric(
+        "struct_em",
+        "EM of structural questions",
+        lambda row: row.em if row.question.type == STRUCTURAL else None,
+        optional=True,
+    ),
+    Metric("support_recall", "support recall", lambda row: row.support.recall, column=True, of_answer=False),
+    Metric("support_precision", "support precision", lambda row: row.support.precision, of_answer=False),
+    Metric("support_f1", "support F1", lambda row: row.support.f1, listed=False, of_answer=False),
+    Metric(
+        "support_error_rate",
+        "support error rate",
+        lambda row: row.support.error_rate,
+        of_answer=False,
+        lower_is_better=True,
+    ),
+)
+METRICS = {metric.name: metric for metric in _LIST}
 
 
 def score_question(question: Question, prediction: Prediction, profile: str) -> ScoredQuestion:
@@ -53,5 +122,26 @@ def score_question(question: Question, prediction: Prediction, profile: str) -> 
     gold = question.support if evidence is not None else frozenset()
     used = evidence if evidence is not None and answer is not None else ()
     given = [passage.id for passage in question.passages]
-    agreement = support(used, gold, given)
-    return ScoredQuestion(question, prediction, profile, shares["em"], shares["f1"], contained, agreement)
+    support = score_support(used, gold, given)
+    return ScoredQuestion(question, prediction, profile, shares["em"], shares["f1"], contained, support)
+
+
+def score_support(evidence: Sequence[str], gold: Collection[str], given: Collection[str]) -> SupportScores:
+    """Return agreement of passage ids; order is ignored and a repeated id counts once.
+
+    A gold id such as "missing:<title>", for a passage that is not among the given ones, stays in recall's
+    denominator. Evidence from outside `given` (open retrieval) is judged like any other. `given` may be
+    empty: then its two figures are None.
+    """
+    used, wanted, available = set(evidence), set(gold), set(given)
+    if not wanted:
+        return SupportScores(None, None, None, None, None, None)
+    found = len(used & wanted)
+    return SupportScores(
+        recall=found / len(wanted),
+        precision=found / len(used) if used else None,
+        f1=2 * found / (len(used) + len(wanted)),
+        error_rate=len(used - wanted) / len(used) if used else None,
+        given_recall=len(available & wanted) / len(wanted) if available else None,
+        given_error_rate=len(available - wanted) / len(available) if available else None,
+    )

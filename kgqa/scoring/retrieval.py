@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from kgqa.artifacts.metrics import Estimate, Retrieval
 from kgqa.scoring.intervals import estimate, mean, percent
+from kgqa.scoring.summary import group_rows
 from kgqa.types import Passage, Question
 
 Page = Callable[[str], Sequence[Passage]]  # the passages of a title in the corpus searched, if there is one
 BUDGETS = (2, 5, 10, 15)
 BUDGET = 15  # passages every retriever may return: IRCoT §4.1, "fixed-budget optimal recall"
-_UNKNOWN = "unknown"  # the group of questions whose hops or type the dataset does not say
 ALARM_SHARE, ALARM_COUNT = 0.2, 5  # more questions than both with the same passages in the same order: not in a paper
 
 
@@ -132,8 +132,8 @@ def summarise_retrieval(rows: Sequence[RetrievedPassages], *, ranked: bool, seed
         mrr=percent([reciprocal_rank(ranks) for ranks in places]) if ranked else None,
         passages_per_question=mean([len(row.ids) for row in rows]),
         without_passages=sum(not row.ids for row in rows),
-        by_hops=_breakdown(rows, lambda row: _UNKNOWN if row.hops is None else str(row.hops)),
-        by_type=_breakdown(rows, lambda row: row.type or _UNKNOWN),
+        by_hops=_breakdown(rows, lambda row: "" if row.hops is None else str(row.hops)),
+        by_type=_breakdown(rows, lambda row: row.type),
         alarm=same_passages_alarm(rows),
     )
 
@@ -169,16 +169,8 @@ def _within(places: Sequence[int | None], budget: int) -> list[bool]:
 def _breakdown(
     rows: Sequence[RetrievedPassages], group_of: Callable[[RetrievedPassages], str]
 ) -> dict[str, dict[str, float | None]]:
-    """Recall per group, groups by name; {} where the dataset names no group at all."""
-    groups: dict[str, list[RetrievedPassages]] = {}
-    for row in rows:
-        groups.setdefault(group_of(row), []).append(row)
-    if set(groups) == {_UNKNOWN}:
-        return {}
-    return {
-        name: {
-            "n": len(groups[name]),
-            **{str(budget): percent([recall(row.gold_places, budget) for row in groups[name]]) for budget in BUDGETS},
-        }
-        for name in sorted(groups, key=lambda name: (name == _UNKNOWN, name))
-    }
+    recalls = {}
+    for name, grouped in group_rows(rows, group_of).items():
+        by_budget = {str(budget): percent([recall(row.gold_places, budget) for row in grouped]) for budget in BUDGETS}
+        recalls[name] = {"n": len(grouped), **by_budget}
+    return recalls

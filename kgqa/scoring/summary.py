@@ -1,19 +1,31 @@
-"""The scores of a whole run: what `metrics.json` says, apart from its cost."""
+"""Summarize the scores and the verdicts of a run, as `metrics.json` has them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import fsum
+from typing import TypeVar
 
-from kgqa.artifacts.metrics import UNDEFINED, EmF1, Estimate, FoundAndRight, Given, Group, Scores, ScoreSummary, Wording
-from kgqa.scoring.answer_style import abstains, word_count
+from kgqa.artifacts.metrics import (
+    UNDEFINED,
+    EmF1,
+    Estimate,
+    FoundAndRight,
+    Given,
+    Group,
+    ScoreSummary,
+    VerdictSummary,
+    Wording,
+)
+from kgqa.artifacts.verdicts import RIGHT, WRONG, Judgement
+from kgqa.scoring.comparison import agreement
 from kgqa.scoring.intervals import estimate, mean, percent
-from kgqa.scoring.metrics import PROFILES, Score, score
-from kgqa.scoring.questions import ScoredQuestion
+from kgqa.scoring.metrics import PROFILES, Score, abstains, score
+from kgqa.scoring.questions import METRICS, ScoredQuestion
 
-STRUCTURAL = "structural"  # the type of questions about a document's pages and tables (KGP §4)
-_UNKNOWN = "unknown"  # the group of questions whose hops or type the dataset does not say
+T = TypeVar("T")
+UNKNOWN = "unknown"  # the group of questions whose hops or type the dataset does not say
 
 
 def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
@@ -52,8 +64,8 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
         flags=_sum_flags(rows),
         figures=_mean_figures(rows),
         figures_if_right=_mean_figures([row for row in rows if row.em == 1]) or None,
-        by_hops=_breakdown(rows, lambda row: _UNKNOWN if row.question.hops is None else str(row.question.hops)),
-        by_type=_breakdown(rows, lambda row: row.question.type or _UNKNOWN),
+        by_hops=_breakdown(rows, lambda row: "" if row.question.hops is None else str(row.question.hops)),
+        by_type=_breakdown(rows, lambda row: row.question.type),
         profiles={
             name: _mean_scores([score(row.answer, row.question.answers, name) for row in rows]) for name in PROFILES
         },
@@ -61,29 +73,20 @@ def summarise(rows: Sequence[ScoredQuestion], *, seed: int = 0) -> ScoreSummary:
     return summary if failed < len(rows) else without_scores(summary)
 
 
-def _scores(rows: Sequence[ScoredQuestion], seed: int) -> Scores:
-    supports = [row.support for row in rows]
-    return Scores(
-        em=estimate([row.em for row in rows], seed),
-        f1=estimate([row.f1 for row in rows], seed),
-        containment=estimate([row.containment for row in rows], seed),
-        struct_em=_structural(rows, seed),
-        support_recall=estimate([support.recall for support in supports], seed),
-        support_precision=estimate([support.precision for support in supports], seed),
-        support_f1=estimate([support.f1 for support in supports], seed),
-        support_error_rate=estimate([support.error_rate for support in supports], seed),
-    )
+def _scores(rows: Sequence[ScoredQuestion], seed: int) -> dict[str, Estimate]:
+    scores = {name: estimate([metric.share(row) for row in rows], seed) for name, metric in METRICS.items()}
+    return {name: score for name, score in scores.items() if score.n or not METRICS[name].optional}
 
 
 def without_scores(summary: ScoreSummary) -> ScoreSummary:
     """Return the summary of a run that answered nothing, without scores. None of them is 0."""
-    scores = Scores(**{name: UNDEFINED for name, field in Scores.model_fields.items() if field.is_required()})
+    scores = {name: UNDEFINED for name, metric in METRICS.items() if not metric.optional}
     return summary.replace(scores=scores, found_and_right=None, by_hops={}, by_type={}, profiles={})
 
 
 def _wording(answers: Sequence[str]) -> Wording:
     return Wording(
-        words=mean([word_count(answer) for answer in answers]),
+        words=mean([len(answer.split()) for answer in answers]),
         abstained=percent([abstains(answer) for answer in answers]),
     )
 
@@ -101,23 +104,22 @@ def _measure_found_and_right(rows: Sequence[ScoredQuestion]) -> FoundAndRight | 
     )
 
 
-def _structural(rows: Sequence[ScoredQuestion], seed: int) -> Estimate | None:
-    scores = [row.em for row in rows if row.question.type == STRUCTURAL]
-    return estimate(scores, seed) if scores else None
-
-
 def _mean_scores(scores: Sequence[Score]) -> EmF1:
     return EmF1(em=percent([score["em"] for score in scores]), f1=percent([score["f1"] for score in scores]))
 
 
-def _breakdown(rows: Sequence[ScoredQuestion], group_of: Callable[[ScoredQuestion], str]) -> Mapping[str, Group]:
-    """Return mean scores per group, groups by name; {} where the dataset names no group at all."""
-    groups: dict[str, list[ScoredQuestion]] = {}
+def group_rows(rows: Sequence[T], group_of: Callable[[T], str]) -> dict[str, list[T]]:
+    """Return the rows by group, groups by name, "unknown" last; {} if the dataset names no group at all."""
+    groups: dict[str, list[T]] = {}
     for row in rows:
-        groups.setdefault(group_of(row), []).append(row)
-    if set(groups) == {_UNKNOWN}:
+        groups.setdefault(group_of(row) or UNKNOWN, []).append(row)
+    if set(groups) == {UNKNOWN}:
         return {}
-    return {name: _group(groups[name]) for name in sorted(groups, key=lambda name: (name == _UNKNOWN, name))}
+    return dict(sorted(groups.items(), key=lambda item: (item[0] == UNKNOWN, item[0])))
+
+
+def _breakdown(rows: Sequence[ScoredQuestion], group_of: Callable[[ScoredQuestion], str]) -> dict[str, Group]:
+    return {name: _group(grouped) for name, grouped in group_rows(rows, group_of).items()}
 
 
 def _group(rows: Sequence[ScoredQuestion]) -> Group:
@@ -136,3 +138,22 @@ def _mean_figures(rows: Sequence[ScoredQuestion]) -> dict[str, float]:
     names = sorted({name for figures in reported for name in figures})
     known = {name: [figures[name] for figures in reported if name in figures] for name in names}
     return {name: fsum(values) / len(values) for name, values in known.items()}
+
+
+def summarise_verdicts(rows: Sequence[Judgement], exact: Sequence[bool], *, seed: int = 0) -> VerdictSummary:
+    """Return accuracy in percent over the scored and the failed, with its 95 % bootstrap interval; counts; agreement
+    with EM.
+
+    exact: of each row, whether its EM is 1. Without a single verdict there is no accuracy. Agreement is over the
+    verdicts of a judge, not over exact matches that were never sent.
+    """
+    labels = Counter(row.verdict for row in rows if row.verdict is not None)
+    return VerdictSummary(
+        questions=len(rows),
+        accuracy=estimate([row.share if labels else None for row in rows], seed),
+        verdicts={label: labels[label] for label in (RIGHT, WRONG, "not_attempted")},
+        unscored=sum(row.share is None for row in rows),
+        failed=sum(row.fate == "failed" for row in rows),
+        exact=sum(row.fate == "exact" for row in rows),
+        agreement_with_em=agreement([row.label for row in rows], [RIGHT if is_exact else WRONG for is_exact in exact]),
+    )

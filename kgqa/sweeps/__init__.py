@@ -1,4 +1,4 @@
 """Many runs of one request: cells of a grid or of a search, their budget, launchers, and tuning.
 
-Not here: tables of papers (`reproduce`), the comparison of finished runs (`evaluate`).
+Tables of papers are in `reproduce`, the comparison of finished runs in `experiment.compare`.
 """

@@ -1,59 +1,80 @@
-"""Cells of a sweep or of a paper's table: experiments frozen when they were launched, and how each ended."""
+"""A cell of a sweep or of a paper's table: a frozen experiment and its result."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from kgqa.artifacts.metrics import Cost, Metrics
+from kgqa.artifacts.manifest import StageManifest
+from kgqa.artifacts.metrics import Cost, Estimate, Metrics
 from kgqa.artifacts.schema import as_json
-from kgqa.artifacts.sweep import ListedCell, SweepPlan, cell_file
-from kgqa.artifacts.verification import VerificationOutcome
-from kgqa.config.files import Config, flatten, load_yaml
+from kgqa.artifacts.sweep import CellState, SweepCell, cell_file, questions_asked
+from kgqa.artifacts.verdicts import STAGE, VerificationOutcome
+from kgqa.config.files import flatten, format_yaml, load_yaml
 from kgqa.errors import ConfigError, KgqaError
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.identity import run_folder
-from kgqa.experiment.session.session import Session
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.run import find_finished_run
+from kgqa.experiment.session import Session
 from kgqa.runtime.costs import NOTHING, Spent
-from kgqa.training.verify.verifying import verification_folder
+from kgqa.scoring.questions import METRICS
+from kgqa.training.verify import load_verification, verification_folder
 from kgqa.types import Json
+from kgqa.util.fs import text_digest
 
-Status = Literal["running", "done", "skipped", "failed", "not run"]
-MODELS = ("model", "engine", "roles", "judge")  # what decides which engines a cell needs
+Status = Literal["waiting", "running", "done", "skipped", "failed", "not run", "interrupted", "changed"]
+MODELS = ("model", "engine", "roles", "judge")  # the groups that decide which engines a cell needs
 
 
-@dataclass(frozen=True)
+@dataclass
 class Cell:
-    """One experiment, which means what it meant when the sweep was launched, even if conf/ has changed."""
+    """One experiment with its frozen configuration, which stays the same if conf/ changes.
+
+    skipped: its run was finished before. failed: no run, or one with more failed questions than `max_failure_rate`.
+    outcome: instead of metrics, for a cell that verifies questions.
+    """
 
     number: int
     name: str
     experiment: Experiment
-
-
-@dataclass(frozen=True)
-class CellResult:
-    """skipped: its run was finished before. failed: no run, or one with more failed questions than `max_failure_rate`.
-
-    outcome: of a cell that verifies questions, in place of metrics.
-    """
-
-    cell: Cell
-    status: Status
-    run: Path | None  # the run's folder
-    metrics: Metrics | None
-    seconds: float
-    error: str | None  # one line
-    paid: Spent = NOTHING  # in this process
+    status: Status = "waiting"
+    run: Path | None = None  # the run's folder
+    seconds: float = 0.0
+    error: str | None = None  # one line
+    metrics: Metrics | None = None
     outcome: VerificationOutcome | None = None
+    paid: Spent = NOTHING  # in this process
+
+    @classmethod
+    def read(cls, sweep: Path, listed: SweepCell) -> Cell:
+        """Read a cell's frozen configuration."""
+        config = load_yaml(cell_file(sweep, listed.number, "yaml"))
+        return cls(listed.number, listed.name, Experiment.of(listed.overrides, config))
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status in ("done", "skipped")
+
+    @cached_property
+    def frozen(self) -> str:
+        """Return the configuration as YAML."""
+        return format_yaml(self.experiment.config)
+
+    @property
+    def listed(self) -> SweepCell:
+        """Return the cell as `sweep.json` lists it."""
+        run = str(self.run) if self.run else None
+        overrides, frozen = self.experiment.overrides, text_digest(self.frozen, 16)
+        return SweepCell(number=self.number, name=self.name, overrides=overrides, run=run, frozen=frozen)
 
     @property
     def figures(self) -> Mapping[str, Json] | None:
-        """Return what it measured, with the number of its `questions`; None: nothing."""
+        """Return what the cell measured, with the number of its `questions`."""
         if self.metrics is not None:
             return self.metrics.json()
         figures: Mapping[str, Json] | None = as_json(self.outcome) if self.outcome else None
@@ -67,9 +88,69 @@ class CellResult:
         judged = self.metrics.judge
         return [self.metrics.cost.method, *([judged.cost.method] if judged else [])]
 
+    def score(self, metric: str, key: str) -> Estimate | None:
+        """Return a score, or None without a finished run. Raises ConfigError if its run has no such score."""
+        metrics = self.metrics
+        if metrics is None or not self.is_finished:
+            return None
+        scores = dict(metrics.scores)
+        if metrics.judge:
+            scores["judge"] = metrics.judge.accuracy
+        if metrics.retrieval:
+            scores |= {f"recall@{budget}": recall for budget, recall in metrics.retrieval.recall.items()}
+        score = scores.get(metric)
+        if score is None or score.mean is None:
+            known = [name for name, each in scores.items() if each.mean is not None]
+            raise ConfigError(f"{key}={metric}: the runs have no such score; choose from {', '.join(known)}")
+        return score
+
+    def write_state(self, sweep: Path) -> None:
+        """Store the state. A skipped cell is done, so that an interrupted sweep ends with the same files."""
+        status = "done" if self.status == "skipped" else self.status
+        assert status != "waiting"
+        questions = questions_asked(self.run) if status == "done" and self.run and self.metrics else None
+        run = str(self.run) if self.run else None
+        CellState(status=status, run=run, seconds=self.seconds, error=self.error, asked=questions).write(
+            sweep, self.number
+        )
+
+    def read_state(self, sweep: Path) -> None:
+        """Read how a cell ended that another process ran."""
+        state = CellState.read(sweep, self.number)
+        if state is None or state.status == "running":
+            self.status = "not run"
+            self.error = f"its process ended before it; see {cell_file(sweep, self.number, 'log')}"
+            self.write_state(sweep)
+            return
+        self.status, self.seconds, self.error = state.status, float(state.seconds), state.error
+        self.run = Path(state.run) if state.run else None
+        if self.run and state.status == "done":
+            if self.experiment.verifies:
+                self.outcome = StageManifest.read(self.run, STAGE).read_outcome(VerificationOutcome, self.run)
+            else:
+                self.metrics = Metrics.read(self.run)
+
+    def skip_if_finished(self, session: Session) -> bool:
+        """Take the result of a run that is finished with this configuration and these questions."""
+        if self.experiment.verifies:
+            self.outcome = load_verification(session)
+        else:
+            self.metrics = find_finished_run(session)
+        if self.outcome is None and self.metrics is None:
+            return False
+        self.run, self.status = result_folder(session), "skipped"
+        return True
+
+
+def check_metric(key: str, metric: str) -> None:
+    """Raise ConfigError if there is no such score."""
+    scores = [name for name, score in METRICS.items() if not score.lower_is_better]
+    if metric not in (*scores, "judge") and not re.fullmatch(r"recall@[1-9]\d*", metric):
+        raise ConfigError(f"{key}={metric}: choose from {', '.join(scores)}, judge, recall@K")
+
 
 def freeze_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
-    """Return cells by name and overrides, all composed now.
+    """Compose cells from names and overrides.
 
     Raises:
         ConfigError: overrides that cannot be composed, or a key of a wrong value.
@@ -77,92 +158,50 @@ def freeze_cells(named: Iterable[tuple[str, Sequence[str]]]) -> list[Cell]:
     return [Cell(number, name, Experiment.of(overrides)) for number, (name, overrides) in enumerate(named)]
 
 
-def read_cell(path: Path, listed: ListedCell) -> Cell:
-    """Return a cell as it was frozen."""
-    config = load_yaml(cell_file(path, listed.number, "yaml"))
-    return Cell(listed.number, listed.name, Experiment.of(listed.overrides, config))
+def result_folder(session: Session) -> Path:
+    """Return the folder of the session's run, or of its verdicts."""
+    return verification_folder(session).path if session.experiment.verifies else session.experiment.run_folder()
 
 
-def list_plan(
-    cells: Sequence[Cell], command: Sequence[str], axes: Mapping[str, Sequence[Json]], search: str | None = None
-) -> SweepPlan:
-    """Return what `sweep.json` says of these cells. `search`: what decides which cells a search proposes."""
-    return SweepPlan(
-        search=search,
-        command=tuple(command),
-        axes={key: tuple(values) for key, values in axes.items()},
-        differing=differing_settings(cells),
-        cells=tuple(list_cell(cell, run) for cell, run in zip(cells, run_folders(cells), strict=True)),
-    )
-
-
-def list_cell(cell: Cell, run: Path | None) -> ListedCell:
-    return ListedCell(
-        number=cell.number, name=cell.name, overrides=cell.experiment.overrides, run=str(run) if run else None
-    )
-
-
-def run_folders(cells: Sequence[Cell]) -> list[Path | None]:
-    """Return where each cell's run is or will be; None where something is missing that its run will name.
+def place_cells(cells: Sequence[Cell]) -> None:
+    """Set where each cell's run is or will be, if nothing is missing that decides its name.
 
     Raises:
-        ConfigError: two cells that are not the same experiment would share one.
+        ConfigError: two cells that are not the same experiment would share a folder.
     """
     owners: dict[Path, Cell] = {}
-    folders: list[Path | None] = []
     for cell in cells:
-        try:
-            folder = folder_of(cell.experiment)
-        except KgqaError:
-            folders.append(None)
+        with suppress(KgqaError), Session(cell.experiment) as session:
+            cell.run = result_folder(session)
+        if cell.run is None:
             continue
-        folders.append(folder)
-        owner = owners.setdefault(folder, cell)
-        if differing := _differing(owner.experiment.config, cell.experiment.config):
+        owner = owners.setdefault(cell.run, cell)
+        old, new = flatten(owner.experiment.config), flatten(cell.experiment.config)
+        if differing := [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]:
             raise ConfigError(
-                f"cells {owner.number} ({owner.name}) and {cell.number} ({cell.name}) would write one run, {folder}: "
+                f"cells {owner.number} ({owner.name}) and {cell.number} ({cell.name}) would write one run, {cell.run}: "
                 f"they differ in {', '.join(differing)}, which changes no answer; make two sweeps of it, or leave out "
-                "name= and out="
+                "run_name= and output_dir="
             )
-    return folders
 
 
-def folder_of(experiment: Experiment) -> Path:
-    """Return the folder of a cell's run. Raises KgqaError if something that its name depends on is missing."""
-    with Session(experiment) as session:
-        return folder_in(session)
-
-
-def folder_in(session: Session) -> Path:
-    """Return the folder of the session's run, or of its verdicts."""
-    return verification_folder(session).path if session.experiment.verifies else run_folder(session)
-
-
-def adjacent(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Return cells by the models they need, groups in the order in which they first occur."""
-    keys = {
-        cell.number: json.dumps([cell.experiment.config.get(key) for key in MODELS], sort_keys=True) for cell in cells
-    }
-    first = {key: place for place, key in reversed(list(enumerate(keys.values())))}
-    ordered = sorted(cells, key=lambda cell: first[keys[cell.number]])
-    return [list(group) for _, group in groupby(ordered, key=lambda cell: keys[cell.number])]
+def group_by_models(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Group cells by the models they need, in the order in which the models first occur."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        key = json.dumps([cell.experiment.config.get(key) for key in MODELS], sort_keys=True)
+        groups.setdefault(key, []).append(cell)
+    return list(groups.values())
 
 
 def differing_settings(cells: Sequence[Cell]) -> dict[str, tuple[Json, ...]]:
-    """Return values by cell of every key that all cells have and that is not the same in all; groups by what was
-    chosen.
-    """
+    """Return the values by cell of each key that all cells have with different values. Groups have their choices."""
     if not cells:
         return {}
     configs = [cell.experiment.config for cell in cells]
-    flat = [flatten({key: value for key, value in config.items() if key != "choices"}) for config in configs]
-    chosen = [config["choices"] for config in configs]
-    shared = [key for key in flat[0] if not key.endswith("_target_") and all(key in keys for keys in flat)]
-    columns = {group: tuple(choices.get(group) for choices in chosen) for group in chosen[0]}
-    columns |= {key: tuple(keys[key] for keys in flat) for key in shared}
+    choices = [config["choices"] for config in configs]
+    rows = [flatten({key: value for key, value in config.items() if key != "choices"}) for config in configs]
+    keys = [key for key in rows[0] if not key.endswith("_target_") and all(key in row for row in rows)]
+    columns = {group: tuple(chosen.get(group) for chosen in choices) for group in choices[0]}
+    columns |= {key: tuple(row[key] for row in rows) for key in keys}
     return {key: values for key, values in columns.items() if any(value != values[0] for value in values)}
-
-
-def _differing(before: Config, now: Config) -> list[str]:
-    old, new = flatten(before), flatten(now)
-    return [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]

@@ -7,99 +7,52 @@ from contextlib import closing
 from dataclasses import replace
 
 from kgqa.errors import KgqaError
-from kgqa.experiment.run.checking import check
-from kgqa.experiment.run.estimating import Estimated, Rate, estimate_roles, measure_rates
-from kgqa.experiment.run.finished import find_finished_run
-from kgqa.experiment.run.planning import Shared, plan_calls
-from kgqa.experiment.session.engines import Pool
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.session import Session
-from kgqa.sweeps.cells import Cell, adjacent
-from kgqa.training.verify.verifying import load_verification, plan_verification
+from kgqa.experiment.check import check
+from kgqa.experiment.dry_run import Estimated, Rate, Shared, estimate_roles, measure_rates, plan_calls
+from kgqa.experiment.engines import Pool
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.session import Session
+from kgqa.sweeps.cells import Cell, group_by_models
+from kgqa.training.verify import plan_verification
 
-FINISHED = Estimated(0, 0, 0, 0.0, None, (), 0)
+FINISHED = Estimated(0, 0, 0, 0.0, None)
 
 
-def estimate_cells(cells: Sequence[Cell]) -> dict[int, Estimated | str]:
-    """Return, by cell number, the estimate or the reason why the cell cannot run. Makes no model calls and writes no
-    files.
+def estimate_cells(cells: Sequence[Cell], first: int | None = None) -> list[Estimated | str]:
+    """Return the estimate of each cell, or the reason why it cannot run. Makes no model calls and writes no files.
+
+    first: estimate from the first N questions of each cell only, which takes seconds where all questions take hours.
     """
     rates, shared = measure_rates(), Shared()
     estimates: dict[int, Estimated | str] = {}
-    for group in adjacent(cells):
+    numbered = [replace(cell, number=number) for number, cell in enumerate(cells)]
+    for group in group_by_models(numbered):
         with closing(Pool()) as pool:
             for cell in group:
-                estimates[cell.number] = _estimate(cell, pool, shared, rates)
-    return {cell.number: estimates[cell.number] for cell in cells}
+                estimates[cell.number] = _estimate(cell, pool, shared, rates, first)
+    return [estimates[cell.number] for cell in numbered]
 
 
-def _estimate(cell: Cell, pool: Pool, shared: Shared, rates: Mapping[str, Rate]) -> Estimated | str:
+def _estimate(cell: Cell, pool: Pool, shared: Shared, rates: Mapping[str, Rate], first: int | None) -> Estimated | str:
+    experiment, share = replace(cell.experiment), 1.0  # a copy, as in `run_cell`
     try:
-        with Session(replace(cell.experiment), pool) as session:  # a copy, as in `run_cell`
-            if _is_finished(session):
+        with Session(experiment, pool) as session:
+            if cell.skip_if_finished(session):
                 return FINISHED
-            if session.experiment.verifies:
-                return estimate_roles(plan_verification(session, shared).values(), rates)
+        if first is not None:
+            share = max(1.0, len(experiment.questions) / first)
+            experiment = first_questions(experiment, first)
+        with Session(experiment, pool) as session:
+            if experiment.verifies:
+                return estimate_roles(plan_verification(session, shared).values(), rates).scaled(share)
             check(session)
-            return estimate_roles(plan_calls(session, shared).values(), rates)
+            return estimate_roles(plan_calls(session, shared).values(), rates).scaled(share)
     except KgqaError as error:
         return " ".join(str(error).split())
 
 
-def roughly_estimated(cells: Sequence[Cell], questions: int) -> list[Estimated | str]:
-    """Return the same from the first questions of each alone, times as many as there are: seconds where all take
-    hours.
-    """
-    numbered = [replace(cell, number=number) for number, cell in enumerate(cells)]
-    sizes = {cell.number: len(replace(cell.experiment).questions) for cell in numbered}
-    done = {cell.number for cell in numbered if _count_ended(cell)}
-    firsts = [first_questions(cell, questions) for cell in numbered if cell.number not in done]
-    found: dict[int, Estimated | str] = {**dict.fromkeys(done, FINISHED), **estimate_cells(firsts)}
-    return [times(found[cell.number], max(1.0, sizes[cell.number] / questions)) for cell in numbered]
-
-
-def _count_ended(cell: Cell) -> bool:
-    try:
-        with Session(replace(cell.experiment)) as session:
-            return _is_finished(session)
-    except KgqaError:
-        return False
-
-
-def _is_finished(session: Session) -> bool:
-    return (load_verification if session.experiment.verifies else find_finished_run)(session) is not None
-
-
-def first_questions(cell: Cell, questions: int) -> Cell:
-    """Return a run of no other's name, so that none seems to have ended."""
-    experiment = cell.experiment
-    ids = [question.id for question in replace(experiment).questions[:questions]]
-    config = {**experiment.config, "ids": ids, "limit": None, "sample": None, "name": None}
-    return replace(cell, experiment=Experiment.of(experiment.overrides, config))
-
-
-def times(estimated: Estimated | str, share: float) -> Estimated | str:
-    if isinstance(estimated, str):
-        return estimated
-    return replace(
-        estimated,
-        calls=round(share * estimated.calls),
-        new_calls=round(share * estimated.new_calls),
-        tokens=round(share * estimated.tokens),
-        seconds=None if estimated.seconds is None else share * estimated.seconds,
-        usd=None if estimated.usd is None else share * estimated.usd,
-    )
-
-
-def in_all(estimates: Sequence[Estimated]) -> Estimated:
-    seconds = [cell.seconds for cell in estimates]
-    dollars = [cell.usd for cell in estimates if cell.usd is not None]
-    return Estimated(
-        sum(cell.calls for cell in estimates),
-        sum(cell.new_calls for cell in estimates),
-        sum(cell.tokens for cell in estimates),
-        None if None in seconds else sum(known for known in seconds if known is not None),
-        sum(dollars) if dollars else None,
-        tuple(dict.fromkeys(name for cell in estimates for name in cell.unmeasured)),
-        max((cell.measured for cell in estimates), default=0),
-    )
+def first_questions(experiment: Experiment, count: int) -> Experiment:
+    """Return the experiment with its first questions only, and without the name of a finished run."""
+    ids = [question.id for question in replace(experiment).questions[:count]]
+    config = {**experiment.config, "ids": ids, "limit": None, "sample": None, "run_name": None}
+    return Experiment.of(experiment.overrides, config)

@@ -1,24 +1,25 @@
-"""Cells in processes of their own, through Hydra's launchers: joblib, submitit (Slurm), ray."""
+"""Run cells in separate processes through Hydra's launchers: joblib, submitit (Slurm), ray."""
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from kgqa.artifacts.sweep import CellState, SweepPlan
+from kgqa.artifacts.sweep import SweepPlan
 from kgqa.config.overrides import override_values
 from kgqa.errors import ConfigError, EngineDied, KgqaError, nearest
-from kgqa.experiment.session.budget import Budget
-from kgqa.experiment.session.engines import Pool
-from kgqa.runtime.sweep_folder import SweepFolder
-from kgqa.sweeps.cells import Cell, CellResult, read_cell
-from kgqa.sweeps.running import Ended, result_of, run_cell, run_cells, skip_finished
+from kgqa.experiment.budget import Budget
+from kgqa.experiment.engines import Pool
+from kgqa.experiment.session import Session
+from kgqa.runtime.display import Display, PlainLines
+from kgqa.sweeps.cells import Cell
+from kgqa.sweeps.running import run_cell, run_cells, show_end
 
 LAUNCHERS = {
     "joblib": "kgqa[joblib]",
@@ -26,7 +27,6 @@ LAUNCHERS = {
     "submitit_slurm": "kgqa[submitit]",
     "ray": "kgqa[ray-launcher]",
 }
-LOOK = 2.0  # seconds between two looks for cells that ended
 _JOB = "kgqa_cell"
 # Hydra's own folders and log files stay away: a cell has a run's folder and a log already
 _QUIET = ("hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none", "hydra.sweep.subdir=.")
@@ -42,7 +42,7 @@ class Job(Protocol):
 
 
 def launcher_of(overrides: Sequence[str]) -> str:
-    """Return what `hydra/launcher=` says. Raises ConfigError for an unknown one."""
+    """Return the name of the launcher. Raises ConfigError for an unknown one."""
     name = override_values(overrides).get("hydra/launcher", "basic")
     if name != "basic" and name not in LAUNCHERS:
         raise ConfigError(f"hydra/launcher={name}: no such launcher; {nearest(name, ['basic', *LAUNCHERS])}")
@@ -50,11 +50,7 @@ def launcher_of(overrides: Sequence[str]) -> str:
 
 
 def check_launcher(overrides: Sequence[str], budget: Budget | None) -> None:
-    """Of the `hydra/…` and `hydra.…` overrides of a command those that choose and set a launcher.
-
-    Raises:
-        ConfigError: an unknown launcher, one that can keep no budget, or a key of one that was not chosen.
-    """
+    """Raise ConfigError for an unknown launcher, one that cannot keep a budget, or a key of one that is not chosen."""
     name = launcher_of(overrides)
     if budget and name != "basic":
         raise ConfigError(
@@ -69,59 +65,39 @@ def check_launcher(overrides: Sequence[str], budget: Budget | None) -> None:
 
 def run_all(
     cells: Sequence[Cell],
-    folder: SweepFolder,
+    sweep: Path,
     overrides: Sequence[str],
+    display: Display,
     *,
-    ended: Ended | None = None,
     budget: Budget | None = None,
-) -> list[CellResult]:
-    """Run cells as `run_cells` does, or through the launcher of `overrides`, which calls `ended` from another
-    thread.
-    """
+    on_end: Callable[[Cell], None] | None = None,
+) -> None:
+    """Run cells as `run_cells` does, or through the launcher of `overrides`. `on_end` is then called at the end."""
     if launcher_of(overrides) == "basic":
-        return run_cells(cells, folder, ended=ended, budget=budget)
-    results = skip_finished(cells, folder.path)
-    if left := [cell for cell in cells if cell.number not in results]:
-        with _watch(left, folder.path, ended) if ended else nullcontext():
-            launch(folder.path, [cell.number for cell in left], overrides)
-        results |= {cell.number: result_of(cell, folder.path) for cell in left}
-    return [results[cell.number] for cell in cells]
+        run_cells(cells, sweep, display, budget=budget, on_end=on_end)
+        return
+    left = [cell for cell in cells if not _skip_finished(cell, sweep)]
+    if left:
+        launch(sweep, [cell.number for cell in left], overrides)
+    for cell in left:
+        cell.read_state(sweep)
+    if on_end:
+        for cell in cells:
+            on_end(cell)
 
 
-@contextmanager
-def _watch(cells: Sequence[Cell], sweep: Path, ended: Ended) -> Iterator[None]:
-    """Tell of each cell once its process has written how it ended."""
-    over = threading.Event()
-
-    def watch() -> None:
-        waiting = list(cells)
-        while waiting and not over.wait(LOOK):
-            for cell in [cell for cell in waiting if _has_ended(sweep, cell.number)]:
-                waiting.remove(cell)
-                try:
-                    ended(result_of(cell, sweep))
-                except KgqaError:
-                    return  # a full disk, say: the command meets it again at its end
-
-    watcher = threading.Thread(target=watch, name="cells", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
-
-
-def _has_ended(sweep: Path, number: int) -> bool:
-    state = CellState.read(sweep, number)
-    return state is not None and state.status != "running"
+def _skip_finished(cell: Cell, sweep: Path) -> bool:
+    with suppress(KgqaError), Session(replace(cell.experiment)) as session:  # running the cell raises the error again
+        if cell.skip_if_finished(session):
+            cell.write_state(sweep)
+            return True
+    return False
 
 
 def launch(sweep: Path, numbers: Sequence[int], hydra_overrides: Sequence[str]) -> None:
-    """Run these cells of a sweep's folder; returns when no process works on them any more.
+    """Run these cells of a sweep's folder as jobs, and return when no process works on them any more.
 
-    Every job is told the folder and a number, and runs what was frozen there: nothing is composed again. A
-    worker of joblib that is killed takes the others along; what their cells were is left to the caller.
+    A job runs the frozen configuration. If a worker of joblib is killed, its other cells are not run either.
 
     Raises:
         As `run_jobs`.
@@ -136,9 +112,9 @@ def run_jobs(
     hydra_overrides: Sequence[str],
     logs: Path,
 ) -> dict[int, object]:
-    """Return `task` once for each number, in whatever processes the launcher has; what each gave that came to an end.
+    """Call `task` once per number in the launcher's processes, and return the results of the calls that ended.
 
-    A job is told `places`, `home` (the folder of this process) and its number, `cell`.
+    The input of a job is `places`, `home` (the folder of this process) and its number, `cell`.
 
     Raises:
         ConfigError: the launcher is not installed, or one of its keys is wrong.
@@ -149,9 +125,9 @@ def run_jobs(
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    from kgqa.config.search_path import hydra_ready
+    from kgqa.config.composing import hydra_ready
 
-    told = {**places, "home": Path.cwd(), "hydra.sweep.dir": logs.resolve()}
+    values = {**places, "home": Path.cwd(), "hydra.sweep.dir": logs.resolve()}
     node = {**dict.fromkeys([*places, "home"], "???"), "cell": "???"}
     ConfigStore.instance().store(name=_JOB, node=node)
     cells = ",".join(map(str, numbers))
@@ -163,7 +139,7 @@ def run_jobs(
                 config_name=_JOB,
                 task_function=task,
                 overrides=[
-                    *(f"{key}='{place}'" for key, place in told.items()),
+                    *(f"{key}='{place}'" for key, place in values.items()),
                     *_QUIET,
                     *hydra_overrides,
                     f"cell={cells}",
@@ -181,27 +157,28 @@ def run_jobs(
 
 
 def _deaths() -> tuple[type[Exception], ...]:
-    """Return what launchers raise for a job that was killed, of those that were used."""
+    """Return what the imported launchers raise for a job that was killed."""
     named = (("submitit.core.utils", "UncompletedJobError"), ("ray.exceptions", "RayError"))
     return tuple(getattr(sys.modules[module], name) for module, name in named if module in sys.modules)
 
 
 def begin_job(job: Job) -> None:
-    """What every job does first."""
+    """Prepare the process of a job."""
     from hydra.core.global_hydra import GlobalHydra
 
-    GlobalHydra.instance().clear()  # what the launcher left there refuses to compose the preset of a role
+    GlobalHydra.instance().clear()  # the launcher's state prevents composing another configuration
     os.chdir(job.home)  # Ray starts its workers elsewhere
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 
-def run_launched(job: Job) -> str:
-    """Return one cell, in whatever process the launcher runs it; gives its status."""
+def run_launched(job: Job) -> None:
+    """Run one cell in the launcher's process."""
     begin_job(job)
-    path = Path(job.sweep)
-    listed = SweepPlan.read(path).cells[job.cell]
+    sweep = Path(job.sweep)
+    cell = Cell.read(sweep, SweepPlan.read(sweep).cells[job.cell])
     with closing(Pool()) as pool:
-        return run_cell(read_cell(path, listed), path, pool).status
+        run_cell(cell, sweep, pool)
+    show_end(cell, PlainLines(sys.stdout))
 
 
 def _explain(error: Exception, overrides: Sequence[str]) -> ConfigError:

@@ -1,241 +1,233 @@
-"""Cells run one after the other in this process; what each says goes into its log."""
+"""Run the cells of a sweep one after the other in this process, with their states and logs in the sweep's folder."""
 
 from __future__ import annotations
 
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, TextIO
 
-from kgqa.artifacts.metrics import Metrics
-from kgqa.artifacts.stage import StageManifest
-from kgqa.artifacts.sweep import CellState, cell_file, questions_asked, sweep_name
-from kgqa.artifacts.verification import STAGE, VerificationOutcome
-from kgqa.config.files import format_yaml
+from kgqa.artifacts.run import SWEEP
+from kgqa.artifacts.sweep import CellState, SweepPlan, cell_file, sweep_name
 from kgqa.errors import BudgetSpent, ConfigError, KgqaError, StorageError
-from kgqa.experiment.run.checking import check
-from kgqa.experiment.run.executing import execute
-from kgqa.experiment.run.finished import find_finished_run
-from kgqa.experiment.session.budget import Budget, limited
-from kgqa.experiment.session.engines import Pool
-from kgqa.experiment.session.session import Session
-from kgqa.report.sweep_writing import write_sweep_report
-from kgqa.runtime.costs import NOTHING
+from kgqa.experiment.budget import Budget, limited
+from kgqa.experiment.check import check
+from kgqa.experiment.engines import Pool
+from kgqa.experiment.run import execute
+from kgqa.experiment.session import Session
+from kgqa.report.sweeps import write_sweep_report
 from kgqa.runtime.display import Display, PlainLines, log_lines
-from kgqa.runtime.sweep_folder import SweepFolder, keep_state
 from kgqa.runtime.work_log import log_event
-from kgqa.sweeps.cells import Cell, CellResult, Status, adjacent, folder_in, list_plan
-from kgqa.training.verify.verifying import load_verification, verify
+from kgqa.sweeps.cells import Cell, differing_settings, group_by_models, place_cells, result_folder
+from kgqa.training.verify import verify
 from kgqa.types import Json
-from kgqa.util.fs import OUT_ELSEWHERE, create_private, explain_storage_errors, outputs
+from kgqa.util.fs import (
+    OUT_ELSEWHERE,
+    explain_storage_errors,
+    has_content,
+    json_text,
+    lock_file,
+    outputs,
+    replace_file,
+)
 from kgqa.util.redaction import redact
 
-Ended = Callable[[CellResult], None]
 
+@dataclass
+class SweepFolder:
+    """The folder of a sweep. `plan`: everything in `sweep.json`, with the cells that are stored so far."""
 
-@dataclass(frozen=True)
-class Swept:
-    """A sweep that has ended, with its report in its folder."""
-
-    folder: Path
-    results: list[CellResult]
-    untried: int = 0  # cells that a search could no longer pay for
+    path: Path
+    plan: SweepPlan
+    cells: list[Cell] = field(default_factory=list)
+    untried: int = 0  # cells of a search beyond the budget
 
     @property
-    def whole(self) -> bool:
-        """Return whether every cell was run to its end."""
-        counts = Counter(result.status for result in self.results)
-        return not (self.untried or counts["failed"] or counts["not run"])
+    def is_complete(self) -> bool:
+        """Return whether every cell finished."""
+        return not self.untried and all(cell.is_finished for cell in self.cells)
+
+    def add(self, cells: Sequence[Cell]) -> None:
+        """Store more cells. Cells that are not done run again."""
+        for cell in cells:
+            if (state := CellState.read(self.path, cell.number)) and state.status != "done":
+                cell_file(self.path, cell.number, "json").unlink()
+            replace_file(cell_file(self.path, cell.number, "yaml"), cell.frozen)
+        self.cells += cells
+        listed = tuple(cell.listed for cell in self.cells)
+        self.plan = self.plan.replace(cells=listed, differing=differing_settings(self.cells))
+        replace_file(self.path / SWEEP, json_text(self.plan.json()))
 
 
+@contextmanager
+def lock_sweep(
+    path: Path, plan: SweepPlan, cells: Sequence[Cell], name_key: str = "sweep.name"
+) -> Iterator[SweepFolder]:
+    """Lock a folder and store the cells in it. `name_key`: the key that chooses the folder, for messages.
+
+    Raises:
+        ConfigError: the folder holds another sweep, or another process works on it.
+        DataError: it is of another version of kgqa, or damaged.
+        StorageError: it cannot be created or written.
+    """
+
+    def refuse_second_process() -> None:
+        raise ConfigError(f"{path}: another kgqa process is working on this sweep; wait for it or give {name_key}=")
+
+    with lock_file(path / ".lock", refuse_second_process, OUT_ELSEWHERE):
+        before = SweepPlan.read(path) if has_content(path / SWEEP) else None
+        if before and (differs := _difference(before, plan, cells)):
+            raise ConfigError(f"{path} holds another sweep: {differs}; give another {name_key}=, or remove the folder")
+        folder = SweepFolder(path, plan)
+        folder.add(cells)
+        yield folder
+
+
+def _difference(before: SweepPlan, plan: SweepPlan, cells: Sequence[Cell]) -> str:
+    if plan.search or before.search:  # a search starts without cells
+        return "" if before.search == plan.search else "another search"
+    if len(before.cells) != len(cells):
+        return f"{len(before.cells)} cells, not {len(cells)}"
+    pairs = zip(before.cells, cells, strict=True)
+    others = [str(cell.number) for old, cell in pairs if old.frozen != cell.listed.frozen]
+    more = " …" if len(others) > 5 else ""
+    return f"another configuration in cell {', '.join(others[:5])}{more}" if others else ""
+
+
+@contextmanager
 def open_sweep(
     cells: Sequence[Cell],
     command: Sequence[str],
     axes: Mapping[str, Sequence[Json]],
     name: str | None,
     search: str | None = None,
-) -> SweepFolder:
-    """Return claim `outputs/sweeps/NAME` for these cells; without a name it is a hash of them. search: see
-    `listed_plan`.
+    name_key: str = "sweep.name",
+) -> Iterator[SweepFolder]:
+    """Lock `outputs/sweeps/NAME`. The name is a hash of the cells if it is None.
 
     Raises:
         ConfigError: two cells would write one run's folder, or the folder is another sweep's or in use.
         DataError: the folder is of another version of kgqa.
     """
     if name is not None and (not name or Path(name).name != name or name.startswith(".")):
-        raise ConfigError(f"sweep.name={name}: must be a plain folder name, without slashes or a leading dot")
-    plan, frozen = list_plan(cells, command, axes, search), freeze_texts(cells)
-    return SweepFolder(outputs() / "sweeps" / (name or sweep_name(frozen)), plan, frozen)
-
-
-def freeze_texts(cells: Sequence[Cell]) -> list[str]:
-    return [format_yaml(cell.experiment.config) for cell in cells]
+        raise ConfigError(f"{name_key}={name}: must be a plain folder name, without slashes or a leading dot")
+    place_cells(cells)
+    values = {key: tuple(axis) for key, axis in axes.items()}
+    plan = SweepPlan(search=search, command=tuple(command), axes=values, cells=())
+    path = outputs() / "sweeps" / (name or sweep_name([cell.frozen for cell in cells]))
+    with lock_sweep(path, plan, cells, name_key) as folder:
+        yield folder
 
 
 def write_reports(sweep: Path) -> None:
+    """Write the sweep's report."""
     for form in ("md", "html"):
         write_sweep_report(sweep, form)
 
 
 def run_cells(
-    cells: Sequence[Cell], folder: SweepFolder, *, ended: Ended | None = None, budget: Budget | None = None
-) -> list[CellResult]:
-    """Run them one after the other; results in the order given. `ended` is told of each, but of those not run.
+    cells: Sequence[Cell],
+    sweep: Path,
+    display: Display,
+    *,
+    budget: Budget | None = None,
+    on_end: Callable[[Cell], None] | None = None,
+) -> None:
+    """Run cells one after the other.
 
-    Cells with the same models are run next to each other and share them loaded. A finished cell is skipped, a failed
-    one stops no other. A spent budget leaves the rest not run.
+    Cells with the same models run next to each other and share the loaded models. Finished cells are skipped, and a
+    failed cell does not stop the others. If the budget is spent, the remaining cells are not run.
     """
-    results: dict[int, CellResult] = {}
-    for group in adjacent(cells):
-        with closing(Pool()) as pool:
-            allowance = budget.left() if budget else None
-            for cell in group:
-                if budget and budget.spent():
-                    results[cell.number] = _not_run(cell, budget)
-                    _keep(folder.path, results[cell.number])
-                    continue
-                result = results[cell.number] = run_cell(cell, folder.path, pool, allowance)
-                if budget:
-                    budget.pay(result.paid)
-                    log_event("budget", budget.so_far())
-                if budget and result.status == "not run":
-                    budget.exhausted = True
-                if ended:
-                    ended(result)
-    return [results[cell.number] for cell in cells]
+    with display.counting("cells") as advance:
+        for group in group_by_models(cells):
+            with closing(Pool()) as pool:
+                allowance = budget.left() if budget else None
+                for cell in group:
+                    if budget and budget.spent():
+                        cell.status, cell.error = "not run", f"the budget is spent: {budget.so_far()}"
+                        cell.write_state(sweep)
+                    else:
+                        run_cell(cell, sweep, pool, allowance)
+                        count_cost(cell, budget)
+                    show_end(cell, display)
+                    advance("", 1, len(cells))
+                    if on_end:
+                        on_end(cell)
 
 
-def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: Budget | None = None) -> CellResult:
-    """Run one cell in this process, keep in the sweep's folder how it ended, and what it said in its log."""
+def count_cost(cell: Cell, budget: Budget | None) -> None:
+    """Subtract what a cell paid from the budget."""
+    if budget:
+        budget.pay(cell.paid)
+        budget.exhausted = budget.exhausted or cell.status == "not run"
+        log_event("budget", budget.so_far())
+
+
+def show_end(cell: Cell, display: Display) -> None:
+    """Show how a cell ended, unless it was finished before."""
+    if cell.status != "skipped":
+        display.line(f"cell {cell.number} {cell.status}: {cell.name} · {cell.error or f'{cell.seconds:,.1f} s'}")
+
+
+def run_cell(cell: Cell, sweep: Path, pool: Pool, allowance: Budget | None = None) -> None:
+    """Run one cell in this process, with its state and its log in the sweep's folder. No error of a cell is raised."""
     started = time.monotonic()
-    begun, run = None, None
+    session = None
     log = cell_file(sweep, cell.number, "log")
     try:
-        # a copy: what a run reads goes when it ends, for cells are many and data sets large
+        # A copy, because cells are many and the questions that a run reads are large
         experiment = replace(cell.experiment, config=limited(cell.experiment.config, allowance))
-        with _display(log) as display, log_lines(display), Session(experiment, pool) as session:
-            begun, run = session, folder_in(session)
-            _keep(sweep, CellResult(cell, "running", run, None, 0.0, None))
-            how = _before(session) or _now(session, display, allowance)
-    except BudgetSpent as spent:
-        how = _How("not run", error=_one_line(spent))
-    except KgqaError as failure:
-        how = _How("failed", error=_one_line(failure))
-    except Exception as failure:  # noqa: BLE001 - a defect, ours or of code that was added, stops no other cell
-        with suppress(OSError, StorageError), _open(log) as stream:
-            stream.write(redact(traceback.format_exc()))
-        how = _How("failed", error=f"{type(failure).__name__}: {_one_line(failure)}; its traceback is in {log}")
-    paid, seconds = begun.spent() if begun else NOTHING, round(time.monotonic() - started, 1)
-    result = CellResult(cell, how.status, run, how.metrics, seconds, how.error, paid, how.outcome)
-    _keep(sweep, result)
-    return result
+        with (
+            closing(_CellLog(log)) as display,
+            log_lines(display),
+            Session(experiment, pool) as session,
+        ):
+            cell.run, cell.status = result_folder(session), "running"
+            cell.write_state(sweep)
+            if not cell.skip_if_finished(session):
+                _execute(cell, session, display, allowance)
+    except KgqaError as error:
+        cell.status, cell.error = "not run" if isinstance(error, BudgetSpent) else "failed", _one_line(error)
+    except Exception as error:  # noqa: BLE001 - a defect of one cell does not stop the others
+        with suppress(StorageError), closing(_CellLog(log)) as display:
+            for line in traceback.format_exc().splitlines():
+                display.line(redact(line))
+        cell.status, cell.error = "failed", f"{type(error).__name__}: {_one_line(error)}; its traceback is in {log}"
+    if session:
+        cell.paid = session.spent()
+    cell.seconds = round(time.monotonic() - started, 1)
+    cell.write_state(sweep)
 
 
-class _How(NamedTuple):
-    """The status of a finished cell, and its metrics."""
-
-    status: Status
-    metrics: Metrics | None = None
-    outcome: VerificationOutcome | None = None
-    error: str | None = None
-
-
-def _before(session: Session) -> _How | None:
-    """Return None if it has not ended yet with this configuration and these questions."""
-    if session.experiment.verifies:
-        outcome = load_verification(session)
-        return None if outcome is None else _How("skipped", outcome=outcome)
-    metrics = find_finished_run(session)
-    return None if metrics is None else _How("skipped", metrics)
-
-
-def _now(session: Session, display: Display, allowance: Budget | None) -> _How:
-    if session.experiment.verifies:
+def _execute(cell: Cell, session: Session, display: Display, allowance: Budget | None) -> None:
+    if cell.experiment.verifies:
         verified = verify(session, display, allowance)
-        metrics, outcome, failure = None, verified.outcome, verified.failure
+        cell.outcome, failure = verified.outcome, verified.failure
     else:
         check(session)
         executed = execute(session, display)
-        metrics, outcome, failure = executed.metrics, None, executed.failure
-    return _How("done" if failure is None else "failed", metrics, outcome, failure and " ".join(failure.split()))
-
-
-def skip_finished(cells: Sequence[Cell], sweep: Path) -> dict[int, CellResult]:
-    """Return, by number, the results of cells that are already finished."""
-    skipped = {}
-    for cell in cells:
-        try:
-            with Session(replace(cell.experiment)) as session:  # a copy, as in `run_cell`
-                how, run = _before(session), folder_in(session)
-        except KgqaError:
-            continue  # running it tells
-        if how is not None:
-            skipped[cell.number] = CellResult(cell, "skipped", run, how.metrics, 0.0, None, outcome=how.outcome)
-            _keep(sweep, skipped[cell.number])
-    return skipped
-
-
-def result_of(cell: Cell, sweep: Path) -> CellResult:
-    """Return how a cell ended that another process ran."""
-    state = CellState.read(sweep, cell.number)
-    if state is None or state.status == "running":
-        why = f"its process ended before it; see {cell_file(sweep, cell.number, 'log')}"
-        result = CellResult(cell, "not run", None, None, 0.0, why)
-        _keep(sweep, result)
-        return result
-    run = Path(state.run) if state.run else None
-    metrics, outcome = None, None
-    if run and state.status == "done":
-        verifies = cell.experiment.verifies
-        metrics = None if verifies else Metrics.read(run)
-        outcome = StageManifest.read(run, STAGE).read_outcome(VerificationOutcome, run) if verifies else None
-    return CellResult(cell, state.status, run, metrics, state.seconds, state.error, outcome=outcome)
-
-
-def _not_run(cell: Cell, budget: Budget) -> CellResult:
-    return CellResult(cell, "not run", None, None, 0.0, f"the budget is spent: {budget.so_far()}")
-
-
-def _keep(sweep: Path, result: CellResult) -> None:
-    """A skipped cell is a done one: a sweep that was interrupted ends with the same folder as one that was not."""
-    status = "done" if result.status == "skipped" else result.status
-    run = str(result.run) if result.run else None
-    questions = questions_asked(result.run) if status == "done" and result.run and result.metrics else None
-    state = CellState(status=status, run=run, seconds=result.seconds, error=result.error, asked=questions)
-    keep_state(sweep, result.cell.number, state)
+        cell.metrics, failure = executed.metrics, executed.failure
+    cell.status, cell.error = ("failed", " ".join(failure.split())) if failure else ("done", None)
 
 
 def _one_line(error: Exception) -> str:
     return " ".join(redact(error).split())
 
 
-@contextmanager
-def _display(log: Path) -> Iterator[PlainLines]:
-    """Yield beside other cells, what a cell says would be noise."""
-    stream = _open(log)
-    try:
-        yield _CellLog(stream, log)
-    finally:
-        with explain_storage_errors(log, OUT_ELSEWHERE):
-            stream.close()
-
-
 class _CellLog(PlainLines):
-    """A disk that does not take it fails the cell in a line."""
+    """Lines in a cell's log. A full disk is an error of the cell."""
 
-    def __init__(self, stream: TextIO, file: Path) -> None:
-        super().__init__(stream)
+    def __init__(self, file: Path) -> None:
         self._file = file
+        with explain_storage_errors(file, OUT_ELSEWHERE):
+            super().__init__(file.open("a", encoding="utf-8", errors="backslashreplace"))
 
     def line(self, text: str, *, alarm: bool = False) -> None:
         with explain_storage_errors(self._file, OUT_ELSEWHERE):
             super().line(text, alarm=alarm)
 
-
-def _open(log: Path) -> TextIO:
-    with explain_storage_errors(log, OUT_ELSEWHERE):
-        return create_private(log).open("a", encoding="utf-8", errors="backslashreplace")
+    def close(self) -> None:
+        with explain_storage_errors(self._file, OUT_ELSEWHERE):
+            self._stream.close()

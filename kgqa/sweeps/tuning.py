@@ -1,72 +1,103 @@
-"""Choose hyperparameters on dev by a named metric, then run test with the choice."""
+"""Choose hyperparameters on dev by a score, then run test with the choice: `kgqa tune`."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean, stdev
 
-from kgqa.artifacts.sweep import sweep_name
-from kgqa.artifacts.tuning import TUNE, Choice, OnTest, Outcome, TuneRecord
-from kgqa.config.axes import Axis, expand_grid, parse_axes
+from kgqa.artifacts.sweep import TUNE, TunedCell, TunedPart, TuneRecord, sweep_name
+from kgqa.config.composing import Axis, expand_grid, parse_axes
 from kgqa.config.overrides import override_values, parse_override
-from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.session.budget import Budget
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.report.markdown import document
-from kgqa.report.tuning import tuning_sections
+from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.experiment.budget import Budget
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.session import Session
+from kgqa.report.evaluation import tuning_sections
+from kgqa.report.section import markdown
 from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
-from kgqa.runtime.sweep_folder import SweepFolder
-from kgqa.sweeps.cells import Cell, CellResult, folder_of, freeze_cells
-from kgqa.sweeps.metric import score_of
-from kgqa.sweeps.running import freeze_texts, open_sweep, run_cells, write_reports
-from kgqa.sweeps.tune_split import Part, Tuning, parts
-from kgqa.types import Json
+from kgqa.sweeps.cells import Cell, check_metric, freeze_cells, result_folder
+from kgqa.sweeps.running import open_sweep, run_cells, write_reports
+from kgqa.types import Json, Question
 from kgqa.util.fs import json_text, outputs, replace_file, text_digest
+from kgqa.util.text import pluralize
+
+KEYS = ("metric", "dev", "test", "dev_path", "dev_split", "seed", "sets", "name")
+NOT_TUNED = ("dataset", "collection", "judge", "limit", "sample", "ids", "seed", "scoring")  # keys or groups
 
 
-@dataclass(frozen=True)
-class TuneRequest:
-    """The parsed command line of `kgqa tune`."""
+@dataclass
+class Tuning:
+    """A request of `kgqa tune`: the keys under `tune.`, and the values to choose from."""
 
-    tuning: Tuning
+    metric: str  # see `check_metric`
+    dev_count: int | None  # None: all questions
+    test_count: int | None
+    dev_path: Path | None  # the data file of dev, if it has its own
+    dev_split: str | None  # the split of dev, if it has its own
+    seed: int  # of the random choice of questions
+    sets: tuple[str, ...]  # of few-shot examples, one test run each
+    name: str | None
     axes: list[Axis]
     budget: Budget | None
     command: tuple[str, ...]
 
     @classmethod
-    def of(cls, arguments: Sequence[str]) -> TuneRequest:
-        """Raise ConfigError: an unknown key under `tune.`, or nothing to choose from."""
-        own = [argument.removeprefix("tune.") for argument in arguments if argument.startswith("tune.")]
-        tuning = Tuning.of(override_values(own))
+    def of(cls, arguments: Sequence[str]) -> Tuning:
+        """Parse arguments. Raises ConfigError for an invalid key under `tune.`, and if there is nothing to choose."""
+        values = override_values([argument.removeprefix("tune.") for argument in arguments if _is_own(argument)])
+        for key, value in values.items():
+            if key not in KEYS:
+                raise ConfigError(f"tune.{key}={value}: unknown key; {nearest(key, KEYS)}")
+        check_metric("tune.metric", values.get("metric", ""))
+        if "dev_path" in values and "dev_split" in values:
+            raise ConfigError("tune.dev_path and tune.dev_split: give one of them, each says which questions dev has")
         budget = next((Budget.of(parse_override(a).value) for a in arguments if a.startswith("budget=")), None)
-        given = parse_axes([argument for argument in arguments if not argument.startswith(("tune.", "budget="))])
-        _refuse_no_hyperparameters(given)
-        return cls(tuning, given, budget, ("kgqa", "tune", *arguments))
+        axes = parse_axes([a for a in arguments if not _is_own(a) and not a.startswith("budget=")])
+        swept = [axis.key for axis in axes if axis.swept]
+        if not swept:
+            raise ConfigError("nothing to choose from: give a key several values, e.g. method.beam=3,5")
+        for key in swept:
+            if key.partition(".")[0] in NOT_TUNED or key == "roles.judge":
+                raise ConfigError(f"{key}: is no hyperparameter; tune for one value of it at a time")
+        return cls(
+            metric=values.get("metric", ""),
+            dev_count=_parse_count(values, "dev"),
+            test_count=_parse_count(values, "test"),
+            dev_path=Path(values["dev_path"]) if "dev_path" in values else None,
+            dev_split=values.get("dev_split"),
+            seed=_parse_count(values, "seed", least=0) or 0,
+            sets=tuple(name for name in values.get("sets", "").split(",") if name),
+            name=values.get("name"),
+            axes=axes,
+            budget=budget,
+            command=("kgqa", "tune", *arguments),
+        )
 
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Freeze the cells to choose from. Raises ConfigError for a key without effect, or a score no run will have."""
+        cells = freeze_cells(expand_grid(self.axes))
+        experiment = cells[0].experiment
+        settings = experiment.settings
+        if settings.output_dir or settings.run_name:
+            raise ConfigError("output_dir= and run_name=: dev and test runs have folders of their own; give tune.name=")
+        if any(value is not None for value in (settings.limit, settings.sample, settings.ids)):
+            raise ConfigError("limit=, sample=, ids=: which questions are asked is for tune.dev= and tune.test=")
+        if self.metric == "judge" and experiment.judge is None:
+            raise ConfigError("tune.metric=judge: the runs have no such score (give judge=NAME)")
+        return cells
 
-@dataclass(frozen=True)
-class Candidates:
-    """The cells to choose from, frozen, and the questions of dev and test."""
-
-    cells: list[Cell]
-    dev: Part
-    test: Part
-
-    @classmethod
-    def of(cls, request: TuneRequest) -> Candidates:
-        """
-        Raises:
-            ConfigError: a key that would have no effect, or a metric that no run will have.
-            DataError: dev and test overlap, or dev names an unknown question.
-        """
-        cells = freeze_cells(expand_grid(request.axes))
-        first = cells[0].experiment
-        _refuse_unheeded(first, request.tuning)
-        return cls(cells, *parts(first, request.tuning))
+    @cached_property
+    def parts(self) -> tuple[TunedPart, TunedPart]:
+        """Return the questions of dev and test. Raises as `split_questions`."""
+        return split_questions(
+            self.cells[0].experiment, self.dev_count, self.test_count, self.seed, self.dev_path, self.dev_split
+        )
 
     @property
     def dry_run(self) -> bool:
@@ -74,157 +105,163 @@ class Candidates:
 
     @cached_property
     def on_dev(self) -> list[Cell]:
-        return [on_part(cell, self.dev, "dev") for cell in self.cells]
+        """Return the cells over the dev questions."""
+        return [on_part(cell, self.parts[0], "dev") for cell in self.cells]
 
-    def on_test(self, chosen: Cell, sets: Sequence[str]) -> list[Cell]:
-        """Return the chosen one, once with each of the sets of demonstrations if there are any."""
+    def on_test(self, chosen: Cell) -> list[Cell]:
+        """Return the chosen cell over the test questions, once per set of few-shot examples if there are any."""
         overrides = chosen.experiment.overrides
-        keys = [f"method.demonstration_set={name}" for name in sets]
+        keys = [f"method.demonstration_set={name}" for name in self.sets]
         cells = freeze_cells([(key, [*overrides, key]) for key in keys] or [(chosen.name, overrides)])
-        return [on_part(cell, self.test, "test") for cell in cells]
+        return [on_part(cell, self.parts[1], "test") for cell in cells]
+
+
+def _is_own(argument: str) -> bool:
+    return argument.startswith("tune.")
+
+
+def _parse_count(values: Mapping[str, str], key: str, least: int = 1) -> int | None:
+    value = values.get(key)
+    if value is not None and (not value.isdecimal() or int(value) < least):
+        raise ConfigError(f"tune.{key}={value}: must be a number from {least}")
+    return None if value is None else int(value)
+
+
+def split_questions(
+    experiment: Experiment,
+    dev_count: int | None,
+    test_count: int | None,
+    seed: int,
+    dev_path: Path | None = None,
+    dev_split: str | None = None,
+) -> tuple[TunedPart, TunedPart]:
+    """Return dev and test, which share neither an id nor a text.
+
+    They are sampled by a seeded shuffle of the file's ids, so the same seed gives the same dev questions for any size
+    of test.
+
+    Raises:
+        ConfigError: too few questions, or the size of dev is missing.
+        DataError: dev and test overlap.
+    """
+    own = list(experiment.dataset.questions())
+    if dev_split is not None:
+        dev_path = Experiment.of([*experiment.overrides, f"dataset.split={dev_split}"]).source.file
+    if dev_path is not None:
+        dataset = Experiment.of([*experiment.overrides, f"dataset.path='{dev_path}'"]).dataset
+        questions, sha256 = list(dataset.questions()), dataset.sha256
+    elif dev_count is None:
+        raise ConfigError("tune.dev: give the number of dev questions, or their file with tune.dev_path=FILE")
+    else:
+        questions, sha256 = own, experiment.data_sha256
+    dev = _part(dev_path, sha256, questions, _sample(questions, dev_count, seed, "tune.dev"))
+    ids = set(dev.ids)
+    texts = {question.text for question in questions if question.id in ids}
+    rest = own if dev_path is not None else [question for question in own if question.id not in ids]
+    shared = {question.id for question in rest if question.id in ids or question.text in texts}
+    if dev_path is not None and shared:
+        raise DataError(f"tune.dev_path={dev_path}: {len(shared):,} questions are also in dev, e.g. {min(shared)}")
+    rest = [question for question in rest if question.id not in shared]
+    return dev, _part(None, experiment.data_sha256, own, _sample(rest, test_count, seed, "tune.test"))
+
+
+def _sample(questions: Sequence[Question], count: int | None, seed: int, key: str) -> set[str]:
+    ids = [question.id for question in questions]
+    if not ids or (count is not None and count > len(ids)):
+        raise ConfigError(f"{key}={count}: only {len(ids):,} questions are left for it")
+    random.Random(seed).shuffle(ids)  # noqa: S311 - a choice to be repeated, no secret
+    return set(ids[:count])
+
+
+def _part(path: Path | None, sha256: str, questions: Sequence[Question], sampled: set[str]) -> TunedPart:
+    ids = tuple(question.id for question in questions if question.id in sampled)
+    return TunedPart(file=str(path) if path else None, sha256=sha256, questions=len(ids), ids=ids)
+
+
+def on_part(cell: Cell, part: TunedPart, name: str) -> Cell:
+    """Return the cell over these questions, with its own run folder, as a run's name does not depend on them."""
+    frozen, overrides = cell.experiment.config, cell.experiment.overrides
+    path = {"path": part.file} if part.file else {}
+    config = {**frozen, "dataset": {**frozen["dataset"], **path}, "limit": None, "sample": None}
+    with Session(Experiment.of(overrides, config)) as session:
+        run = f"{result_folder(session).name}-{name}-{text_digest(' '.join(part.ids), 8)}"
+    words = [f"dataset.path='{part.file}'"] if part.file else []
+    words += ["limit=null", f"run_name={run}", f"ids=[{','.join(part.ids)}]"]
+    return replace(
+        cell, experiment=Experiment.of([*overrides, *words], {**config, "run_name": run, "ids": list(part.ids)})
+    )
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuneResult:
     file: Path  # tune.json
-    record: TuneRecord  # what it says
-    whole: bool  # every cell, of dev and of test, was run to its end
+    record: TuneRecord
+    is_complete: bool  # every cell of dev and of test finished
 
 
-def run_tuning(candidates: Candidates, request: TuneRequest, display: Display) -> Tuned:
-    """Try the cells on dev, run test with the best, and keep both in `tune.json`.
+def run_tuning(tuning: Tuning, display: Display) -> TuneResult:
+    """Try the cells on dev, run test with the best, and store both in `tune.json`.
 
     Raises:
         ConfigError: the folder holds another choice, or the runs have no such score.
         DataError: no cell on dev has a score.
     """
-    tuning = request.tuning
-    tried, test = candidates.on_dev, candidates.test
-    name = tuning.name or f"tune-{sweep_name([*freeze_texts(tried), tuning.metric, *test.ids, *tuning.sets])}"
-    _refuse_another(name, tuning, test)
-    sweeps = _Sweeps(name, request, display)
-    results = sweeps.run(tried, "", {axis.key: list(axis.values) for axis in request.axes if axis.swept})
+    dev_cells, (dev, test) = tuning.on_dev, tuning.parts
+    texts = [*(cell.frozen for cell in dev_cells), tuning.metric, *test.ids, *tuning.sets]
+    name = tuning.name or f"tune-{sweep_name(texts)}"
+    folder = outputs() / "sweeps" / name
+    _run_sweep(dev_cells, name, {axis.key: list(axis.values) for axis in tuning.axes if axis.swept}, tuning, display)
     record = TuneRecord(
-        command=request.command,
+        command=tuning.command,
         metric=tuning.metric,
         sets=tuning.sets,
-        dev=candidates.dev.record(),
-        test=test.record(),
-        tried=tuple(_outcome(result, tuning.metric) for result in results),
+        dev=dev,
+        test=test,
+        tried=tuple(_record(cell, tuning.metric) for cell in dev_cells),
     )
-    sweeps.keep(record)  # what was tried stays, whatever becomes of the test
-    best = _best(results, tuning.metric)
-    finals = candidates.on_test(candidates.cells[best.number], tuning.sets)
-    ended = sweeps.run(finals, "-test", {"method.demonstration_set": tuning.sets} if tuning.sets else {})
-    record = record.replace(chosen=Choice(cell=best.number, settings=best.name), result=_on_test(ended, tuning.metric))
-    whole = all(result.status in ("done", "skipped") for result in [*results, *ended])
-    return Tuned(sweeps.keep(record), record, whole)
+    replace_file(folder / TUNE, json_text(record.json()))  # before the test, which can fail
+    best = _best(dev_cells, record)
+    test_cells = tuning.on_test(tuning.cells[best.number])
+    axes = {"method.demonstration_set": list(tuning.sets)} if tuning.sets else {}
+    _run_sweep(test_cells, f"{name}-test", axes, tuning, display)
+    tested = tuple(_record(cell, tuning.metric) for cell in test_cells)
+    means = [float(run.score.mean) for run in tested if run.score and run.score.mean is not None]
+    record = record.replace(chosen=best.number, tested=tested)
+    if len(means) == len(tested):
+        record = record.replace(mean=fmean(means), std=stdev(means) if len(means) > 1 else None)
+    replace_file(folder / "tune.md", markdown("What was tuned", tuning_sections(record)))
+    file = replace_file(folder / TUNE, json_text(record.json()))
+    return TuneResult(file, record, all(cell.is_finished for cell in [*dev_cells, *test_cells]))
 
 
-@dataclass(frozen=True)
-class _Sweeps:
-    """Dev and test cells as two sweeps, `NAME` and `NAME-test`; the record lies with the first."""
-
-    name: str
-    request: TuneRequest
-    display: Display
-
-    def run(self, cells: Sequence[Cell], suffix: str, swept: Mapping[str, Sequence[Json]]) -> list[CellResult]:
-        with self._claim(cells, swept, self.name + suffix) as folder:
-            self.display.line(f"{len(cells)} cell{'s' if len(cells) > 1 else ''} in {folder.path}")
-            with monitor_work(self.display, "sweep", folder.path) as told, told.cells(folder.path):
-                results = run_cells(cells, folder, budget=self.request.budget)
-            write_reports(folder.path)
-        return results
-
-    def _claim(self, cells: Sequence[Cell], swept: Mapping[str, Sequence[Json]], name: str) -> SweepFolder:
-        """Return the claim in the words of this command."""
-        try:
-            return open_sweep(cells, self.request.command, swept, name)
-        except ConfigError as error:
-            raise ConfigError(str(error).replace("sweep.name=", "tune.name=")) from error
-
-    def keep(self, record: TuneRecord) -> Path:
-        folder = outputs() / "sweeps" / self.name
-        if record.result:
-            replace_file(folder / "tune.md", document("What was tuned", tuning_sections(record)))
-        return replace_file(folder / TUNE, json_text(record.json()))
+def _run_sweep(
+    cells: Sequence[Cell], name: str, axes: Mapping[str, Sequence[Json]], tuning: Tuning, display: Display
+) -> None:
+    with open_sweep(cells, tuning.command, axes, name, name_key="tune.name") as folder:
+        display.line(f"{pluralize(len(cells), 'cell')} in {folder.path}")
+        with monitor_work(display, "sweep", folder.path) as monitor:
+            run_cells(cells, folder.path, monitor, budget=tuning.budget)
+        write_reports(folder.path)
 
 
-def on_part(cell: Cell, part: Part, name: str) -> Cell:
-    """Return the cell over a part's questions, in a run folder of its own: what a run is called does not depend on
-    them.
-    """
-    frozen = cell.experiment.config
-    moved = {**frozen["dataset"], **({"path": part.path} if part.path else {})}
-    config = {**frozen, "dataset": moved, "limit": None, "sample": None}
-    overrides = cell.experiment.overrides
-    digest = text_digest(" ".join(part.ids), 8)
-    run = f"{folder_of(Experiment.of(overrides, config)).name}-{name}-{digest}"
-    path = [f"dataset.path='{part.path}'"] if part.path else []
-    given = (*overrides, *path, "limit=null", f"name={run}", f"ids=[{','.join(part.ids)}]")
-    return replace(cell, experiment=Experiment.of(given, {**config, "name": run, "ids": list(part.ids)}))
-
-
-def _refuse_no_hyperparameters(given: Sequence[Axis]) -> None:
-    swept = [axis.key for axis in given if axis.swept]
-    if not swept:
-        raise ConfigError("nothing to choose from: give a key several values, e.g. method.passages_per_step=2,4,6,8")
-    for key in swept:
-        scoring = ("dataset", "collection", "judge", "limit", "sample", "ids", "seed", "profile", "roles.judge")
-        if key in scoring or key.partition(".")[0] in ("dataset", "collection", "judge"):
-            raise ConfigError(f"{key}: is no hyperparameter; tune for one value of it at a time")
-
-
-def _refuse_unheeded(experiment: Experiment, tuning: Tuning) -> None:
-    """Raise ConfigError: a key that would have no effect, or a metric that no run will have."""
-    if experiment.settings.out or experiment.settings.name:
-        raise ConfigError("out= and name=: dev and test runs have folders of their own; give tune.name=")
-    settings = experiment.settings
-    if any(chosen is not None for chosen in (settings.limit, settings.sample, settings.ids)):
-        raise ConfigError(
-            "limit=, sample=, ids=: which questions are asked is for tune.dev=, tune.test=, tune.dev_ids="
-        )
-    if tuning.metric == "judge" and experiment.judge is None:
-        raise ConfigError("tune.metric=judge: the runs have no such score (give judge=NAME)")
-
-
-def _refuse_another(name: str, tuning: Tuning, test: Part) -> None:
-    """Raise ConfigError: the folder holds the record of another choice. That dev is the same, `open_sweep` sees."""
-    folder = outputs() / "sweeps" / name
-    if not (folder / TUNE).is_file():
-        return
-    kept = TuneRecord.read(folder)
-    if (kept.metric, kept.sets, kept.test) != (tuning.metric, tuning.sets, test.record()):
-        raise ConfigError(
-            f"{folder / TUNE}: the record of another metric, test or sets; give another tune.name=, or remove it"
-        )
-
-
-def _outcome(result: CellResult, metric: str) -> Outcome:
-    return Outcome(
-        cell=result.cell.number,
-        settings=result.cell.name,
-        run=str(result.run) if result.run else None,
-        status="done" if result.status == "skipped" else result.status,
-        error=result.error,
-        score=score_of(result, metric),
+def _record(cell: Cell, metric: str) -> TunedCell:
+    return TunedCell(
+        cell=cell.number,
+        settings=cell.name,
+        run=str(cell.run) if cell.run else None,
+        status="done" if cell.status == "skipped" else cell.status,
+        error=cell.error,
+        score=cell.score(metric, "tune.metric"),
     )
 
 
-def _best(results: Sequence[CellResult], metric: str) -> Cell:
-    """Return the first of those with the highest mean."""
-    scores = [(score, result.cell) for result in results if (score := score_of(result, metric))]
-    means = [(score.mean, cell) for score, cell in scores if score.mean is not None]
-    if not means:
-        raise DataError(f"none of the {len(results)} cells on dev has a score, the first: {results[0].error}")
-    return max(means, key=lambda scored: scored[0])[1]
-
-
-def _on_test(ended: Sequence[CellResult], metric: str) -> OnTest:
-    runs = tuple(_outcome(result, metric) for result in ended)
-    means = [run.score.mean for run in runs if run.score and run.score.mean is not None]
-    whole = len(means) == len(runs)
-    return OnTest(
-        runs=runs, mean=fmean(means) if whole else None, std=stdev(means) if whole and len(runs) > 1 else None
-    )
+def _best(cells: Sequence[Cell], record: TuneRecord) -> Cell:
+    """Return the first of the cells with the highest mean."""
+    scored = [
+        (float(tried.score.mean), cell)
+        for tried, cell in zip(record.tried, cells, strict=True)
+        if tried.score and tried.score.mean is not None
+    ]
+    if not scored:
+        raise DataError(f"none of the {len(cells)} cells on dev has a score, the first: {cells[0].error}")
+    return max(scored, key=lambda pair: pair[0])[1]

@@ -1,4 +1,4 @@
-"""Experiment trackers: what a finished run leaves is copied to them, and a run never depends on one.
+"""Experiment trackers: what a finished run leaves is copied to them. A run does not depend on them.
 
-Off by default. Not here: what is copied (`experiment.run.tracking`).
+Off by default. Not here: what is copied (`experiment.tracking`).
 """

@@ -13,7 +13,7 @@ from kgqa.errors import ConfigError, TrackerError
 from kgqa.protocols import TrackedRun
 
 AT_ONCE, METRICS_AT_ONCE = 100, 1000  # parameters and metrics in a request, MLflow's limits
-# tried twice more, not for minutes; nothing is reported about the user
+# two retries instead of minutes of them, and no telemetry
 ENVIRONMENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_DISABLE_TELEMETRY": "true"}
 
 
@@ -51,7 +51,7 @@ class MlflowTracker:
                 client.log_artifact(logged.run_id, str(file))
             client.set_terminated(logged.run_id)
         except (MlflowException, OSError) as error:
-            raise TrackerError(f"MLflow took it only in part or not at all: {error}") from error
+            raise TrackerError(f"MLflow accepted only a part of the run: {error}") from error
         return f"MLflow run {logged.run_id} of experiment {self.experiment}"
 
 

@@ -1,4 +1,4 @@
-"""Weights & Biases: a run of a project, kept on disk for `wandb sync` or sent at once."""
+"""Weights & Biases: a run of a project, stored on disk for `wandb sync` or sent at once."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class WandbTracker:
             logged.finish()
             wandb.teardown()  # its service, which would outlive the run
         except (wandb.Error, OSError) as error:
-            raise TrackerError(f"Weights & Biases took it only in part or not at all: {error}") from error
+            raise TrackerError(f"Weights & Biases accepted only a part of the run: {error}") from error
         return place
 
 
 def _by_step(series: Mapping[str, tuple[tuple[int, float], ...]]) -> dict[int, dict[str, float]]:
-    """Return the by step in the order of steps, which is the only one that wandb takes."""
+    """Return the values by step. wandb accepts steps in ascending order only."""
     by_step: dict[int, dict[str, float]] = {}
     for name, line in series.items():
         for step, value in line:

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import socket
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -15,12 +14,10 @@ from pathlib import Path
 
 from kgqa.errors import StorageError
 from kgqa.types import Json
-from kgqa.util.jsonio import decode_json
 
 BLOCK = 1 << 22  # bytes of a file read at a time
 POLL = 0.01  # seconds between two looks at a lock that another process holds
 
-PRIVATE = 0o700  # of folders that are nobody else's
 NETWORK_DISKS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "panfs", "glusterfs"}
     | {f"fuse.{name}" for name in ("glusterfs", "sshfs", "ceph", "s3fs", "davfs2", "rclone")}
@@ -28,7 +25,7 @@ NETWORK_DISKS = frozenset(
 
 # What to do where the disk refuses
 AGAIN = "make room, then run the same command again"
-OUT_ELSEWHERE = "make room or give out=DIR, then run the same command again"
+OUT_ELSEWHERE = "make room or set output_dir=DIR, then run the same command again"
 HOME_ELSEWHERE = "make room, or point KGQA_HOME elsewhere"
 
 
@@ -60,42 +57,19 @@ def home() -> Path:
 
 
 def ensure_dir(folder: Path) -> Path:
-    """Create a folder if it is missing, readable by its owner only, as it can contain private data."""
-    if not folder.exists():
-        parent = ensure_dir(folder.parent)
-        with suppress(FileExistsError):  # another process was first
-            folder.mkdir(PRIVATE)
-            if _shareable(parent):
-                _set_mode(folder, parent.stat().st_mode & 0o2775 | PRIVATE)
+    """Create a folder if it is missing.
+
+    Only its owner can read it, as it can contain private data. Folders in kgqa's own ones follow the umask: a user
+    who opens `outputs/` to others shares all that it gets.
+    """
     if not folder.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+        parent = ensure_dir(folder.parent).resolve()
+        own = any(parent.is_relative_to(root.resolve()) for root in (outputs(), call_cache(), home()))
+        try:
+            folder.mkdir(0o777 if own else 0o700, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
     return folder
-
-
-def create_private(file: Path) -> Path:
-    """Create an empty file if it is missing, with the permissions of its folder."""
-    with suppress(FileExistsError):
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        as_open_as_folder(file)
-    return file
-
-
-def as_open_as_folder(file: Path) -> None:
-    """Give a file the permissions of its folder: readers can read it, the folder's group can write it."""
-    folder = file.parent.stat().st_mode
-    _set_mode(file, 0o600 if folder & stat.S_ISVTX else folder & 0o664 | 0o600)
-
-
-def _set_mode(path: Path, mode: int) -> None:
-    with suppress(OSError):  # another's file in a shared folder
-        if stat.S_IMODE(path.stat().st_mode) != mode:
-            path.chmod(mode)
-
-
-def _shareable(folder: Path) -> bool:
-    """Return whether new folders in it get its permissions."""
-    real = folder.resolve()
-    return any(real.is_relative_to(root.resolve()) for root in (outputs(), call_cache(), home()))
 
 
 def json_text(value: Json) -> str:
@@ -143,14 +117,14 @@ def quick_sha256(file: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _lookup_sha256(file: Path, key: str) -> str:
-    note = home() / "hashes" / f"{key}.json"
-    try:
-        return str(decode_json(note.read_bytes())["sha256"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    note = home() / "hashes" / f"{key}.txt"
+    with suppress(OSError, ValueError):
+        known = note.read_text()
+        if len(known) == 64:
+            return known
     hashed = sha256(file)
     with suppress(StorageError):  # a read-only home costs time, not correctness
-        replace_file(note, json.dumps({"file": str(file), "sha256": hashed}))
+        replace_file(note, hashed)
     return hashed
 
 
@@ -175,27 +149,20 @@ def replace_atomically(path: Path, remedy: str = AGAIN) -> Iterator[Path]:
     with explain_storage_errors(path, remedy):
         ensure_dir(path.parent)
         try:
-            yield create_private(fresh)
-            as_open_as_folder(fresh)
+            yield fresh
             _to_disk(fresh)
             fresh.replace(path)
-            _to_disk(path.parent)
+            with suppress(OSError):  # some systems cannot sync folders
+                _to_disk(path.parent)
         finally:
             with suppress(OSError):
                 fresh.unlink()
 
 
 def _to_disk(path: Path) -> None:
-    """Wait until a file, or what a folder says of its files, is on the disk; where the system cannot, go on."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except PermissionError:  # Windows opens no folders
-        return
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS):
-            raise
     finally:
         os.close(descriptor)
 
@@ -218,10 +185,9 @@ def replace_file_parts(path: Path, parts: Iterable[str], remedy: str = OUT_ELSEW
 
 def has_content(file: Path) -> bool:
     """Return whether a file exists and is not empty: a full disk leaves an empty one."""
-    try:
+    with suppress(FileNotFoundError):
         return file.is_file() and file.stat().st_size > 0
-    except FileNotFoundError:  # gone in between
-        return False
+    return False
 
 
 @contextmanager
@@ -233,10 +199,9 @@ def lock_file(file: Path, taken: Callable[[], None] = lambda: None, remedy: str 
     """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(file, thread_local=False)
+    lock = FileLock(file, mode=0o666, thread_local=False)
     with explain_storage_errors(file.parent, remedy):
         ensure_dir(file.parent)
-        create_private(file)
         try:
             lock.acquire(blocking=False)
         except Timeout:
@@ -252,25 +217,25 @@ def is_locked(file: Path) -> bool:
     """Return whether a process holds this lock."""
     from filelock import FileLock, Timeout
 
-    try:
-        if file.is_file():
-            with FileLock(file, blocking=False):
-                pass
-    except Timeout:
-        return True
-    except OSError:
-        pass
+    with suppress(OSError):
+        try:
+            if file.is_file():
+                lock = FileLock(file)
+                lock.acquire(blocking=False)
+                lock.release()
+        except Timeout:
+            return True
     return False
 
 
 def network_disk(folder: Path) -> str:
     """Return the file system of a folder on another machine's disk, e.g. "nfs4", or ""."""
-    try:
-        real = str(folder.resolve())
-        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    except OSError:
-        return ""
-    over = [(words[1].replace("\\040", " "), words[2]) for words in mounts if len(words) > 2]
-    below = [(len(at), kind) for at, kind in over if f"{real}/".startswith(f"{at.rstrip('/')}/")]
-    kind = max(below, key=lambda mount: mount[0], default=(0, ""))[1]
+    real = str(folder.resolve())
+    mounts: list[tuple[int, str]] = []
+    with suppress(OSError):
+        for line in Path("/proc/self/mounts").read_text().splitlines():
+            _, point, kind, *_ = line.split()
+            if f"{real}/".startswith(f"{point.rstrip('/')}/"):
+                mounts.append((len(point), kind))
+    kind = max(mounts, default=(0, ""))[1]
     return kind if kind in NETWORK_DISKS else ""

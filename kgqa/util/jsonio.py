@@ -1,27 +1,22 @@
-"""Read and write JSON: orjson for values, ijson for large files, the standard library for what they do not accept."""
+"""Read and write JSON: the standard library for values, ijson for large files."""
 
 from __future__ import annotations
 
 import codecs
 import gzip
 import json
-import re
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NoReturn
-
-import orjson
 
 from kgqa.errors import DataError
 from kgqa.types import Json
 
 MAX_DIGITS = 300  # of an integer: more do not fit into a float
 CORRECT_IT = "Correct the file. If it is truncated, download it again."
-_LONG_INTEGER = re.compile(r"\d{19}")
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
-Pairs = Callable[[list[tuple[str, Json]]], Json]
 
 
 class JsonError(ValueError):
@@ -42,21 +37,12 @@ def decode_json(text: str | bytes) -> Json:
         plain = text if isinstance(text, str) else text.decode("utf-8")
     except UnicodeDecodeError as error:
         raise JsonError(f"not UTF-8 (byte 0x{error.object[error.start]:02x})") from None
-    # orjson turns integers of more than 64 bits into floats, and rejects half surrogate pairs without saying so
-    if not _LONG_INTEGER.search(plain):
-        with suppress(orjson.JSONDecodeError):
-            return orjson.loads(plain)
     return _decode(plain, parse_constant=_reject_constant)
 
 
 def decode_trace(text: str) -> Json:
     """Return the value of a trace line, in which the log-probability of an impossible option is -Infinity."""
     return _decode(text)
-
-
-def decode_pairs(text: str, build: Pairs) -> Json:
-    """Return the value of a JSON text with each object built from its pairs, so that duplicate keys can be seen."""
-    return _decode(text, parse_constant=_reject_constant, object_pairs_hook=build)
 
 
 def decode_first(text: str, start: int = 0) -> tuple[Json, int]:

@@ -29,11 +29,7 @@ def missing_imports(libraries: Sequence[str]) -> list[str]:
 
 
 def require_packages(extra: str, *packages: str) -> Mapping[str, str]:
-    """Return the versions of packages of an extra; raise a ConfigError if one is missing.
-
-    Raises:
-        ConfigError: one of them is absent.
-    """
+    """Return the versions of packages of an extra; raise a ConfigError if one is missing."""
     try:
         return {package: version(package) for package in packages}
     except PackageNotFoundError as error:

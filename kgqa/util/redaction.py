@@ -1,18 +1,26 @@
-"""Remove keys and passwords from texts: values of environment variables, API keys, addresses, Authorization headers."""
+"""Remove keys and passwords from texts, and describe errors without them."""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
-from collections.abc import Mapping
+import shlex
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
-from traceback import extract_tb
 from typing import Any
 
 from kgqa.errors import KgqaError
 from kgqa.types import Json
+from kgqa.util.fs import home
 
 MARK = "[key]"
+MAX_MESSAGE = 200  # characters of an unexpected error
 MIN_LENGTH = 8  # characters; shorter values are ordinary words such as EMPTY
 _NAMES = re.compile(r"(?:^|_)(?:API_?)?(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_ID)?(?:_|$)")
 _PATHS = re.compile(r"_(?:FILE|PATH|DIR|HOME|ENV|URL)$")  # the path of a key is not a key
@@ -89,7 +97,24 @@ def _locate(error: BaseException) -> str:
     library = f"{Path(os.__file__).parent}{os.sep}"
     frames = [
         frame
-        for frame in extract_tb(error.__traceback__)
+        for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(library) or "site-packages" in frame.filename
     ]
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+
+
+def write_crash_report(error: BaseException, arguments: Sequence[str]) -> str:
+    """Write the traceback to a file that only its owner can read, without secrets, and return the line to show."""
+    message = " ".join(redact(f"{type(error).__name__}: {error}").split()).removesuffix(":")[:MAX_MESSAGE]
+    report = redact(
+        f"kgqa {version('kgqa')}, Python {platform.python_version()}, {platform.platform()}\n"
+        f"{shlex.join(['kgqa', *arguments])}\n\n{''.join(traceback.format_exception(error))}"
+    )
+    for folder in (home() / "errors", Path(tempfile.gettempdir())):
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            file = folder / f"kgqa-{datetime.now():%Y%m%d-%H%M%S-%f}.txt"
+            file.touch(0o600)
+            file.write_text(report, encoding="utf-8", errors="backslashreplace")
+            return f"unexpected error ({message}); please report it with {file}"
+    return f"unexpected error ({message}); its traceback could not be written to a file"

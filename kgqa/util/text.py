@@ -1,8 +1,90 @@
-"""Format texts for users."""
+"""Text for terminals and messages: counts, control characters, and streams that are closed or full."""
 
 from __future__ import annotations
+
+import errno
+import io
+import os
+import re
+import sys
+from typing import Any, TextIO
+
+from kgqa.errors import StorageError
+
+# C0 without tab and newline, DEL, C1, bidirectional overrides, half surrogate pairs
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def pluralize(number: int, noun: str) -> str:
     """Return a count with its noun: 1 question, 1,200 questions."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def escape_control(text: str) -> str:
+    r"""Return the text with control characters written as escapes, such as \x1b. Newlines and tabs stay."""
+    return _CONTROL.sub(_escape, text.replace("\r\n", "\n")) if _CONTROL.search(text) else text
+
+
+def one_line(text: str) -> str:
+    """Return the text in one line, with control characters escaped and single spaces between words."""
+    return escape_control(" ".join(text.split()))
+
+
+def escape_json(text: str) -> str:
+    r"""Return a JSON text with its control characters as JSON escapes, such as \u001b, so that its value is equal."""
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("ascii", "backslashreplace").decode() if ord(match[0]) > 0x7F else f"\\x{ord(match[0]):02x}"
+
+
+def protect_streams() -> None:
+    """Drop what cannot be written to stdout and stderr: `kgqa run … | head` still finishes the run.
+
+    A full disk behind stdout raises a StorageError at the next write. Characters that the terminal's encoding does not
+    have are escaped. Replaced streams are left alone.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:  # noqa: PERF203 - closed: a file would get its number
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout, sys.stderr = _protect(sys.stdout, 1), _protect(sys.stderr, 2)
+
+
+def _protect(stream: TextIO | None, number: int) -> TextIO:
+    if stream is None:  # closed
+        return io.TextIOWrapper(io.BufferedWriter(_Output(number)), "utf-8")
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    stream.reconfigure(errors="backslashreplace")
+    raw = getattr(stream.buffer, "raw", stream.buffer)  # PYTHONUNBUFFERED leaves out the buffer
+    if type(raw) is not io.FileIO or raw.fileno() != number:
+        return stream
+    by_line = stream.line_buffering or raw is stream.buffer
+    buffer = io.BufferedWriter(_Output(number))
+    return io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=by_line)
+
+
+class _Output(io.FileIO):
+    """A standard stream that discards everything after the first failed write."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number, "w", closefd=False)
+        self._is_terminal = self.isatty()
+
+    def write(self, content: Any, /) -> int:
+        try:
+            return super().write(content)
+        except OSError as error:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self.fileno())
+            os.close(null)
+            has_hung_up = error.errno == errno.EPIPE or (error.errno == errno.EIO and self._is_terminal)
+            if self.fileno() == 1 and not has_hung_up:
+                reason = os.strerror(error.errno or errno.EIO)
+                raise StorageError(
+                    f"standard output: {reason}; make room or send it elsewhere, then run the same command again"
+                ) from error
+            return len(content)

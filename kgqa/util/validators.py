@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -18,6 +18,38 @@ class Validator:
 
     message: str
     check: Callable[[Any], bool]
+
+    def __get_pydantic_core_schema__(self, annotated: Any, handler: Callable[[Any], Any]) -> Any:
+        """Check the value after pydantic has converted it."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self._validate, handler(annotated))
+
+    def _validate(self, value: Any) -> Any:
+        if not self.check(value):
+            raise ValueError(self.message)
+        return value
+
+
+@dataclass(frozen=True)
+class NotIdentity:
+    """Marks a setting that cannot change an answer: `Annotated[int, NotIdentity("order of work only")]`.
+
+    All other settings are part of a run's identity, and so of its name.
+
+    reason: why it cannot. values: only these values cannot; empty: all. beside: only if this other setting is set.
+    reported: whether it changes the files of a run though, so that a finished run is written again.
+    """
+
+    reason: str
+    values: tuple[Any, ...] = ()
+    beside: str = ""
+    reported: bool = True
+
+    def holds(self, value: Any, others: Mapping[str, Any], *, reported: bool) -> bool:
+        """Return whether this value cannot change an answer, or with `reported` not even a file of the run."""
+        applies = (not self.values or value in self.values) and (not self.beside or bool(others.get(self.beside)))
+        return applies and not (reported and self.reported)
 
 
 def at_least(least: int) -> Validator:

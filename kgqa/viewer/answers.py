@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from string import ascii_uppercase
 
 from kgqa.artifacts.predictions import PREDICTIONS, run_predictions
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.trace import TRACE, read_places, read_question
 from kgqa.artifacts.verdicts import VERDICTS, Judgements
 from kgqa.errors import DataError
-from kgqa.report.questions import QuestionRow, ReportedQuestion, load_reported_question, unread_row
+from kgqa.report.questions import QuestionRow, ReportedQuestion, build_row, load_reported_question
+from kgqa.scoring.comparison import Difference, compare
 from kgqa.viewer.folder import Row, modification_time
 
 MAX_RUNS = 8  # in memory
@@ -28,7 +30,7 @@ class Answers:
         self._offsets: dict[str, int] = {}
         for offset, question in read_places(folder):
             if prediction := predictions.get(question.id):
-                rows[question.id] = unread_row(self._run, question, prediction, self._judgements.of(prediction))
+                rows[question.id] = build_row(self._run, question, prediction, self._judgements.of(prediction))
                 self._offsets[question.id] = offset
         if missing := predictions.keys() - rows.keys():
             raise DataError(f"{folder / TRACE}: no question {min(missing)}, which {PREDICTIONS} has")
@@ -76,6 +78,17 @@ def side_by_side(runs: Sequence[Row], which: str, text: str) -> list[Side]:
     words = text.lower().split()
     sides = [[rows.get(id_) for rows in answers] for id_ in answers[0]]
     return [side for side in sides if _passes(side, which) and all(word in _text(side) for word in words)]
+
+
+def compare_scores(runs: Sequence[Row]) -> list[Difference]:
+    """Return the paired tests of EM and F1 over the questions that all runs have. Runs are named by letters."""
+    answers = [read_answers(run).rows for run in runs]
+    ids = [id_ for id_ in answers[0] if all(id_ in rows for rows in answers)]
+    scores: dict[str, dict[str, list[float | None]]] = {"EM": {}, "F1": {}}
+    for letter, rows in zip(ascii_uppercase, answers, strict=False):
+        scores["EM"][letter] = [rows[id_].em for id_ in ids]
+        scores["F1"][letter] = [rows[id_].f1 for id_ in ids]
+    return compare(scores, seed=0)
 
 
 def _passes(side: Side, which: str) -> bool:

@@ -1,4 +1,4 @@
-"""The pages of the viewer. `guard` checks every request before it gets here."""
+"""The pages of the viewer. `server.Guard` checks every request before it gets here."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
 from kgqa.errors import ConfigError, DataError, UsageError
-from kgqa.experiment.evaluate.comparison import ComparisonRequest, compare_answers
-from kgqa.report.question_page import question_page
-from kgqa.runtime.heartbeat import read_heartbeats
-from kgqa.util.crash_report import write_crash_report
-from kgqa.util.redaction import redact
-from kgqa.util.terminal_text import escape_control, one_line
-from kgqa.viewer import ask_tab, plots, table
-from kgqa.viewer.answers import FILTERS, read_answers, side_by_side
+from kgqa.report.explorer import question_page
+from kgqa.runtime.monitor import read_heartbeats
+from kgqa.util.redaction import redact, write_crash_report
+from kgqa.util.text import escape_control, one_line
+from kgqa.viewer import ask_tab, table
+from kgqa.viewer.answers import FILTERS, compare_scores, read_answers, side_by_side
 from kgqa.viewer.folder import Folder, Row
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
 PAGE = 200  # rows of a table on one page
 MAX_RUNS = 6  # side by side
-DIFFERENCE = 2.0  # points, as in `kgqa compare`
 ASSETS = {
     "report.css": ("kgqa.report", "text/css"),
     "viewer.css": ("kgqa.viewer", "text/css"),
@@ -60,7 +57,6 @@ class Viewer:
             Route("/run/{key:path}", self.run),
             Route("/question/{key:path}", self.question),
             Route("/compare", self.compare),
-            Route("/tests", self.tests),
             Route("/plots", self.plots),
             Route("/ask", self.ask),
             Route("/ask", self.start, methods=["POST"]),
@@ -76,7 +72,7 @@ class Viewer:
         query, listed = request.query_params, self._folder.list_runs()
         text, order, first = query.get("filter", ""), query.get("sort", ""), _first(request)
         if text or order:
-            every = [row for row in self._folder.rows(listed) if table.row_filter(text)(row)]
+            every = [row for row in self._folder.rows(listed) if table.has_words(row, text)]
             every = table.sort_rows(every, order) if order else every
             rows, count = every[first : first + PAGE], len(every)
         else:
@@ -89,18 +85,14 @@ class Viewer:
         )  # fmt: skip
 
     def favicon(self, _: Request) -> Response:
-        from starlette.responses import Response
-
-        return Response(status_code=204)
+        return _html("", 204)
 
     def asset(self, request: Request) -> Response:
-        from starlette.responses import Response
-
         name = request.path_params["name"]
         if name not in ASSETS:
             raise DataError(f"{name}: no such file")
         package, kind = ASSETS[name]
-        return Response((files(package) / "assets" / name).read_text(encoding="utf-8"), media_type=kind)
+        return _html((files(package) / "assets" / name).read_text(encoding="utf-8"), media_type=kind)
 
     def work(self, request: Request) -> Response:
         return self._page(request, "work.html.j2", beats=read_heartbeats(self._folder.root))
@@ -130,16 +122,8 @@ class Viewer:
         return self._page(
             request, "compare.html.j2", runs=runs, letters=letters, filters=filters, which=which, search=text,
             sides=sides[first : first + PAGE], first=first, count=len(sides), columns=table.columns_of(runs),
+            differences=compare_scores(runs),
         )  # fmt: skip
-
-    def tests(self, request: Request) -> Response:
-        """Show the paired tests of `kgqa compare`."""
-        runs = self._several(request)
-        folders = tuple(row.folder for row in runs)
-        compared = compare_answers(ComparisonRequest(folders, None, 0, DIFFERENCE, in_all=True, flips=0))
-        return self._page(
-            request, "tests.html.j2", runs=runs, sections=[each for each in compared.sections if each.rows]
-        )
 
     def plots(self, request: Request) -> Response:
         query = request.query_params
@@ -156,7 +140,7 @@ class Viewer:
         return self._page(
             request, "plots.html.j2", keys=query.getlist("run"), count=len(rows), options=[*settings, *figures],
             figures=figures, x=x, y=y, colour=colour, sweep=sweep,
-            plot=plots.draw(rows, x, y, colour) if rows else "",
+            plot=table.draw_plot(rows, x, y, colour) if rows else "",
         )  # fmt: skip
 
     def ask(self, request: Request) -> Response:
@@ -167,19 +151,16 @@ class Viewer:
 
     async def start(self, request: Request) -> Response:
         from starlette.concurrency import run_in_threadpool
-        from starlette.responses import RedirectResponse
 
         fields = parse_qs((await request.body()).decode(errors="replace"))
         form = {key: values[-1] for key, values in fields.items()}
         command = await run_in_threadpool(self._choices.command, form)
         await self._question.start(form["question"], command)
-        return RedirectResponse("/ask", status_code=303)
+        return _redirect("/ask")
 
     async def cancel(self, _: Request) -> Response:
-        from starlette.responses import RedirectResponse
-
         self._question.stop()
-        return RedirectResponse("/ask", status_code=303)
+        return _redirect("/ask")
 
     def progress(self, request: Request) -> Response:
         return self._page(request, "progress.html.j2", question=self._question)
@@ -215,10 +196,18 @@ class Viewer:
         return _html(text, status)
 
 
-def _html(text: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    from starlette.responses import HTMLResponse
+def _html(
+    text: str, status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = "text/html"
+) -> Response:
+    from starlette.responses import Response
 
-    return HTMLResponse(text.encode("utf-8", "backslashreplace"), status_code=status, headers=headers)
+    return Response(text.encode("utf-8", "backslashreplace"), status, headers, media_type)
+
+
+def _redirect(address: str) -> Response:
+    from starlette.responses import RedirectResponse
+
+    return RedirectResponse(address, status_code=303)
 
 
 def _first(request: Request) -> int:

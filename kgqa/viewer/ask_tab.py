@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from kgqa.artifacts.saved_answer import FOLDER, SUFFIX, SavedAnswer, answers_folder
-from kgqa.config.files import groups
+from kgqa.artifacts.predictions import FOLDER, SUFFIX, SavedAnswer, answers_folder
+from kgqa.config.files import describe_choice, groups
 from kgqa.config.overrides import override_key, override_values
-from kgqa.config.yaml_docs import describe_choice
 from kgqa.datasets.documents import KINDS
 from kgqa.errors import ConfigError, DataError
-from kgqa.system.local_model import list_local_models
 from kgqa.util.jsonio import decode_json
-from kgqa.util.terminal_text import escape_control, one_line
+from kgqa.util.text import escape_control, one_line
 
 MAX_LENGTH = 2000  # characters of a question
 MAX_SAVED = 50  # earlier questions on the page
@@ -33,7 +31,7 @@ NEEDS_GOLD = ("golden",)
 
 @dataclass(frozen=True)
 class Choices:
-    """The folders of documents, methods and models of the page. A request can use only these.
+    """The folders of documents and methods of the page. A request can use only these.
 
     Args:
         root: the folder of runs that is shown.
@@ -68,15 +66,6 @@ class Choices:
     def method(self) -> str:
         return str(override_values(self.overrides).get("method", FIRST_METHODS[0]))
 
-    @cached_property
-    def models(self) -> tuple[str, ...]:
-        """Return the models with weights on this machine, best first; none if the command line sets the model."""
-        named = override_values(self.overrides)
-        fixed = "model" in named or any(key.startswith("model.") for key in named)
-        if fixed or named.get("engine") in ("openai", "scripted"):
-            return ()
-        return tuple(preset.name for preset in list_local_models(named.get("engine", "")))
-
     def command(self, form: Mapping[str, str]) -> list[str]:
         """Return the command that answers the question of a form.
 
@@ -84,16 +73,14 @@ class Choices:
             UsageError: the question is empty or too long, or a value is not one of the choices.
         """
         question, folders = one_line(form.get("question", "")), self.folders()
-        documents, method, model = (form.get(key, "") for key in ("documents", "method", "model"))
+        documents, method = form.get("documents", ""), form.get("method", "")
         if not question or len(question) > MAX_LENGTH:
             raise ConfigError(f"question {question!r:.40}: must have 1 to {MAX_LENGTH:,} characters")
         if documents not in folders:
             raise DataError(f"{documents!r:.80}: not one of the folders; start with kgqa view --documents FOLDER")
-        for name, value, choices in (("method", method, self.methods), ("model", model, ("", *self.models))):
-            if value not in choices:
-                raise ConfigError(f"{name} {value!r:.40}: not one of the choices")
-        words = [word for word in self.overrides if override_key(word) != "method"]
-        words += [f"method={method}", *([f"model={model}"] if model else [])]
+        if method not in self.methods:
+            raise ConfigError(f"method {method!r:.40}: not one of the choices")
+        words = [*(word for word in self.overrides if override_key(word) != "method"), f"method={method}"]
         # the space and "./" keep a question or a folder from being parsed as an option
         place = os.path.join(os.curdir, folders[documents])
         return [sys.executable, "-m", "kgqa", "ask", "--json", f" {question}", place, *words]
@@ -138,17 +125,21 @@ class Question:
         async for line in process.stderr:
             self.lines.append(line.decode(errors="replace").rstrip())
         try:
-            text = (await output).decode(errors="replace").splitlines()[-1]
+            text = (await output).decode(errors="replace")
             self.answer = SavedAnswer.read(Path(decode_json(text)["page"]).with_suffix(SUFFIX))
-        except (IndexError, ValueError, DataError):
+        except (ValueError, DataError):
             last = next((line for line in reversed(self.lines) if line.startswith("kgqa: ")), "")
             self.error = last.removeprefix("kgqa: ") or f"stopped (exit code {await process.wait()})"
 
 
-def list_answers() -> list[tuple[str, SavedAnswer | str]]:
-    """Return the latest saved answers by the name of their page, newest first; a damaged one is its error."""
+def list_answers() -> list[tuple[str, SavedAnswer]]:
+    """Return the latest saved answers by the name of their page, newest first, without damaged ones."""
     files = sorted(answers_folder().glob(f"*{SUFFIX}"), key=lambda file: file.stat().st_mtime_ns, reverse=True)
-    return [(file.stem, _read_saved(file)) for file in files[:MAX_SAVED]]
+    answers = []
+    for file in files[:MAX_SAVED]:
+        with suppress(DataError):
+            answers.append((file.stem, SavedAnswer.read(file)))
+    return answers
 
 
 def read_page(name: str) -> str:
@@ -157,13 +148,6 @@ def read_page(name: str) -> str:
     if name not in pages:
         raise DataError(f"{name}: no such answer in {answers_folder()}")
     return pages[name].read_text(encoding="utf-8", errors="replace")
-
-
-def _read_saved(file: Path) -> SavedAnswer | str:
-    try:
-        return SavedAnswer.read(file)
-    except DataError as error:
-        return str(error)
 
 
 def _has_documents(folder: Path) -> bool:

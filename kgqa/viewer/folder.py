@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kgqa.artifacts.metrics import METRICS, Metrics
-from kgqa.artifacts.run import SETTINGS, Chosen
-from kgqa.artifacts.runs import Kept, list_runs, list_sweeps
+from kgqa.artifacts.run import SETTINGS, SWEEP, Chosen, RunEntry, list_runs, list_sweeps
 from kgqa.artifacts.schema import read
-from kgqa.artifacts.sweep import SWEEP, CellState, SweepPlan
+from kgqa.artifacts.sweep import SweepPlan
 from kgqa.errors import DataError
-from kgqa.report.columns import COLUMNS, Measured
-from kgqa.runtime.heartbeat import read_heartbeats
+from kgqa.report.columns import Measured, columns
+from kgqa.runtime.monitor import read_heartbeats
 from kgqa.util.fs import outputs
-from kgqa.util.terminal_text import escape_control
+from kgqa.util.text import escape_control
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,6 @@ class Row:
         except ValueError:
             return text
 
-    @property
-    def words(self) -> str:
-        return " ".join((self.kind, self.key, self.status)).lower()
-
 
 class Folder:
     """`outputs/` or another folder of runs. Several threads can use it."""
@@ -68,11 +63,11 @@ class Folder:
         self._lock = threading.Lock()
         self._cache: dict[str, tuple[tuple[int, ...], Row]] = {}
 
-    def list_runs(self) -> list[Kept]:
+    def list_runs(self) -> list[RunEntry]:
         """Return runs and sweeps, newest first."""
         return sorted([*list_runs(self.root), *list_sweeps(self.root)], key=lambda kept: -kept.written)
 
-    def rows(self, listed: Sequence[Kept]) -> list[Row]:
+    def rows(self, listed: Sequence[RunEntry]) -> list[Row]:
         """Return one row per run or sweep. A damaged one has its error in `trouble`."""
         working = {self._path(beat.folder) for beat in read_heartbeats(self.root) if beat.is_running}
         return [self._row(kept, bool(working) and kept.folder.resolve() in working) for kept in listed]
@@ -91,7 +86,7 @@ class Folder:
         """Return the name of a run in addresses, with escapes for bytes that are no text."""
         return escape_control(folder.relative_to(self.root).as_posix())
 
-    def _row(self, kept: Kept, working: bool) -> Row:
+    def _row(self, kept: RunEntry, working: bool) -> Row:
         key, sweep = self._key(kept.folder), kept.parts[0] == "sweeps" and len(kept.parts) == 2
         status = "running" if working else "done" if kept.ended else "not finished"
         names = (SWEEP, "cells", "report.html") if sweep else (METRICS, SETTINGS)
@@ -104,11 +99,11 @@ class Folder:
                 self._cache[key] = known
         return known[1]
 
-    def _read_sweep(self, kept: Kept, key: str, status: str) -> Row:
+    def _read_sweep(self, kept: RunEntry, key: str, status: str) -> Row:
         row = Row(key, kept.folder, "sweep", escape_control(kept.parts[-1]), status, kept.written)
         try:
             plan = SweepPlan.read(kept.folder)
-            states = [CellState.read(kept.folder, cell.number) for cell in plan.cells]
+            states = [cell.state for cell in plan.cells]
         except DataError as error:
             return replace(row, trouble=str(error))
         done = [self._path(state.run) for state in states if state and state.status == "done" and state.run]
@@ -122,7 +117,7 @@ class Folder:
         return (self.root.joinpath(*path.parts[1:]) if path.parts[:1] == (outputs().name,) else path).resolve()
 
 
-def _read_run(kept: Kept, key: str, status: str) -> Row:
+def _read_run(kept: RunEntry, key: str, status: str) -> Row:
     dataset, method, model, name = map(escape_control, kept.parts)
     row = Row(key, kept.folder, "run", name, status, kept.written, dataset, method, model)
     if not kept.ended:
@@ -134,7 +129,7 @@ def _read_run(kept: Kept, key: str, status: str) -> Row:
     return replace(
         row,
         questions=metrics.questions,
-        figures={column.label: figure for column in COLUMNS if (figure := column.of(metrics))},
+        figures={column.label: figure for column in columns() if (figure := column.measure(metrics))},
         settings={**chosen.choices, **{setting: value for setting, value, _ in chosen.settings}},
     )
 

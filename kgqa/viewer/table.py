@@ -1,22 +1,21 @@
-"""Columns, filter and order of the table of runs."""
+"""Columns, filter and order of the table of runs, and the plot of their figures."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from kgqa.report.columns import COLUMNS, Measured
+from kgqa.report.columns import columns
+from kgqa.report.plots import Plot, Point, Series, svg
 from kgqa.viewer.folder import Row
 
 FIELDS = ("dataset", "method", "model", "status", "questions", "written")
-TERM = re.compile(r"([^=<>!]+)(!=|=|>|<)(.+)")
 Value = float | str | None
 
 
 def columns_of(rows: Sequence[Row]) -> list[str]:
     """Return the columns that are always shown: fields, and the figures that some row has."""
-    return [*FIELDS, *(column.label for column in COLUMNS if any(column.label in row.figures for row in rows))]
+    return [*FIELDS, *(column.label for column in columns() if any(column.label in row.figures for row in rows))]
 
 
 def differing_settings(rows: Iterable[Row]) -> list[str]:
@@ -34,15 +33,9 @@ def cell_text(row: Row, column: str) -> str:
     if column == "questions" and row.kind == "sweep":
         return row.cells
     if column in row.figures:
-        return figure_text(row.figures[column])
+        return str(row.figures[column])
     value = row.value(column)
     return row.settings.get(column) or ("" if value is None else f"{value:,}" if isinstance(value, int) else str(value))
-
-
-def figure_text(figure: Measured) -> str:
-    if figure.low is not None:
-        return f"{figure.value:.1f} [{figure.low:.1f}, {figure.high:.1f}]"
-    return f"{figure.value:,.0f}" if figure.value >= 100 else f"{figure.value:.4g}"
 
 
 def sort_rows(rows: Iterable[Row], column: str) -> list[Row]:
@@ -57,37 +50,28 @@ def sort_key(value: Value) -> tuple[bool, float, str]:
     return (True, 0, value.lower()) if isinstance(value, str) else (False, value or 0, "")
 
 
-def row_filter(text: str) -> Callable[[Row], bool]:
-    """Return the test of a filter: words, `key=value`, `key!=value`, `key>number`, `key<number`; all must hold.
+def has_words(row: Row, text: str) -> bool:
+    """Return whether a row has all words of a filter, such as `trace` or `method=trace`."""
+    pairs = {f"{key}={value}".lower() for key, value in row.settings.items()}
+    names = f"{row.kind} {row.key} {row.status}".lower()
+    return all(word in pairs or word in names for word in text.lower().split())
 
-    In keys `_` stands for a space, and " / question" can be left out: `tokens<500`, `support_recall>80`.
+
+def draw_plot(rows: Sequence[Row], x: str, y: str, colour: str) -> str:
+    """Return the plot as SVG: a point per run with the interval of `y`, a colour per value of `colour`.
+
+    Runs without a number for `y`, or without a value for `x`, are left out.
     """
-    tests = [_term(word) for word in text.split()]
-    return lambda row: all(test(row) for test in tests)
-
-
-def _term(word: str) -> Callable[[Row], bool]:
-    match = TERM.fullmatch(word)
-    if not match:
-        return lambda row: word.lower() in row.words
-    key, sign, text = match.groups()
-
-    def holds(row: Row) -> bool:
-        value = row.value(_column(row, key))
-        if sign in ("=", "!="):
-            same = str(value).lower() == text.lower() or (isinstance(value, float) and text == f"{value:g}")
-            return same == (sign == "=")
-        try:
-            number = float(text)
-        except ValueError:
-            return False
-        return isinstance(value, int | float) and (value > number if sign == ">" else value < number)
-
-    return holds
-
-
-def _column(row: Row, key: str) -> str:
-    def short(name: str) -> str:
-        return name.lower().replace(" / question", "").replace(" ", "_")
-
-    return next((label for label in row.figures if short(label) == key.lower()), key)
+    shown = [row for row in rows if isinstance(row.value(y), int | float) and row.value(x) is not None]
+    values = sorted({row.value(x) for row in shown}, key=sort_key)
+    places = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    named = any(isinstance(value, str) for value in values)
+    groups: dict[str, list[Point]] = {}
+    for row in sorted(shown, key=lambda row: sort_key(row.value(x))):
+        value, height, figure = row.value(x), row.value(y), row.figures.get(y)
+        at = float(values.index(value)) if named or not isinstance(value, int | float) else value
+        assert isinstance(height, int | float)
+        low, high = (figure.low, figure.high) if figure else (None, None)
+        groups.setdefault(str(row.value(colour)), []).append(Point(at, height, low, high, row.name))
+    series = [Series(name, points, number, line=False) for number, (name, points) in enumerate(groups.items())]
+    return svg(Plot(f"{y} against {x}", x, y, series, places if named else ()))

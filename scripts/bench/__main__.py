@@ -1,8 +1,8 @@
-"""Run the benchmarks and compare their ratios with docs/bench.json.
+"""Run the benchmarks and compare their ratios with docs/dev/bench.json.
 
     python -m scripts.bench                    all parts
     python -m scripts.bench throughput cache   some parts
-    python -m scripts.bench --save             add this run's figures to docs/bench.json
+    python -m scripts.bench --save             add this run's figures to docs/dev/bench.json
 
 Figures of a busy machine are not comparable between runs, so read the ratios and efficiencies.
 """
@@ -19,8 +19,8 @@ from scripts.bench import local, throughput
 from scripts.bench.local import Row
 from scripts.bench.process import ROOT
 
-FILE = ROOT / "docs" / "bench.json"
-HISTORY = 9  # runs that docs/bench.json holds
+FILE = ROOT / "docs" / "dev" / "bench.json"
+HISTORY = 9  # runs that docs/dev/bench.json holds
 TOLERANCE = 0.1  # beyond the range of earlier runs
 NUMBER = re.compile(r"^[\d.]+")
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", help=f"parts to run (default: all): {', '.join(PARTS)}")
     parser.add_argument("--repeats", type=int, default=3, help="repeats of each measurement (default: 3)")
     parser.add_argument("--questions", type=int, nargs="+", default=[100, 1_000], help="sizes of the memory benchmark")
-    parser.add_argument("--save", action="store_true", help="add the figures to docs/bench.json")
+    parser.add_argument("--save", action="store_true", help="add the figures to docs/dev/bench.json")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}. Choose from {', '.join(PARTS)}.")

@@ -82,7 +82,7 @@ def measure_memory(questions: tuple[int, ...]) -> Iterator[Row]:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             file = write_questions(folder / "questions.jsonl", count)
-            data = ("dataset=musique", f"dataset.path={file}", f"out={folder / 'run'}")
+            data = ("dataset=musique", f"dataset.path={file}", f"output_dir={folder / 'run'}")
             command = [sys.executable, "-m", "kgqa", "run", "method=no_context", *data, *FAST]
             fresh, again = measure_command(command, folder), measure_command(command, folder)
         first = first or fresh.mebibytes
@@ -96,7 +96,7 @@ def measure_start(repeats: int) -> Iterator[Row]:
         folder = Path(name)
 
         def start(number: int) -> float:
-            keys = ("method=ircot", "dataset=demo", "limit=1", *FAST, f"out={folder / str(number)}")
+            keys = ("method=ircot", "dataset=demo", "limit=1", *FAST, f"output_dir={folder / str(number)}")
             return measure_command([sys.executable, "-c", UNTIL_FIRST_CALL, "run", *keys], folder, expected_code=7).wall
 
         start(0)  # builds the index

@@ -74,7 +74,7 @@ def build_command(course: Course, file: Path, url: str, folder: Path) -> list[st
     """Return the kgqa command of a course, after removing what an earlier run left."""
     for name in ("run", "cache", "outputs"):
         shutil.rmtree(folder / name, ignore_errors=True)
-    data = ("dataset=musique", f"dataset.path={file}", f"out={folder / 'run'}")
+    data = ("dataset=musique", f"dataset.path={file}", f"output_dir={folder / 'run'}")
     server = ("engine=openai", "model=gpt_4o_mini", f"engine.base_url={url}", f"engine.served_model={MODEL}")
     return [sys.executable, "-m", "kgqa", "run", *METHODS[course.method], *data, *server, *FAST]
 

@@ -8,17 +8,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import kgqa
-from kgqa.cli import tree
-from kgqa.cli.parsing import Parser
-from kgqa.config.files import groups, load_node, load_yaml
-from kgqa.config.yaml_docs import describe_choice, list_keys
-from kgqa.reproduce.published import PublishedTable
-from kgqa.reproduce.reading import load_table, table_ids
+from kgqa.cli.commands import BY_NAME, PROGRAM, help_of
+from kgqa.config.files import describe_choice, groups, list_keys, load_node, load_yaml
+from kgqa.reproduce.tables import PublishedTable, load_table, table_ids
 from kgqa.util.plugins import package_conf
 
 if TYPE_CHECKING:
@@ -56,7 +53,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - mkdocs'
-    """Show links to files outside the site as plain text (a hook of mkdocs)."""
+    """Show links to files outside the site as plain text, and leave logs out of the search (a hook of mkdocs)."""
+    if page.file.src_uri.startswith("dev/"):
+        page.meta["search"] = {"exclude": True}
     return OUTSIDE.sub(lambda link: f"{link[1]} (`{link[2]}`)", markdown)
 
 
@@ -74,14 +73,11 @@ def _root_files(text: str) -> str:
 
 def commands() -> str:
     """Return the help of every command."""
-    return "# Commands\n\n" + "\n".join(_helps(tree(), ())) + "\n"
-
-
-def _helps(parser: Parser, words: Sequence[str]) -> Iterator[str]:
-    name = " ".join(["kgqa", *words])
-    yield f"{'#' * min(len(words) + 2, 4)} {name}\n\n```text\n{parser.help_text(()).rstrip()}\n```\n"
-    for word, below in parser.commands.items():
-        yield from _helps(below, [*words, word])
+    parts = ["# Commands"]
+    for command in (PROGRAM, *BY_NAME.values()):
+        level = len(command.program.split()) + 1
+        parts.append(f"{'#' * level} {command.program}\n\n```text\n{help_of(command).rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
 
 
 def configuration() -> str:

@@ -27,7 +27,7 @@ def rules(records: list[dict[str, str]] = JUDGE, name: str = "rules.jsonl") -> s
 
 def answered(kgqa: Kgqa, name: str = "a", *overrides: str) -> Path:
     """A finished run of three questions, one of them right."""
-    ran = kgqa("run", "method=no_context", "limit=3", f"name={name}", *QUICK, rules(), *overrides)
+    ran = kgqa("run", "method=no_context", "limit=3", f"run_name={name}", *QUICK, rules(), *overrides)
     assert ran.code == 0, ran.err
     return ran.folder
 

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -21,11 +21,6 @@ OF_ONE_COMMAND = {
     "cached_tokens",  # a prefix cache is its process's
     *("paid", "extraction_paid", "cache_hits"),
 }
-ROWS_OF_ONE_COMMAND = (
-    *("model seconds", "model seconds of a question", "tokens per second", "engines", "triple extraction"),
-    "this run took",
-)
-
 KILLED_AT_FILE = """
 import os, signal, sys
 from kgqa.cli.main import main
@@ -84,30 +79,15 @@ def wait_for_replies(folder: Path, count: int) -> None:
     assert replies_kept(folder) >= count
 
 
-def lasting(run: Path) -> tuple[bytes, Json, list[str]]:
-    """Predictions, metrics and report of a run, without seconds and what else tells of the command that ended it:
-    the same however often the run was killed on the way."""
-    metrics = _lasting(json.loads((run / "metrics.json").read_bytes()))
-    lines = _without_seconds((run / "report.md").read_text(encoding="utf-8").splitlines())
-    report = [line for line in lines if not line.startswith(tuple(f"| {row} |" for row in ROWS_OF_ONE_COMMAND))]
-    calls = next(number for number, line in enumerate(report) if line.startswith("| model calls |"))
-    report[calls] = report[calls].rpartition(", ")[0]  # "65 (16.25 per question), 22 paid"
-    return (run / "predictions.jsonl").read_bytes(), metrics, report
+def lasting(run: Path) -> tuple[bytes, Json]:
+    """Return the predictions and metrics of a run without what belongs to the command that finished it.
+
+    They are the same however often the run was killed on the way.
+    """
+    return (run / "predictions.jsonl").read_bytes(), _lasting(json.loads((run / "metrics.json").read_bytes()))
 
 
 def _lasting(value: Json) -> Json:
     if isinstance(value, dict):
         return {key: _lasting(below) for key, below in value.items() if key not in OF_ONE_COMMAND}
     return [_lasting(below) for below in value] if isinstance(value, list) else value
-
-
-def _without_seconds(lines: Sequence[str]) -> Iterator[str]:
-    """Tables without their columns of seconds and of tokens that a process's prefix cache held."""
-    columns: list[int] = []
-    for line in lines:
-        cells = line.split(" | ")
-        if "seconds" in cells:
-            columns = [number for number, cell in enumerate(cells) if cell in ("seconds", "cached tokens")]
-        elif not line.startswith("|"):
-            columns = []
-        yield " | ".join(cell for number, cell in enumerate(cells) if number not in columns)

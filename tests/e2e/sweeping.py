@@ -1,4 +1,4 @@
-"""What the tests of sweeps share: a sweep of two cells, and a cell's result."""
+"""What the tests of sweeps share: a sweep of two cells, and the states of cells."""
 
 from __future__ import annotations
 
@@ -13,3 +13,7 @@ TWO = ["run", "-m", "method=golden,no_context", "limit=2", *QUICK]
 
 def result(folder: Path, number: int) -> Any:
     return json.loads((folder / f"cells/{number:03}.json").read_text())
+
+
+def statuses(folder: Path) -> list[str]:
+    return [json.loads(file.read_text())["status"] for file in sorted((folder / "cells").glob("*.json"))]

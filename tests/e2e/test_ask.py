@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kgqa import api
-from kgqa.artifacts.saved_answer import SavedAnswer
+from kgqa.artifacts.predictions import SavedAnswer
 from tests.e2e.conftest import QUICK, Kgqa, Ran
 from tests.e2e.invented_island import BORN, RULES, write_island
 
@@ -33,7 +33,7 @@ def ask(kgqa: Kgqa, tmp_path: Path) -> Kgqa:
 
 
 def answers(ran: Ran) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in ran.out.splitlines()]
+    return [json.loads(ran.out)]
 
 
 def test_answer_has_sentence_and_place_of_each_step(ask: Kgqa) -> None:
@@ -71,13 +71,6 @@ def test_every_file_kind_is_quoted_with_its_place(ask: Kgqa) -> None:
     assert Path(told["page"]).is_file()
 
 
-def test_second_question_extracts_nothing(ask: Kgqa) -> None:
-    assert "triples: 6 done" in ask(BORN, "island").out
-    again = ask("Which ferry sails now?", "island")
-    assert "answer: Northern Star" in again.out
-    assert "triples:" not in again.out
-
-
 def test_only_best_passages_are_read_and_index_is_reused(ask: Kgqa) -> None:
     first = ask("Where does the Ambel rise?", "island", "--passages", "2")
     assert "indexing 6 passages\npassages: 2 of 6\n  island/survey.pdf, page 1" in first.out
@@ -93,38 +86,17 @@ def test_unreadable_files_are_reported(ask: Kgqa, tmp_path: Path) -> None:
     ran = ask(BORN, "island")
     assert ran.code == 0
     assert "left out: island/bad.txt:2: not UTF-8" in ran.out
-    assert "left out: island/broken.docx: no DOCX that can be read" in ran.out
+    assert "left out: island/broken.docx: not a readable DOCX" in ran.out
     (told,) = answers(ask(BORN, "island", "--json"))
     assert sorted(told["left_out"]) == ["island/bad.txt", "island/broken.docx"]
 
 
-def test_searching_and_walking_methods_answer(ask: Kgqa, kgqa: Kgqa) -> None:
-    scripted = (*QUICK, "engine.rules=rules.jsonl", "--json")
-    (read,) = answers(kgqa("ask", BORN, "island", "method=retrieve_read", *scripted))
-    assert read["steps"][0]["triple"] is None
-    assert any("lighthouse" in step["sentence"] for step in read["steps"])
-    (walked,) = answers(kgqa("ask", BORN, "island", "method=kgp", *scripted))
-    assert walked["answer"] == "Oustry"
-    assert len(walked["steps"]) == 5
-
-
-@pytest.mark.parametrize("method", ["ircot", "react", "self_ask", "iter_retgen", "knowtrace", "all_documents"])
+@pytest.mark.parametrize(
+    "method", ["retrieve_read", "kgp", "ircot", "react", "self_ask", "iter_retgen", "knowtrace", "all_documents"]
+)
 def test_every_method_with_a_model_answers(ask: Kgqa, kgqa: Kgqa, method: str) -> None:
     (told,) = answers(kgqa("ask", BORN, "island", f"method={method}", *QUICK, "engine.rules=rules.jsonl", "--json"))
     assert (told["method"], told["error"]) == (method, None)
-
-
-def test_default_chains_are_sentences(ask: Kgqa, kgqa: Kgqa) -> None:
-    ran = kgqa("ask", BORN, "island", *QUICK, "engine.rules=rules.jsonl", "--json")
-    (told,) = answers(ran)
-    assert told["answer"] == "Oustry"
-    assert "triples" not in ran.err
-    assert {step["triple"] for step in told["steps"]} == {None}
-
-
-def test_out_sets_the_page(ask: Kgqa) -> None:
-    assert ask(BORN, "island", "out=pages/a.html").out.splitlines()[-1] == "pages/a.html"
-    assert Path("pages/a.html").is_file()
 
 
 @pytest.mark.parametrize(
@@ -151,18 +123,8 @@ def test_usage_error_is_one_line(ask: Kgqa, kgqa: Kgqa, arguments: tuple[str, ..
     assert ran.err.startswith(f"kgqa: {message}")
 
 
-def test_question_can_contain_equals_sign(ask: Kgqa) -> None:
-    (told,) = answers(ask("Where was the builder born if x=3?", "island", "--json"))
-    assert told["question"] == "Where was the builder born if x=3?"
-
-
 def test_saved_answer_is_what_json_prints(ask: Kgqa) -> None:
     (printed,) = answers(ask(BORN, "island", "--json"))
     saved = SavedAnswer.read(Path(printed["page"]).with_suffix(".json"))
     assert saved.json() == printed
     assert api.ask_documents(BORN, ["island"], *RULED, *CHAINS).json() | {"seconds": 0} == printed | {"seconds": 0}
-
-
-def test_question_can_start_with_a_dash_after_a_space(ask: Kgqa) -> None:
-    (printed,) = answers(ask(" --help?", "./island", "--json", "method=retrieve_read"))
-    assert (printed["question"], printed["method"]) == ("--help?", "retrieve_read")

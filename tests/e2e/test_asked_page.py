@@ -20,7 +20,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("KGQA_CACHE", raising=False)
     Path("vall.txt").write_text(f"Hesper Vall was born in Oustry. {SCRIPT}", encoding="utf-8")
     question = f"Where was Hesper Vall born? {SCRIPT}"
-    assert main(["ask", question, "vall.txt", *QUICK, "method.adaptive_termination=false", "out=page.html"]) == 0
+    assert main(["ask", question, "vall.txt", *QUICK, "method.adaptive_termination=false", "output_dir=page.html"]) == 0
     return Path("page.html")
 
 

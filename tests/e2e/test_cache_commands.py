@@ -8,12 +8,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 import zstandard
 
-from kgqa.retrieval.embedding_cache import KeptVectors, Kind
-from kgqa.types import Json
 from tests.e2e.conftest import QUICK, Kgqa
 
 TRACE = ("run", "method=trace", "limit=3", *QUICK)
@@ -25,64 +22,15 @@ def changed(statement: str, file: Path = CACHE) -> None:
         cache.execute(statement)
 
 
-def test_check_of_a_whole_cache(kgqa: Kgqa) -> None:
-    assert kgqa(*TRACE).code == 0
-    ran = kgqa("cache", "check")
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.out.endswith("calls, 0 damaged: whole\n")
-
-
-def test_repair_drops_damaged_rows(kgqa: Kgqa) -> None:
+def test_repair_deletes_damaged_rows(kgqa: Kgqa) -> None:
     first = kgqa(*TRACE)
     before = (first.folder / "predictions.jsonl").read_bytes()
     changed("UPDATE calls SET value = '{}' WHERE value LIKE '{%'")
-    ran = kgqa("cache", "check")
-    assert ran.code == 1
-    assert ran.out.count("damaged row ") == 20
-    ran = kgqa("cache", "check", "--repair")
-    assert ran.code == 0
-    assert "calls.damaged.sqlite" in ran.out
-    assert kgqa("cache", "check").code == 0
-    again = kgqa(*TRACE)
-    assert (again.folder / "predictions.jsonl").read_bytes() == before
-    with closing(sqlite3.connect("outputs/.cache/calls.damaged.sqlite")) as copy:
-        assert copy.execute("SELECT count(*) FROM calls WHERE value = '{}'").fetchone()[0] > 0
-
-
-def test_vectors_are_checked_and_repaired(kgqa: Kgqa) -> None:
-    kgqa(*TRACE)
-    KeptVectors(SomeEncoder()).keep("query", ["a", "b"], np.ones((2, 3), np.float32))
-    assert "vectors.sqlite: 2 vectors of 88 bytes, 0 damaged: whole" in kgqa("cache", "stats").out
-    changed("UPDATE vectors SET checksum = 0 WHERE place = 1", CACHE.with_name("vectors.sqlite"))
-    ran = kgqa("cache", "check")
-    assert (ran.code, "2 vectors of 88 bytes, 1 damaged\n" in ran.out) == (1, True)
-    ran = kgqa("cache", "check", "--repair")
-    assert (ran.code, "1 vectors of 44 bytes, 0 damaged: whole" in ran.out) == (0, True)
-    CACHE.with_name("vectors.sqlite").write_bytes(b"no database" * 99)
     assert kgqa("cache", "check").code == 1
     assert kgqa("cache", "check", "--repair").code == 0
-    assert not CACHE.with_name("vectors.sqlite").exists()
-
-
-class SomeEncoder:
-    def storage_key(self, kind: Kind) -> dict[str, Json]:
-        return {"kind": kind}
-
-
-def test_repair_of_a_damaged_file(kgqa: Kgqa) -> None:
-    kgqa(*TRACE)
-    content = bytearray(CACHE.read_bytes())
-    page = len(content) // 2 // 4096 * 4096
-    content[page : page + 64] = b"\xff" * 64
-    CACHE.write_bytes(content)
-    assert kgqa("cache", "check").code == 1
-    ran = kgqa("cache", "check", "--repair")
-    assert ran.code == 0, ran.out
-    assert "calls are kept" in ran.out
-    copied = Path("outputs/.cache/calls.damaged.sqlite")
-    assert copied.read_bytes()[100:] == content[100:]  # SQLite's header counts changes
-    assert copied.stat().st_mode & 0o777 == 0o600
-    assert kgqa(*TRACE).code == 0
+    assert kgqa("cache", "check").out.endswith("0 damaged: whole\n")
+    again = kgqa(*TRACE)
+    assert (again.folder / "predictions.jsonl").read_bytes() == before
 
 
 def test_export_replays_elsewhere(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,19 +51,6 @@ def test_export_replays_elsewhere(kgqa: Kgqa, tmp_path: Path, monkeypatch: pytes
     assert metrics["cost"]["paid"]["calls"] == metrics["judge"]["cost"]["paid"]["calls"] == 0
     assert metrics["cost"]["extraction_paid"]["calls"] == 0
     assert " 0 new" in f" {kgqa('cache', 'import', str(tmp_path / 'calls.jsonl.zst')).out}"
-
-
-def test_export_of_one_engine(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = kgqa("run", "method=retrieve_read", "limit=2", *QUICK)
-    everything = kgqa("cache", "export", "all.jsonl.zst", "--run", str(first.folder)).out
-    replies = kgqa("cache", "export", "calls.jsonl.zst", "--run", str(first.folder), "--engine", "scripted").out
-    counts = [int(re.findall(r"zst: ([0-9,]+) calls", out)[0]) for out in (everything, replies)]
-    assert 0 < counts[1] < counts[0]
-    monkeypatch.setenv("KGQA_CACHE", "elsewhere")
-    kgqa("cache", "import", "calls.jsonl.zst")
-    again = kgqa("run", "method=retrieve_read", "limit=2", "name=again", *QUICK)
-    assert (again.folder / "predictions.jsonl").read_bytes() == (first.folder / "predictions.jsonl").read_bytes()
-    assert again.json("metrics.json")["cost"]["paid"]["calls"] == 0
 
 
 def test_export_of_unknown_engine(kgqa: Kgqa) -> None:
@@ -145,7 +80,7 @@ def test_import_keeps_stored_replies(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
     lines = [json.loads(line) for line in exported.splitlines()]
     assert lines[0] == {"format": "kgqa calls 1"}
     assert lines[-1] == {"calls": 3}
-    from kgqa.cache.database import checksum
+    from kgqa.cache.store import checksum
 
     other = '{"text": "another", "finish": "stop", "usage": [1, 0, 1, 0.0], "flags": []}'
     lines[1] |= {"value": other, "checksum": checksum(lines[1]["key"].encode(), other.encode())}
@@ -161,18 +96,20 @@ def test_import_keeps_stored_replies(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda packed, text: packed[: len(packed) // 2], "cut short after|not what kgqa cache export writes"),
+        (lambda packed, text: packed[: len(packed) // 2], "truncated after|not what kgqa cache export writes"),
         (lambda packed, text: b"no zstd", "calls.jsonl.zst:1: not what kgqa cache export writes"),
-        (lambda packed, text: _packed(text.rpartition('{"calls"')[0]), "cut short after 3 calls"),
-        (lambda packed, text: _packed(text.replace("kgqa calls 1", "kgqa calls 9")), "format 'kgqa calls 9'"),
+        (lambda packed, text: _packed(text.rpartition('{"calls"')[0]), "truncated after line 4"),
+        (
+            lambda packed, text: _packed(text.replace("kgqa calls 1", "kgqa calls 9")),
+            "expected the format 'kgqa calls 1'",
+        ),
         (lambda packed, text: _packed(text.replace("stop", "step", 1)), "calls.jsonl.zst:2: damaged"),
         (lambda packed, text: _packed(text.replace('"value"', '"words"', 1)), "calls.jsonl.zst:2"),
         (
             lambda packed, text: _packed(text.replace('"engine": "scripted"', '"engine": "\\ud800"', 1)),
             "calls.jsonl.zst:3",
         ),
-        (lambda packed, text: _packed(re.sub('"made": [0-9]*', f'"made": {10**30}', text, count=1)), "zst:2: damaged"),
-        (lambda packed, text: b"", "cut short after 0 calls"),
+        (lambda packed, text: b"", "truncated after line 0"),
     ],
 )
 def test_damaged_export_is_refused(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch, spoil: object, message: str) -> None:
@@ -211,7 +148,6 @@ def test_prune(kgqa: Kgqa) -> None:
     kgqa(*TRACE)
     before = json.loads(kgqa("cache", "stats", "--json").out)
     assert {share["engine"] for share in before} == {"scripted", "lexical"}
-    assert {share["kind"] for share in before} == {"generate", "choose", "rank"}
     ranked = sum(share["calls"] for share in before if share["engine"] == "lexical")
     assert kgqa("cache", "prune").code == 2
     assert f"{ranked:,} calls of " in kgqa("cache", "prune", "--engine", "lexical").out
@@ -219,20 +155,9 @@ def test_prune(kgqa: Kgqa) -> None:
     assert kgqa("cache", "prune", "--engine", "lexical", "--yes").out == f"{ranked:,} calls deleted\n"
     assert json.loads(kgqa("cache", "stats", "--json").out) == [s for s in before if s["engine"] != "lexical"]
     changed("UPDATE calls SET made = made - 86400 * 200 WHERE value LIKE '{\"text\"%'")
-    written = sum(share["calls"] for share in before if share["kind"] == "generate")
-    assert kgqa("cache", "prune", "--older-than", "190").out.startswith(f"{written:,} calls of ")
-    assert kgqa("cache", "prune", "--older-than", "210").out.startswith("0 calls")
-    assert kgqa("cache", "prune", "--older-than", "9" * 30).out.startswith("0 calls")
-
-
-def test_stats_of_damaged_rows(kgqa: Kgqa) -> None:
-    kgqa("run", "method=no_context", "limit=3", *QUICK)
-    (before,) = json.loads(kgqa("cache", "stats", "--json").out)
-    changed("UPDATE calls SET made = 'x', engine = NULL, value = NULL WHERE key = (SELECT min(key) FROM calls)")
-    shares = json.loads(kgqa("cache", "stats", "--json").out)
-    assert [(share["engine"], share["calls"]) for share in shares] == [("scripted", before["calls"] - 1), ("", 1)]
-    assert (shares[0]["newest"], shares[1]["newest"]) == (before["newest"], None)
-    assert kgqa("cache", "stats").code == 0
+    assert not kgqa("cache", "prune", "--older-than", "190").out.startswith("0 calls")
+    for days in ("210", "9" * 30):
+        assert kgqa("cache", "prune", "--older-than", days).out.startswith("0 calls")
 
 
 def test_without_a_cache(kgqa: Kgqa) -> None:
@@ -241,15 +166,3 @@ def test_without_a_cache(kgqa: Kgqa) -> None:
         assert ran.code == 2
         assert "no call cache here" in ran.err
         assert not Path("outputs").exists()
-
-
-@pytest.mark.parametrize(
-    "damage", ["value = NULL", "made = 'x'", "made = 1e300", "made = 9000000000000000000", "made = x'00'"]
-)
-def test_stats_of_damaged_times(kgqa: Kgqa, damage: str) -> None:
-    kgqa("run", "method=no_context", "limit=3", *QUICK)
-    changed(f"UPDATE calls SET {damage}")
-    ran = kgqa("cache", "stats")
-    assert (ran.code, ran.err) == (0, "")
-    assert "outputs/.cache: 3 calls, " in ran.out
-    assert "–" in ran.out or "value" in damage

@@ -32,7 +32,7 @@ def test_empty_files_of_triples_and_of_an_index_count_as_absent(kgqa: Kgqa) -> N
     for file in files:
         file.write_bytes(b"")
     for command in (RUN, searching):
-        ran = kgqa(*command, "name=again")  # a finished run reads none of them
+        ran = kgqa(*command, "run_name=again")  # a finished run reads none of them
         assert ran.code == 0, ran.err
     assert all(file.read_bytes() for file in files if "index" in file.parts)  # triples': when some are added
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kgqa.artifacts.run import FinishedRun
 from kgqa.cli.main import main
-from tests.e2e.browser import CHROMIUM, LOADED, Browser
+from kgqa.report.explorer import run_page
+from kgqa.report.run_report import sections
+from tests.e2e.browser import CHROMIUM, Browser
 from tests.e2e.conftest import QUICK
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
 
 SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 DEMO = Path(__file__).parents[2] / "kgqa/datasets/demo.jsonl"
+SECOND = "2hop__demo_02"
+ASKED = "Which bridge was opened first, the Lantern Bridge or the Candle Bridge?"
 
 
 @pytest.fixture(scope="module")
@@ -33,20 +40,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(base)
         patch.delenv("KGQA_CACHE", raising=False)
         asked = ("method=trace", "dataset=musique", f"dataset.path={base / 'questions.jsonl'}")
-        assert main(["run", *asked, *QUICK, f"out={base / 'run'}"]) == 0
+        assert main(["run", *asked, *QUICK, f"output_dir={base / 'run'}"]) == 0
     return base / "run/report.html"
-
-
-@pytest.fixture(scope="module")
-def walked(page: Path) -> Path:
-    """The report of KGP on the same questions, with paths of three passages."""
-    base = page.parents[1]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(base)
-        asked = ("method=kgp", "graph=none", "method.agent=random", "method.hops=3", "method.branching=1")
-        few = ("dataset=musique", f"dataset.path={base / 'questions.jsonl'}", "limit=1", "engine=scripted")
-        assert main(["run", *asked, *few, f"out={base / 'walk'}"]) == 0
-    return base / "walk/report.html"
 
 
 @pytest.fixture(scope="module")
@@ -129,18 +124,6 @@ def test_a_wrong_question_opens_by_keys_with_all_that_led_to_it(browser: Browser
     browser.wait("location.hash === '#questions'")
 
 
-def test_slash_takes_to_the_search_and_escape_out_of_it(browser: Browser, page: Path) -> None:
-    browser.open(page)
-    browser.press("/")
-    browser.wait("document.activeElement === byId('search')")
-    browser.press("j")
-    assert browser.value("byId('search').value") == "j"
-    browser.press("Escape")
-    assert browser.value("document.activeElement === document.body")
-    browser.press("f")
-    browser.wait("document.activeElement === byId('outcome')")
-
-
 def test_a_link_opens_its_question(browser: Browser, page: Path) -> None:
     browser.open(page, "#q=2hop__demo_09")
     wait_for_question(browser, "ferry Sella Maid")
@@ -155,31 +138,6 @@ def test_a_script_in_a_passage_stays_text(browser: Browser, page: Path) -> None:
     browser.wait("document.querySelectorAll('#question details pre').length > 10")
     assert browser.value("byId('question').textContent").count(SCRIPT) > 10
     assert browser.value("document.querySelectorAll('#explorer script, #explorer img').length") == 0
-
-
-def test_a_walk_through_a_passage_graph_is_a_list_whose_scripts_stay_text(browser: Browser, walked: Path) -> None:
-    browser.open(walked, "#q=2hop__demo_01")
-    wait_for_question(browser, SCRIPT)
-    text = browser.value("document.querySelector('.traversal').textContent")
-    assert "agent random · 8 seeds" in text
-    assert "chooses among" in text
-    assert browser.value("document.querySelectorAll('.traversal > ol > li').length") == 16  # 8 seeds, 2 steps each
-    hostile = "[...document.querySelectorAll('.traversal [title]')].filter((each) => each.title.includes('<script>'))"
-    assert browser.value(f"{hostile}.length") > 0
-    assert browser.value("document.querySelectorAll('.traversal .gold').length") > 0
-    assert browser.value("document.querySelectorAll('#question .graph').length") == 1  # the walk
-    assert browser.value("document.querySelectorAll('#explorer script, #explorer img').length") == 0
-
-
-def test_dark_follows_the_system_and_the_button_turns_it_round(browser: Browser, page: Path) -> None:
-    colour = "getComputedStyle(document.body).backgroundColor"
-    browser.open(page)
-    light = browser.value(colour)
-    browser.prefer("dark")
-    dark = browser.value(colour)
-    assert light != dark
-    browser.value("byId('theme').click()")
-    assert browser.value(colour) == light
 
 
 def test_a_narrow_window_shows_list_or_question_and_never_scrolls_sideways(browser: Browser, page: Path) -> None:
@@ -236,59 +194,61 @@ def test_a_question_shows_its_verdict_and_what_the_judge_wrote(browser: Browser,
     assert "judge" not in browser.value("document.querySelector('#question .facts').textContent")
 
 
-def test_without_verdicts_nothing_offers_them(browser: Browser, page: Path) -> None:
+def text_of(browser: Browser, selector: str) -> str:
+    found: str = browser.value(f"document.querySelector({json.dumps(selector)}).textContent")
+    return found
+
+
+def test_a_link_to_a_call_opens_it_and_one_to_none_opens_the_question(browser: Browser, page: Path) -> None:
+    browser.open(page, f"#q={SECOND}&call=2.0.1")
+    browser.wait("document.querySelectorAll('[data-call][open]').length === 1")
+    assert browser.value("document.querySelector('[data-call][open]').dataset.call") == "2.0.1"
+    browser.wait("document.querySelector('[data-call][open]').getBoundingClientRect().top < 500")
+    assert "#q=2hop__demo_02&call=2.0.1" in browser.value("document.querySelector('[open] .take a').href")
+    browser.open(page, f"#q={SECOND}&call=99")
+    browser.wait("document.querySelectorAll('[data-call]').length > 0")
+    assert browser.value("document.querySelectorAll('[data-call][open]').length") == 0
+    browser.open(page, "#q=%E0%A4%A")
+    browser.wait("byId('question').textContent.includes('No question')")
+
+
+def test_questions_are_sorted_and_taken_along_as_files(browser: Browser, page: Path, tmp_path: Path) -> None:
+    browser.ask("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     browser.open(page, "#questions")
-    assert browser.value("[...byId('outcome').options].filter((o) => !o.hidden).map((o) => o.value)") == [
-        "", "wrong", "right", "failed", "empty", "flagged",
-    ]  # fmt: skip
+    browser.value("{ const box = byId('order'); box.value = 'calls'; box.dispatchEvent(new Event('input')) }")
+    calls = browser.value("visible.map((place) => rows[place].model_calls)")
+    assert calls == sorted(calls, reverse=True)
+    assert len(set(calls)) > 1
+    ids = browser.value("visible.map((place) => rows[place].id)")
+    for form in ("csv", "jsonl"):
+        browser.value(f"byId('{form}').click()")
+        deadline = time.monotonic() + 30
+        while not (tmp_path / f"questions.{form}").is_file() and time.monotonic() < deadline:
+            time.sleep(0.05)
+    with (tmp_path / "questions.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["id"] for line in lines] == ids
+    assert [int(line["model_calls"]) for line in lines] == calls
+    written = [json.loads(line) for line in (tmp_path / "questions.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["id"] for line in written] == ids
+    assert json.loads(lines[0]["gold"]) == written[0]["gold"]
+    assert browser.value("csvCell('=1+1') + csvCell('-1.5') + csvCell('a,\"b\"')") == '\'=1+1-1.5"a,""b"""'
 
 
-def test_names_in_texts_are_set_as_code(browser: Browser, page: Path) -> None:
-    browser.open(page)
-    texts = browser.value("[...document.querySelectorAll('section > p')].map((p) => p.textContent).join('\\n')")
-    assert "`" not in texts
-    assert "**" not in texts
-
-
-@pytest.fixture(scope="module")
-def against(page: Path) -> Path:
-    """The same questions answered without passages, the second one right, in the report of TRACE's run."""
-    base = page.parents[1]
-    rule = {"match": "Which bridge was opened first", "reply": "the Candle Bridge"}
-    (base / "rules.jsonl").write_text(json.dumps(rule), encoding="utf-8")
-    asked = ("method=no_context", "dataset=musique", f"dataset.path={base / 'questions.jsonl'}", "engine=scripted")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(base)
-        assert main(["run", *asked, f"engine.rules={base / 'rules.jsonl'}", f"out={base / 'other'}"]) == 0
-    assert main(["report", str(base / "run"), "--against", str(base / "other")]) == 0
-    return base / "run/against-other.html"
-
-
-def test_questions_that_flipped_against_another_run_are_a_filter(browser: Browser, against: Path) -> None:
-    browser.open(against, "#questions")
-    assert chosen(browser, "won") == []
-    assert chosen(browser, "lost") == ["2hop__demo_02"]
-    browser.press("j")
-    wait_for_question(browser, "Which bridge was opened first")
-    assert "the Candle Bridge (EM 100.0 % · F1 100.0 %)" in browser.value("byId('question').textContent")
-
-
-def test_without_another_run_nothing_flipped(browser: Browser, page: Path) -> None:
-    browser.open(page)
-    assert browser.value("['won', 'lost'].every((id) => document.querySelector(`#outcome [value=${id}]`).hidden)")
-
-
-def test_the_table_of_a_sweep_sorts(browser: Browser, page: Path) -> None:
-    base = page.parents[1]
-    swept = ("method=no_context", "method.max_answer_tokens=3,1,2", "dataset=demo", "limit=1", "engine=scripted")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(base)
-        assert main(["run", "-m", *swept, "sweep.name=sorting"]) == 0
-    browser.open(base / "outputs/sweeps/sorting/report.html", ready=LOADED)
-    column = "[...document.querySelectorAll('.figures tbody tr')].map((row) => row.cells[1].textContent)"
-    assert browser.value(column) == ["3", "1", "2"]
-    head = "document.querySelector('.figures th:nth-child(2) button')"
-    browser.value(f"{head}.click()")
-    assert browser.value(column) == ["1", "2", "3"]
-    browser.value(f"{head}.click()")
-    assert browser.value(column) == ["3", "2", "1"]
+def test_a_page_without_room_for_all_calls_says_how_to_see_the_others(
+    browser: Browser, page: Path, tmp_path: Path
+) -> None:
+    run = FinishedRun.read(page.parent)
+    small = tmp_path / "small.html"
+    small.write_text("".join(run_page(run, sections(run), [], 120_000)), encoding="utf-8")
+    browser.open(small, "#questions")
+    browser.wait("rows.length === 12 && rows.every((row) => row.traced !== undefined)")
+    here = browser.value("rows.filter((row) => row.traced).map((row) => row.id)")
+    assert 0 < len(here) < 12
+    assert f"Calls of {len(here)} of 12 questions are in this page" in text_of(browser, "#selection")
+    elsewhere = browser.value("rows.find((row) => !row.traced).id")
+    browser.open(small, f"#q={elsewhere}")
+    browser.wait("(byId('question').textContent ?? '').includes('This page had no room')")
+    assert f"kgqa show {run.folder} {elsewhere}" in text_of(browser, "#question")
+    browser.open(small, f"#q={here[0]}")
+    browser.wait("byId('question').textContent.includes('passages (')")

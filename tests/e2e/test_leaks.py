@@ -6,11 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
-from kgqa.artifacts.question_hashes import QuestionHashes, id_hash, text_hash, training_questions
-from kgqa.errors import DataError
-from kgqa.experiment.run.contamination import among
+from kgqa.artifacts.examples import QuestionHashes, TrainedWith, id_hash, text_hash
+from kgqa.experiment.check import count_leaks
 from kgqa.prompting import template_hash
 from kgqa.types import Question
 from tests.adapters_for_tests import write_lora
@@ -48,7 +45,7 @@ def test_what_is_allowed_is_flagged_in_the_headline_and_asked_about_again(kgqa: 
     assert ran.json("metrics.json")["trained_questions"] == {"roles.reader=+evaluator": 2}
     assert "TRAINED ON" in ran.out
     report = (ran.folder / "report.md").read_text(encoding="utf-8")
-    assert "**2 of 3 questions were trained on by what roles.reader=+evaluator names.**" in report
+    assert "**roles.reader=+evaluator was trained on 2 of 3 questions.**" in report
     assert kgqa(*asked).code == 2
     assert kgqa("evaluate", str(ran.folder)).code == 2
     assert kgqa("evaluate", str(ran.folder), "allow_trained_questions=true").code == 0
@@ -72,13 +69,6 @@ def test_an_encoder_and_a_judge_are_looked_at_too(kgqa: Kgqa) -> None:
     assert "roles.judge=+evaluator was trained on 1" in judged.err
 
 
-def test_a_run_without_anything_trained_keeps_its_name_and_says_nothing(kgqa: Kgqa) -> None:
-    ran = kgqa("run", "method=no_context", "dataset=demo", "limit=1", *QUICK)
-    assert "trained_questions" not in ran.json("metrics.json")
-    again = kgqa("run", "method=no_context", "dataset=demo", "limit=1", "allow_trained_questions=true", *QUICK)
-    assert again.folder == ran.folder
-
-
 def test_a_template_that_has_changed_since_is_told(kgqa: Kgqa) -> None:
     folder = artefact()
     asked = ("run", "method=no_context", "dataset=demo", "limit=1", "roles.reader=+evaluator", *QUICK)
@@ -96,21 +86,16 @@ def test_a_template_that_has_changed_since_is_told(kgqa: Kgqa) -> None:
         assert [line.split("template ")[1].split()[0] for line in said] == told
 
 
+def trained_on(*questions: tuple[str, str, str]) -> TrainedWith:
+    hashes = QuestionHashes.of(questions)
+    return TrainedWith(question_hashes=hashes.ids, text_hashes=hashes.texts)
+
+
 def test_questions_are_known_by_data_set_and_id_or_by_their_words() -> None:
     asked = [Question(str(n), f"What is {n}?", ("it",)) for n in range(4)]
-    known = QuestionHashes.of([("mine", "0", asked[0].text), ("other", "1", asked[1].text)])
+    known = trained_on(("mine", "0", asked[0].text), ("other", "1", asked[1].text))
     moved = [Question("9", "what  is 2?", ("it",))]
-    assert among({"key": known}, "mine", asked) == {"key": 2}
-    assert among({"key": known}, "mine", asked[2:]) == {}
-    assert among({"key": QuestionHashes.of([("mine", "2", asked[2].text)])}, "mine", moved) == {"key": 1}
-    assert among({"key": QuestionHashes(ids=known.ids, texts=())}, "theirs", asked) == {}
-
-
-def test_a_manifest_of_another_program_is_none_and_a_damaged_one_is_told(tmp_path: Path) -> None:
-    (tmp_path / "encoder").mkdir()
-    assert training_questions(tmp_path / "encoder") is None
-    (tmp_path / "manifest.json").write_text('{"name": "theirs"}')
-    assert training_questions(tmp_path / "encoder") is None
-    (tmp_path / "manifest.json").write_text('{"examples": {"question_hashes": 3}}')
-    with pytest.raises(DataError, match="question_hashes"):
-        training_questions(tmp_path / "encoder")
+    assert count_leaks({"key": known}, "mine", asked) == {"key": 2}
+    assert count_leaks({"key": known}, "mine", asked[2:]) == {}
+    assert count_leaks({"key": trained_on(("mine", "2", asked[2].text))}, "mine", moved) == {"key": 1}
+    assert count_leaks({"key": known.replace(text_hashes=())}, "theirs", asked) == {}

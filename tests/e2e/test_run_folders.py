@@ -1,4 +1,4 @@
-"""What a run leaves is its own: no other code and no smaller selection of questions takes its place."""
+"""The folder of a run: no other code and fewer questions take its place, and its name says who answered."""
 
 from __future__ import annotations
 
@@ -7,49 +7,38 @@ from pathlib import Path
 
 import pytest
 
+import kgqa as kgqa_api
 from kgqa.artifacts.predictions import question_ids
+from kgqa.artifacts.run import MADE_UP
 from kgqa.errors import ConfigError
 from kgqa.runtime.folder import RunFolder
 from tests.e2e.conftest import Kgqa
 
 GOLDEN = ("run", "method=golden", "dataset=demo", "engine=scripted")
 OWN = """from dataclasses import dataclass
-
-from kgqa.calls import Program
-from kgqa.protocols import Need
-from kgqa.types import Answer, Question
-
+from kgqa.types import Answer
 
 @dataclass(frozen=True)
 class Echo:
-    @property
-    def uses(self) -> frozenset[Need]:
-        return frozenset({"model"})
-
-    async def answer(self, question: Question) -> Answer:
+    uses = frozenset({"model"})
+    async def answer(self, question):
         return Answer(question.text)
 """
 
 
 def test_fewer_questions_never_replace_more(kgqa: Kgqa) -> None:
-    whole = kgqa(*GOLDEN, "limit=5")
-    kept = (whole.folder / "predictions.jsonl").read_bytes()
-    few = kgqa(*GOLDEN, "limit=2")
-    one = kgqa(*GOLDEN, "ids=[2hop__demo_01]")
-    assert (whole.folder / "predictions.jsonl").read_bytes() == kept
+    first, whole = kgqa(*GOLDEN, "limit=2"), kgqa(*GOLDEN, "limit=5")
+    assert (first.folder, len(question_ids(whole.folder))) == (whole.folder, 5)
+    before = (whole.folder / "predictions.jsonl").read_bytes()
+    few, one = kgqa(*GOLDEN, "limit=2"), kgqa(*GOLDEN, "ids=[2hop__demo_01]")
+    assert (whole.folder / "predictions.jsonl").read_bytes() == before
     assert [len(question_ids(ran.folder)) for ran in (few, one)] == [2, 1]
-    assert {ran.folder.parent for ran in (whole, few, one)} == {whole.folder.parent}
+    assert few.folder.parent == one.folder.parent == whole.folder.parent
     assert few.folder.name.startswith(f"{whole.folder.name}-2-")
     assert kgqa(*GOLDEN, "limit=2").folder == few.folder
 
 
-def test_more_questions_go_on_in_the_same_place(kgqa: Kgqa) -> None:
-    few, more = kgqa(*GOLDEN, "limit=2"), kgqa(*GOLDEN, "limit=5")
-    assert few.folder == more.folder
-    assert len(question_ids(more.folder)) == 5
-
-
-@pytest.mark.parametrize("place", ["out=here", "name=here"])
+@pytest.mark.parametrize("place", ["output_dir=here", "run_name=here"])
 def test_a_place_that_was_chosen_is_not_exchanged(kgqa: Kgqa, place: str) -> None:
     whole = kgqa(*GOLDEN, "limit=3", place)
     refused = kgqa(*GOLDEN, "limit=2", place)
@@ -58,34 +47,36 @@ def test_a_place_that_was_chosen_is_not_exchanged(kgqa: Kgqa, place: str) -> Non
     assert len(question_ids(whole.folder)) == 3
 
 
-def test_a_finished_sweep_stays_whole_when_a_cell_is_looked_at_again(kgqa: Kgqa) -> None:
-    sweep = ("run", "-m", "method=golden,no_context", "limit=4", "dataset=demo", "engine=scripted")
-    kgqa(*sweep)
-    kgqa(*GOLDEN, "limit=1")
-    assert "cells: 2 skipped" in kgqa(*sweep).out
-
-
-def test_a_changed_method_gets_a_folder_of_its_own(kgqa: Kgqa) -> None:
-    module = Path("echo_method.py")
-    module.write_text(OWN, encoding="utf-8")
+def test_a_changed_method_gets_its_own_folder(kgqa: Kgqa) -> None:
     Path("conf/method").mkdir(parents=True)
     Path("conf/method/echo.yaml").write_text("_target_: echo_method.Echo\n", encoding="utf-8")
-    run = ("run", "method=echo", "dataset=demo", "engine=scripted", "limit=2")
-    first = kgqa(*run)
-    assert first.code == 0, first.err
-    module.write_text("# a comment\n" + OWN, encoding="utf-8")
+    folders = []
+    for code in (OWN, "# a comment\n" + OWN, OWN.replace("Answer(question.text)", 'Answer("broken")')):
+        Path("echo_method.py").write_text(code, encoding="utf-8")
+        sys.modules.pop("echo_method", None)
+        folders.append(kgqa("run", "method=echo", "dataset=demo", "engine=scripted", "limit=2").folder)
     sys.modules.pop("echo_method", None)
-    commented = kgqa(*run)
-    module.write_text(OWN.replace("Answer(question.text)", 'Answer("broken")'), encoding="utf-8")
-    sys.modules.pop("echo_method", None)
-    changed = kgqa(*run)
-    sys.modules.pop("echo_method", None)
-    assert commented.folder == first.folder
-    assert changed.folder != first.folder
-    assert "broken" not in (first.folder / "predictions.jsonl").read_text(encoding="utf-8")
+    assert folders[0] == folders[1] != folders[2]
+    assert "broken" not in (folders[0] / "predictions.jsonl").read_text(encoding="utf-8")
 
 
-def test_a_folder_is_claimed_for_one_code(tmp_path: Path) -> None:
+def test_a_folder_belongs_to_one_code(tmp_path: Path) -> None:
     RunFolder(tmp_path / "run", {"code": {"method": "a"}}).close()
     with pytest.raises(ConfigError, match=r"it differs in code\.method \(a → b\)"):
         RunFolder(tmp_path / "run", {"code": {"method": "b"}})
+
+
+def test_a_scripted_run_says_so_in_its_name_and_every_report(kgqa: Kgqa) -> None:
+    first = kgqa(*GOLDEN, "limit=2", "model=llama3_8b_instruct")
+    assert first.folder.parts[:-1] == ("outputs", "demo", "golden", "scripted")
+    for form, name in (("md", "report.md"), ("html", "report.html"), ("latex", "report.tex")):
+        kgqa("report", str(first.folder), "--format", form)
+        assert MADE_UP in (first.folder / name).read_text(encoding="utf-8"), form
+    assert MADE_UP in first.out + kgqa_api.load(first.folder)._repr_html_()
+    second = kgqa(*GOLDEN, "limit=2", "seed=1")
+    assert kgqa("compare", str(first.folder), str(second.folder)).out.count(MADE_UP) == 2
+    swept = kgqa("run", "-m", "method=golden,no_context", "limit=2", "engine=scripted")
+    assert "made up: engine=scripted" in (swept.folder / "report.html").read_text(encoding="utf-8")
+    plain = kgqa("run", "method=retrieve_only", "limit=2", "engine=scripted")
+    assert plain.folder.parts[-2] == "bm25"
+    assert "made up" not in plain.out + (plain.folder / "report.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.processes import replies_kept, started
 from tests.engines.misbehaving import Body, Conversation, Misbehaving, prompt, reply
 
-pytest.importorskip("httpx2", reason="engine openai needs httpx2")
+pytest.importorskip("aiohttp", reason="engine openai needs aiohttp")
 RUN = ("run", "limit=12", "model=gpt_4o_mini", "engine=openai", "ranker=lexical", "demonstrations_ranker=lexical")
 
 
@@ -40,7 +40,7 @@ def predictions(running: subprocess.Popen[str], folder: Path) -> bytes:
 
 @pytest.mark.parametrize("method", ["no_context", "trace"])
 def test_two_processes_pay_each_call_once(server: Misbehaving, tmp_path: Path, method: str) -> None:
-    commands = [[*RUN, f"method={method}", f"name={name}"] for name in ("one", "two")]
+    commands = [[*RUN, f"method={method}", f"run_name={name}"] for name in ("one", "two")]
     first = [predictions(running, tmp_path) for running in [started(command, tmp_path) for command in commands]]
     asked = sum(server.answered.values())
     assert asked >= 12
@@ -58,10 +58,9 @@ def test_run_waits_for_a_locked_cache(server: Misbehaving, tmp_path: Path) -> No
         holder.execute("BEGIN IMMEDIATE")
         running = started([*command, "limit=14"], tmp_path)
         with pytest.raises(subprocess.TimeoutExpired):
-            running.communicate(timeout=12)
+            running.communicate(timeout=4)
         holder.execute("COMMIT")
     out, err = running.communicate(timeout=60)
     assert running.returncode == 0, err
-    assert out.count("another program holds it") == 1
     assert "damaged" not in out + err
     assert replies_kept(tmp_path) == 14

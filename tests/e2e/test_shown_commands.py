@@ -12,7 +12,7 @@ from scripts.regenerate_readme import shortened
 from tests.e2e.documented_world import write_world
 from tests.engines.misbehaving import Misbehaving, reply
 from tests.retrieval.elasticsearch_servers import StandIn
-from tests.shown_commands import ELSEWHERE, INSTEAD, ROOT, Elsewhere, Shell, Shown, elsewhere, every_command, extras
+from tests.shown_commands import Shell, Shown, elsewhere, every_command
 
 COMMANDS = every_command()
 HERE = [page for page, commands in COMMANDS.items() if not all(elsewhere(each.typed) for each in commands)]
@@ -76,33 +76,3 @@ def trouble(each: Shown, shell: Shell) -> str:
 
 def without_seconds(lines: list[str]) -> list[str]:
     return [re.sub(r"\b[\d.]+ s\b", "… s", line) for line in lines if line]
-
-
-@pytest.mark.parametrize(("each", "row"), NOT_HERE, ids=lambda part: part.place if isinstance(part, Shown) else "")
-def test_what_does_not_run_here_is_counted(each: Shown, row: Elsewhere) -> None:
-    pytest.skip(f"{each.place.partition(':')[0]}: {row.pattern} … {row.reason}")
-
-
-@pytest.mark.parametrize("row", ELSEWHERE, ids=lambda row: row.pattern)
-def test_what_is_said_to_run_elsewhere_is_shown(row: Elsewhere) -> None:
-    assert any(re.search(row.pattern, each.typed) for commands in COMMANDS.values() for each in commands)
-
-
-@pytest.mark.parametrize("pattern", [*(pattern for pattern, _ in INSTEAD), SERVERS])
-def test_what_is_put_in_place_of_something_is_shown(pattern: str) -> None:
-    assert any(re.search(pattern, each.typed) for commands in COMMANDS.values() for each in commands)
-
-
-def test_what_is_shown_to_be_installed_is_an_extra() -> None:
-    known = re.findall(r"^([\w-]+) = \[", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
-    shown = {name for commands in COMMANDS.values() for each in commands for name in extras(each.typed)}
-    assert shown
-    assert shown <= set(known)
-
-
-@pytest.mark.parametrize("page", COMMANDS, ids=lambda page: page.stem)
-def test_every_block_says_what_is_in_it(page: Path) -> None:
-    """One that did not would be overlooked."""
-    fences = re.findall(r"^ *```(.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert set(fences[::2]) <= {"bash", "console", "json", "python", "text", "toml", "yaml"}
-    assert set(fences[1::2]) <= {""}

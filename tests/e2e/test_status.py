@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -12,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from kgqa.runtime import monitor as watch
-from kgqa.runtime.heartbeat import Heartbeat, read_heartbeats
+from kgqa.runtime.monitor import Heartbeat, read_heartbeats
 from tests.e2e.conftest import QUICK, Kgqa
 from tests.e2e.processes import started, wait_for_replies
 from tests.engines.misbehaving import Misbehaving, late, refuse
 
-pytest.importorskip("httpx2", reason="engine openai needs httpx2")
+pytest.importorskip("aiohttp", reason="engine openai needs aiohttp")
 SECRET = "sk-Tr0ub4dor-and-three"
 RUN = ("run", "method=no_context", "limit=10", "model=gpt_4o_mini", "engine=openai", "ranker=lexical")
-HASTY = ("engine.backoff=0.02", "engine.patience=1.0", "engine.retries=2", "engine.concurrency=2")
+HASTY = ("engine.backoff=0.02", "engine.server_timeout=1.0", "engine.retries=2", "engine.concurrency=2")
 
 
 @pytest.fixture
@@ -43,10 +41,10 @@ def status(folder: Path, *options: str) -> str:
     return ran.stdout
 
 
-def test_log_of_a_run(kgqa: Kgqa) -> None:
+def test_logs_of_runs_sweeps_and_builds(kgqa: Kgqa) -> None:
     first = kgqa("run", "method=golden", "limit=3", "dataset=demo", *QUICK)
     lines = log_of(first.folder)
-    assert [line["event"] for line in lines] == ["start", "stage", "stage done", "end"]
+    assert [line["event"] for line in lines] == ["start", "stage", "end"]
     assert lines[0]["identity"] == first.folder.name
     assert lines[-1] | {"outcome": "done", "ended": 3, "failed": 0, "calls": 3} == lines[-1]
     (first.folder / "metrics.json").unlink()  # a finished run is left as it is
@@ -54,35 +52,28 @@ def test_log_of_a_run(kgqa: Kgqa) -> None:
     again = log_of(first.folder)
     assert again[: len(lines)] == lines
     assert again[-1] | {"outcome": "done", "ended": 3, "calls": 0} == again[-1]  # all from the cache
+    sweep = log_of(kgqa("run", "-m", "method=golden,no_context", "dataset=demo", "limit=2", *QUICK).folder)
+    assert sweep[-1] | {"outcome": "done", "stage": "cells", "ended": 2, "count": 2} == sweep[-1]
+    assert log_of(kgqa("data", "index", "dataset=demo", "retriever=bm25").folder)[-1]["event"] == "end"
     assert not list(Path("outputs/.running").iterdir())
 
 
-def test_nothing_runs(kgqa: Kgqa) -> None:
-    told, asked = kgqa("runs", "--running"), kgqa("runs", "--running", "--json")
-    assert (told.code, asked.code, json.loads(asked.out)) == (0, 0, [])
-    assert "nothing runs in outputs/" in told.out
-
-
 def test_run_that_loses_its_server(server: Misbehaving, tmp_path: Path) -> None:
-    running = started([*RUN, *HASTY, "engine.patience=8.0"], tmp_path)
+    running = started([*RUN, *HASTY, "engine.server_timeout=20.0"], tmp_path)
     wait_for_replies(tmp_path, 3)
     server.stop()
-    until = time.monotonic() + 30
-    claims: list[dict[str, Any]] = []
-    while time.monotonic() < until and not (claims and claims[0]["waits_for"]):
-        claims = json.loads(status(tmp_path, "--json"))
-    (claim,) = claims
-    assert claim["waits_for"] == f"no server at {server.url}"
-    assert claim | {"what": "run", "stage": "questions", "count": 10, "state": "running", "pid": running.pid} == claim
-    assert 3 <= claim["ended"] < 10
-    assert claim["tokens"] > 0
-    assert claim["usd"] > 0
-    assert f"waits: no server at {server.url}" in status(tmp_path)
+    until = time.monotonic() + 60
+    beat: dict[str, Any] = {"ended": 0}
+    while time.monotonic() < until and not 3 <= beat["ended"] < 10:
+        (beat,) = json.loads(status(tmp_path, "--json"))
+    assert beat | {"what": "run", "stage": "questions", "count": 10, "state": "running", "pid": running.pid} == beat
+    assert beat["tokens"] > 0
+    assert beat["usd"] > 0
     _, err = running.communicate(timeout=60)
-    command = f"kgqa {' '.join([*RUN, *HASTY])} engine.patience=8.0"
+    command = f"kgqa {' '.join([*RUN, *HASTY])} engine.server_timeout=20.0"
     assert running.returncode == 3
-    assert f"kgqa: no server at {server.url} for 8 s" in err
-    assert f"of 10 questions in {claim['folder']}, and every reply in the call cache" in err
+    assert f"kgqa: no server at {server.url} for 20 s" in err
+    assert f"of 10 questions in {beat['folder']}, and every reply in the call cache" in err
     assert f"kgqa: continue with: {command}\n" in err
     end = log_of(tmp_path)[-1]
     assert (end["event"], end["outcome"], end["level"]) == ("end", "failed", "error")
@@ -105,7 +96,7 @@ def test_killed_run_is_stopped_until_its_command_continues(
     (shown,) = json.loads(status(tmp_path, "--json"))
     assert shown["state"] == "stopped"
     told = status(tmp_path)
-    assert f"stopped: no heartbeat from {socket.gethostname()} for 6" in told
+    assert "stopped: no heartbeat" in told
     assert f"continue with: kgqa {' '.join([*RUN, *HASTY])}" in told
     again = started([*RUN, *HASTY], tmp_path)
     again.communicate(timeout=60)
@@ -118,6 +109,7 @@ def test_damaged_and_old_heartbeats_are_not_shown(kgqa: Kgqa) -> None:
     Heartbeat(what="run", folder="a", command="", host="here", pid=1, started=1, updated=1).write()
     Path("outputs/.running/damaged.json").write_text("{", encoding="utf-8")
     assert json.loads(kgqa("runs", "--running", "--json").out) == []
+    assert "nothing runs in outputs/" in kgqa("runs", "--running").out
 
 
 def test_retries_are_logged_without_the_key(server: Misbehaving, tmp_path: Path) -> None:
@@ -130,27 +122,3 @@ def test_retries_are_logged_without_the_key(server: Misbehaving, tmp_path: Path)
     causes = {line["event"]: line["cause"] for line in lines if "cause" in line}
     assert causes == {"wait": "429 slow down, [key]", "retry": "500 oops"}
     assert SECRET not in json.dumps(lines)
-
-
-def test_spent_budget(server: Misbehaving, tmp_path: Path) -> None:
-    running = started([*RUN, *HASTY, "engine.budget_tokens=60"], tmp_path)
-    _, err = running.communicate(timeout=60)
-    server.stop()
-    assert running.returncode == 2
-    assert "engine.budget_tokens=60 is spent" in err
-    assert "of 10 questions in outputs/" in err
-    assert "kgqa: continue with: kgqa run" in err
-    steps = [line for line in log_of(tmp_path) if line["event"] == "budget"]
-    assert steps[0]["tokens"] < steps[-1]["tokens"]
-    assert steps[-1]["tokens"] >= 60
-
-
-def test_log_of_sweep_and_index_build(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "BEAT", 0.01)
-    swept = kgqa("run", "-m", "method=golden,no_context", "dataset=demo", "limit=2", *QUICK)
-    lines = [json.loads(line) for line in (swept.folder / "log.jsonl").read_text().splitlines()]
-    assert (lines[0]["event"], lines[-1]["outcome"]) == ("start", "done")
-    assert lines[-1] | {"stage": "cells", "ended": 2, "count": 2} == lines[-1]
-    built = kgqa("data", "index", "dataset=demo", "retriever=bm25")
-    events = [line["event"] for line in log_of(built.folder)]
-    assert (events[0], events[-1]) == ("start", "end")

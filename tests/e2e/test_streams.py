@@ -31,15 +31,10 @@ def ended(words: tuple[str, ...], redirected: str, folder: Path, **more: str) ->
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
-@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-@pytest.mark.parametrize("words", [("--help",), ("data", "list")], ids=["print", "rich"])
-def test_a_full_disk_behind_the_output_is_one_line(words: tuple[str, ...], unbuffered: str, tmp_path: Path) -> None:
-    code, (line,) = ended(words, "> /dev/full", tmp_path, PYTHONUNBUFFERED=unbuffered)
-    assert (code, line.startswith(FULL)) == (2, True)
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
-def test_an_error_that_no_disk_keeps_has_its_exit_code(tmp_path: Path) -> None:
+def test_full_disk_behind_the_output_is_one_line(tmp_path: Path) -> None:
+    for words, unbuffered in ((("--help",), ""), (("data", "list"), "1")):
+        code, (line,) = ended(words, "> /dev/full", tmp_path, PYTHONUNBUFFERED=unbuffered)
+        assert (code, line.startswith(FULL)) == (2, True)
     assert ended(("show", "nothing"), "> /dev/full 2> /dev/full", tmp_path) == (2, [])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kgqa.experiment.experiment import Experiment
 from tests.e2e.conftest import QUICK, Kgqa, Ran
 
 IRCOT = ["tune", "method=ircot", "method.scope=own", "method.passages_per_step=1,4", *QUICK]
@@ -16,7 +17,7 @@ IRCOT = ["tune", "method=ircot", "method.scope=own", "method.passages_per_step=1
 
 def record(ran: Ran) -> Any:
     assert ran.code == 0, ran.err
-    return json.loads(Path(ran.out.strip().splitlines()[-1]).read_text())
+    return json.loads(ran.folder.read_text())
 
 
 def answered(run: str) -> list[str]:
@@ -24,77 +25,66 @@ def answered(run: str) -> list[str]:
     return [json.loads(line)["question_id"] for line in lines]
 
 
-def test_the_best_on_dev_is_run_on_test_and_no_question_is_in_both(kgqa: Kgqa) -> None:
-    kept = record(kgqa(*IRCOT, "tune.metric=support_recall", "tune.dev=3", "tune.test=4"))
-    dev, test = kept["dev"]["ids"], kept["test"]["ids"]
+def test_best_on_dev_runs_on_other_questions(kgqa: Kgqa) -> None:
+    command = [*IRCOT, "tune.metric=support_recall", "tune.dev=3", "tune.test=4"]
+    saved = record(kgqa(*command))
+    dev, test = saved["dev"]["ids"], saved["test"]["ids"]
     assert (len(dev), len(test)) == (3, 4)
     assert not set(dev) & set(test)
-    tried = kept["tried"]
+    tried = saved["tried"]
     assert [answered(each["run"]) for each in tried] == [dev, dev]
     best = max(tried, key=lambda each: each["score"]["mean"])
-    assert kept["chosen"]["settings"] == best["settings"] == "method.passages_per_step=4"
-    (measured,) = kept["result"]["runs"]
+    assert saved["tried"][saved["chosen"]] == best
+    assert best["settings"] == "method.passages_per_step=4"
+    (measured,) = saved["tested"]
     assert answered(measured["run"]) == test
     assert "passages_per_step: 4" in (Path(measured["run"]) / "config.yaml").read_text()
-    assert kept["result"]["mean"] == measured["score"]["mean"]
-    assert kept["result"]["std"] is None
+    assert (saved["mean"], saved["std"]) == (measured["score"]["mean"], None)
+    assert record(kgqa(*command)) == saved
+    assert record(kgqa(*command, "tune.seed=1"))["dev"]["ids"] != dev
 
 
-def test_tuning_again_asks_nothing_and_another_seed_takes_other_questions(kgqa: Kgqa) -> None:
-    command = [*IRCOT, "tune.metric=f1", "tune.dev=2", "tune.test=2"]
-    first, again = record(kgqa(*command)), record(kgqa(*command))
-    assert again == first
-    other = record(kgqa(*command, "tune.seed=1"))
-    assert other["dev"]["ids"] != first["dev"]["ids"]
-
-
-def test_several_demonstration_sets_give_mean_and_deviation(kgqa: Kgqa) -> None:
+def test_sets_of_examples_give_mean_and_deviation(kgqa: Kgqa) -> None:
     ran = kgqa(*IRCOT, "tune.metric=support_recall", "tune.dev=2", "tune.test=3", "tune.sets=1,2,3")
-    result = record(ran)["result"]
-    means = [each["score"]["mean"] for each in result["runs"]]
+    result = record(ran)
+    means = [each["score"]["mean"] for each in result["tested"]]
     assert len(means) == 3
     assert result["mean"] == pytest.approx(sum(means) / 3)
     assert result["std"] == pytest.approx((sum((m - result["mean"]) ** 2 for m in means) / 2) ** 0.5)
     assert "mean ± standard deviation" in ran.out
 
 
-def test_dev_questions_can_be_listed_or_have_a_file_of_their_own(kgqa: Kgqa) -> None:
-    Path("dev.txt").write_text("2hop__demo_02\n2hop__demo_01\n")
-    listed = record(kgqa(*IRCOT, "tune.metric=f1", "tune.dev_ids=dev.txt", "tune.test=2"))
-    assert listed["dev"]["ids"] == ["2hop__demo_01", "2hop__demo_02"]
-    from kgqa.experiment.session.experiment import Experiment
-
+def test_dev_can_have_its_own_file(kgqa: Kgqa) -> None:
     lines = Experiment.of(["dataset=demo"]).dataset.file.read_text().splitlines()
-    whole, rest = Path("whole.jsonl"), Path("rest.jsonl")
-    whole.write_text("\n".join(lines))
-    rest.write_text("\n".join(lines[3:]))
-    first = Path("first.jsonl")
-    first.write_text("\n".join(lines[:3]))
-    own = record(kgqa(*IRCOT, "tune.metric=f1", "tune.dev_path=first.jsonl", "tune.test=2", "dataset.path=rest.jsonl"))
+    for name, some in (("whole", lines), ("rest", lines[3:]), ("first", lines[:3])):
+        Path(f"{name}.jsonl").write_text("\n".join(some))
+    command = [*IRCOT, "tune.metric=f1", "tune.dev_path=first.jsonl", "tune.test=2"]
+    own = record(kgqa(*command, "dataset.path=rest.jsonl"))
     assert own["dev"]["questions"] == 3
     assert own["dev"]["sha256"] != own["test"]["sha256"]
-    shared = kgqa(*IRCOT, "tune.metric=f1", "tune.dev_path=first.jsonl", "tune.test=2", "dataset.path=whole.jsonl")
+    shared = kgqa(*command, "dataset.path=whole.jsonl")
     assert shared.code == 2
-    assert "is in dev and in test" in shared.err
+    assert "3 questions are also in dev" in shared.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["tune.metric=ff", "tune.dev=2"], "tune.metric=ff: choose from em, f1"),
-        (["tune.metric=f1"], "tune.dev: say how many"),
+        (["tune.metric=f1"], "tune.dev: give the number of dev questions"),
         (["tune.metric=f1", "tune.dev=5000"], "tune.dev=5000: only"),
         (["tune.metric=f1", "tune.dev=36"], "tune.test=None: only 0 questions are left"),
-        (["tune.metric=f1", "tune.dev=two"], "tune.dev=two: must be a number"),
+        (["tune.metric=f1", "tune.dev=two"], "tune.dev=two: must be a number from 1"),
+        (["tune.metric=f1", "tune.dev=0"], "tune.dev=0: must be a number from 1"),
         (["tune.metric=f1", "tune.devs=2"], "did you mean dev"),
+        (["tune.metric=f1", "tune.dev_split=train", "tune.dev_path=x"], "give one of them"),
         (["tune.metric=f1", "tune.dev=2", "seed=1,2"], "seed: is no hyperparameter"),
-        (["tune.metric=f1", "tune.dev_ids=nowhere.txt"], "nowhere.txt"),
         (["tune.metric=judge", "tune.dev=2", "tune.test=2"], "give judge=NAME"),
         (["tune.metric=recall@few", "tune.dev=2"], "tune.metric=recall@few: choose from em, f1"),
-        (["tune.metric=f1", "tune.dev=2", "profile=trace,musique"], "profile: is no hyperparameter"),
+        (["tune.metric=f1", "tune.dev=2", "scoring=trace,musique"], "scoring: is no hyperparameter"),
         (["tune.metric=f1", "tune.dev=2", "judge=three_way", "judge.votes=1,3"], "judge.votes: is no hyperparameter"),
         (["tune.metric=f1", "tune.dev=2", "limit=9"], "which questions are asked is for tune.dev="),
-        (["tune.metric=f1", "tune.dev=2", "name=x"], "give tune.name="),
+        (["tune.metric=f1", "tune.dev=2", "run_name=x"], "give tune.name="),
     ],
 )
 def test_bad_input_ends_in_one_line(kgqa: Kgqa, arguments: list[str], said: str) -> None:
@@ -104,28 +94,25 @@ def test_bad_input_ends_in_one_line(kgqa: Kgqa, arguments: list[str], said: str)
     assert ran.err.count("\n") == 1
 
 
-def test_another_metric_or_test_has_a_record_of_its_own(kgqa: Kgqa) -> None:
+def test_another_metric_has_its_own_record(kgqa: Kgqa) -> None:
     command = [*IRCOT, "tune.dev=2", "tune.test=2"]
-    first = kgqa(*command, "tune.metric=f1", "tune.name=mine")
-    record(first)
-    refused = kgqa(*command, "tune.metric=em", "tune.name=mine")
-    assert refused.code == 2
-    assert "the record of another metric, test or sets; give another tune.name=" in refused.err
-    places = {kgqa(*command, f"tune.metric={metric}").folder for metric in ("f1", "em")}
-    assert len(places) == 2
+    record(kgqa(*command, "tune.metric=f1", "tune.name=mine"))
+    other = kgqa(*IRCOT, "tune.dev=3", "tune.test=2", "tune.metric=f1", "tune.name=mine-test")
+    assert "mine-test holds another sweep" in other.err
+    assert "tune.name=" in other.err
+    assert len({kgqa(*command, f"tune.metric={metric}").folder for metric in ("f1", "em")}) == 2
 
 
-def test_a_failed_cell_on_dev_is_told_by_the_exit_code(kgqa: Kgqa) -> None:
+def test_nothing_to_choose_from(kgqa: Kgqa) -> None:
+    assert "nothing to choose from" in kgqa(*IRCOT[:3], "tune.metric=f1", "tune.dev=2", *QUICK).err
+
+
+def test_failed_cell_on_dev_is_in_the_exit_code(kgqa: Kgqa) -> None:
     ran = kgqa(*IRCOT[:3], "engine.rules=nowhere.jsonl,null", *QUICK, "tune.metric=f1", "tune.dev=2", "tune.test=2")
     assert ran.code == 2
-    kept = json.loads(ran.folder.read_text())
-    assert [each["status"] for each in kept["tried"]] == ["failed", "done"]
-    assert [each["status"] for each in kept["result"]["runs"]] == ["done"]
-
-
-def test_nothing_to_choose_from_is_said(kgqa: Kgqa) -> None:
-    ran = kgqa("tune", "method=ircot", "tune.metric=f1", "tune.dev=2", *QUICK)
-    assert "nothing to choose from" in ran.err
+    saved = json.loads(ran.folder.read_text())
+    assert [each["status"] for each in saved["tried"]] == ["failed", "done"]
+    assert [each["status"] for each in saved["tested"]] == ["done"]
 
 
 SEARCH = [
@@ -135,7 +122,7 @@ SEARCH = [
 
 
 @pytest.mark.skipif(find_spec("optuna") is None, reason="needs kgqa[optuna]")
-def test_optuna_proposes_cells_and_the_same_command_goes_on(kgqa: Kgqa) -> None:
+def test_optuna_proposes_cells_and_the_same_command_resumes(kgqa: Kgqa) -> None:
     ran = kgqa(*SEARCH)
     assert ran.code == 0, ran.err
     assert "best support_recall:" in ran.out
@@ -150,12 +137,15 @@ def test_optuna_proposes_cells_and_the_same_command_goes_on(kgqa: Kgqa) -> None:
 
 
 @pytest.mark.skipif(find_spec("optuna") is None, reason="needs kgqa[optuna]")
-def test_a_search_says_what_it_lacks(kgqa: Kgqa) -> None:
-    sweeper = "hydra/sweeper=optuna"
-    assert "hydra.sweeper.n_trials=20" in kgqa("run", "-m", "seed=1,2", sweeper, "sweep.metric=f1", *QUICK).err
-    trials = "hydra.sweeper.n_trials=2"
-    assert "sweep.metric=: choose from" in kgqa("run", "-m", "seed=1,2", sweeper, trials, *QUICK).err
-    assert "nothing to search" in kgqa("run", "-m", sweeper, trials, "sweep.metric=f1", *QUICK).err
-    assert (
-        "not a key of hydra/sweeper=optuna" in kgqa("run", "-m", "seed=1,2", sweeper, "hydra.sweeper.n=3", *QUICK).err
-    )
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["seed=1,2", "sweep.metric=f1"], "hydra.sweeper.n_trials=20"),
+        (["seed=1,2", "hydra.sweeper.n_trials=2"], "sweep.metric=: choose from"),
+        (["hydra.sweeper.n_trials=2", "sweep.metric=f1"], "nothing to search"),
+        (["seed=1,2", "hydra.sweeper.n=3"], "not a key of hydra/sweeper=optuna"),
+        (["seed=1,2", "hydra.sweeper.n_trials=2", "hydra.sweeper.seed=x"], "hydra.sweeper.seed=x: must be a number"),
+    ],
+)
+def test_incomplete_search_is_one_line(kgqa: Kgqa, arguments: list[str], said: str) -> None:
+    assert said in kgqa("run", "-m", "hydra/sweeper=optuna", *arguments, *QUICK).err

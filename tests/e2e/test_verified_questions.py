@@ -73,23 +73,6 @@ def test_what_is_verified_is_in_a_runs_identity_not_where_it_lies(kgqa: Kgqa, tm
     assert "verified" not in plain.json("identity.json")["dataset"]
 
 
-def test_the_corpus_stays_whole(kgqa: Kgqa, tmp_path: Path) -> None:
-    folder = _listed(kgqa, tmp_path, _texts(kgqa, tmp_path, ["2hop__demo_02"])).folder
-    search = ("run", "method=retrieve_only", "limit=2", *QUICK)
-    first, second = kgqa(*search), kgqa(*search, f"dataset.verified={folder}")
-    assert first.json("manifest.json")["index"] == second.json("manifest.json")["index"]
-
-
-def test_dev_and_test_of_a_tuning_are_drawn_of_verified_questions(kgqa: Kgqa, tmp_path: Path) -> None:
-    folder = _listed(kgqa, tmp_path, _texts(kgqa, tmp_path, ["2hop__demo_02"])).folder
-    ran = kgqa(
-        "tune", "method=trace", "method.beam=1,2", f"dataset.verified={folder}", "tune.metric=em", "tune.dev=30",
-        "tune.test=6", *QUICK,
-    )  # fmt: skip
-    assert ran.code == 2
-    assert "tune.test=6: only 5 questions are left for it" in ran.err
-
-
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [

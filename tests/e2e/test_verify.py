@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +11,7 @@ import pytest
 
 from kgqa.engines.scripted import Scripted
 from kgqa.errors import EngineError
-from kgqa.util.fs import package_folder
-from tests.e2e.conftest import QUICK, Kgqa
+from tests.e2e.conftest import Kgqa
 from tests.e2e.processes import replies_kept, started, wait_for_replies
 from tests.e2e.verifying import TRIPLES, lines, of_questions, outcome, rules, verified
 
@@ -36,25 +34,6 @@ def test_each_question_gets_a_verdict_and_the_report_has_table_2s_columns(kgqa: 
     first, second = lines(ran.folder)[:2]
     assert first["path"] == TRIPLES["triples"]
     assert (first["graph"], len(second["graph"])) == ([], 2)
-
-
-def test_the_same_command_again_asks_nothing(kgqa: Kgqa, tmp_path: Path) -> None:
-    first = verified(kgqa, tmp_path, "limit=3")
-    kept, manifest = replies_kept(tmp_path), (first.folder / "manifest.json").read_bytes()
-    again = verified(kgqa, tmp_path, "limit=3")
-    assert again.folder == first.folder
-    assert "no model calls" in again.out
-    assert (replies_kept(tmp_path), (first.folder / "manifest.json").read_bytes()) == (kept, manifest)
-
-
-@pytest.mark.parametrize("name", ["verdicts.jsonl", "manifest.json"])
-def test_a_file_that_is_gone_is_made_again_from_the_call_cache(kgqa: Kgqa, tmp_path: Path, name: str) -> None:
-    first = verified(kgqa, tmp_path, "limit=3")
-    verdicts = (first.folder / "verdicts.jsonl").read_bytes()
-    (first.folder / name).unlink()
-    again = verified(kgqa, tmp_path, "limit=3")
-    assert (again.folder / "verdicts.jsonl").read_bytes() == verdicts
-    assert outcome(again.folder)["cost"]["paid"]["calls"] == 0
 
 
 def test_a_verification_killed_on_the_way_asks_no_reply_again(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -123,28 +102,16 @@ def test_swapped_answers_are_noise_and_agreement_is_told(kgqa: Kgqa, tmp_path: P
     ).out  # fmt: skip
 
 
-def test_the_released_rule_counts_what_cannot_be_read_as_noise(kgqa: Kgqa, tmp_path: Path) -> None:
-    ran = verified(kgqa, tmp_path, "ids=[2hop__demo_09]", "verify.unparsable=noise")
-    assert of_questions(ran.folder) == {"2hop__demo_09": "noise"}
-
-
-def test_a_role_has_a_model_of_its_own(kgqa: Kgqa, tmp_path: Path) -> None:
-    ran = verified(kgqa, tmp_path, "limit=1", "roles.verifier=qwen2_5_coder_1_5b@scripted")
-    assert outcome(ran.folder)["by"] == "qwen2_5_coder_1_5b@scripted"
-    reader = verified(kgqa, tmp_path, "limit=1", "roles.reader=qwen3_4b@scripted")
-    assert outcome(reader.folder)["by"] == "qwen3_4b@scripted"
-
-
-def test_a_budget_stops_between_questions_and_the_same_command_goes_on(kgqa: Kgqa, tmp_path: Path) -> None:
-    few = ("limit=3", "max_parallel_questions=1")
-    stopped = verified(kgqa, tmp_path, *few, "budget=600tokens")
-    assert (stopped.code, "budget=600tokens, 1," in stopped.err) == (2, True)
-    assert "the same command continues with a higher budget" in stopped.err
-    kept = replies_kept(tmp_path)
-    assert kept > 0
-    ended = verified(kgqa, tmp_path, *few, "budget=600000tokens")
-    assert ended.code == 0
-    assert outcome(ended.folder)["cost"]["paid"]["calls"] == replies_kept(tmp_path) - kept > 0
+def test_output_dir_of_another_verification_is_refused(kgqa: Kgqa, tmp_path: Path) -> None:
+    first = verified(kgqa, tmp_path, "limit=2", "output_dir=out")
+    assert (first.code, first.folder) == (0, Path("out"))
+    written = (first.folder / "verdicts.jsonl").read_bytes()
+    other = verified(kgqa, tmp_path, "limit=2", "verify.gleaning_rounds=0", "output_dir=out")
+    assert (other.code, other.err.count("\n")) == (2, 1)
+    assert "out belongs to another configuration; it differs in " in other.err
+    assert "verify.gleaning_rounds (2 → 0)" in other.err
+    assert (first.folder / "verdicts.jsonl").read_bytes() == written
+    assert "no model calls" in verified(kgqa, tmp_path, "limit=2", "output_dir=out").out
 
 
 @pytest.mark.parametrize(
@@ -168,20 +135,6 @@ def test_what_is_wrong_is_one_line(kgqa: Kgqa, tmp_path: Path, arguments: tuple[
     assert len(ran.err.splitlines()) == 1
 
 
-def test_another_ones_folder_is_refused(kgqa: Kgqa, tmp_path: Path) -> None:
-    assert verified(kgqa, tmp_path, "limit=1", "out=mine").folder == Path("mine")
-    refused = verified(kgqa, tmp_path, "limit=2", "out=mine")
-    assert refused.code == 2
-    assert "mine belongs to another configuration; it differs in questions" in refused.err
-
-
-def test_the_manifest_says_what_made_which_files(kgqa: Kgqa, tmp_path: Path) -> None:
-    manifest = json.loads((verified(kgqa, tmp_path, "limit=1").folder / "manifest.json").read_text())
-    assert manifest["stage"] == "verify"
-    assert manifest["origin"]["command"][:2] == ["kgqa", "verify"]
-    assert set(manifest["files"]) == {"verdicts.jsonl"}
-
-
 def test_table_2_is_verified_and_what_is_verified_is_left_alone(kgqa: Kgqa, tmp_path: Path) -> None:
     given = ("model=smollm2_135m", "dataset=demo", "limit=3", "engine=scripted", rules(tmp_path))
     command = ("reproduce", "safe/table2", *given, "only=Val,MuSiQue")
@@ -200,26 +153,3 @@ def test_table_2_is_verified_and_what_is_verified_is_left_alone(kgqa: Kgqa, tmp_
     assert kgqa(*command).code == 0
     assert manifest.stat().st_mtime_ns == written
     assert kgqa(*cell["command"].split()[1:]).folder == Path(cell["run"])
-
-
-def test_cells_in_processes_of_their_own_give_the_same_table(kgqa: Kgqa, tmp_path: Path) -> None:
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs kgqa[joblib]")
-    given = ("model=smollm2_135m", "dataset=demo", "limit=3", "engine=scripted", rules(tmp_path))
-    ran = kgqa("reproduce", "safe/table2", *given, "only=Val,MuSiQue", "hydra/launcher=joblib")
-    assert [line["ours"]["mean"] for line in ran.json("table.json")["lines"]][:2] == [3, 2]
-
-
-def test_the_papers_counts_stand_beside_ours(kgqa: Kgqa, tmp_path: Path) -> None:
-    records = [json.loads(line) for line in (package_folder() / "datasets" / "demo.jsonl").read_text().splitlines()]
-    file = tmp_path / "musique.jsonl"
-    file.write_text("".join(json.dumps(record) + "\n" for record in records))
-    ran = verified(kgqa, tmp_path, "dataset=musique", f"dataset.path={file}", "limit=2")
-    assert "| SAFE, Table 2 | 2,412 | 342 | – | – | 14.18 % |" in (ran.folder / "report.md").read_text()
-    assert "SAFE, Table 2" not in verified(kgqa, tmp_path, "limit=2").out
-
-
-def test_runs_and_sweeps_verify_nothing(kgqa: Kgqa) -> None:
-    for command in (("run",), ("run", "-m")):
-        ran = kgqa(*command, "verify=safe", "limit=1", "method=no_context", *QUICK)
-        assert ran.code == 2
-        assert "verify=safe: a run answers questions; use kgqa data verify" in ran.err

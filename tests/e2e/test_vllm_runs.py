@@ -32,7 +32,7 @@ def slow_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """A run that takes even a small model minutes: one long answer after the other."""
     folder = tiny(tmp_path_factory.mktemp("tiny"), build(compose([])["model"], "model"))
     weights = (f"model.path={folder}", "model.sha256=null", "model.packages=[]")
-    slow = ("method=no_context", "method.max_answer_tokens=1500", "engine.slots=1", "engine.cache=1")
+    slow = ("method=no_context", "method.max_answer_tokens=1500", "engine.max_num_seqs=1", "engine.cache=1")
     return ("run", "dataset=demo", "engine=vllm", *slow, *weights)
 
 
@@ -48,7 +48,9 @@ def test_the_demo_runs_on_vllm_and_then_from_the_cache(tmp_path: Path) -> None:
     assert metrics["failed"] == 0
     assert metrics["graph"]["triples"] > 0
     assert metrics["cost"]["paid"]["cached_tokens"] > 0
-    _, again = finish((*VLLM, "limit=1", "method.max_length=2", "name=again"), tmp_path)  # a finished one asks nobody
+    _, again = finish(
+        (*VLLM, "limit=1", "method.max_length=2", "run_name=again"), tmp_path
+    )  # a finished one asks nobody
     assert again["cost"]["paid"]["calls"] == 0
 
 
@@ -58,7 +60,7 @@ def test_the_death_of_the_engine_stops_the_run_with_everything_saved(tmp_path: P
     _, err = running.communicate(timeout=180)
     assert running.returncode == 3
     assert "vLLM's engine died" in err
-    assert "the same command goes on from there" in err
+    assert "run the same command again to continue" in err
     assert "Traceback" not in err
     assert replies_kept(tmp_path) >= 2
     assert gone(engine, 20)

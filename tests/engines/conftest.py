@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from omegaconf import OmegaConf
 
 from kgqa.config.building import build as configured
 from kgqa.config.composing import compose
-from kgqa.engines.llamacpp import LlamaCpp
-from kgqa.engines.llamacpp.server import LlamaServer
+from kgqa.engines.llamacpp import LlamaCpp, LlamaServer
 from kgqa.engines.openai import OpenAI
-from kgqa.engines.openmp import let_waiting_threads_sleep
 from kgqa.engines.scripted import Scripted
 from kgqa.engines.transformers import Transformers
 from kgqa.engines.vllm import Vllm
-from kgqa.engines.weights import Model
+from kgqa.engines.weights import Model, let_waiting_threads_sleep
 from kgqa.errors import ConfigError
 from kgqa.protocols import Engine
 from tests.engines.asking import CONTEXT
@@ -33,15 +31,17 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 BUILD: dict[str, Callable[[Model], Engine]] = {
     "scripted": lambda model: Scripted(model, rules=None, delay=0.0, batch_size=8),
-    "transformers": lambda model: Transformers(model, "float32", None, batch_size=8, device="cpu", context=CONTEXT),
-    "llamacpp": lambda model: LlamaCpp(model, slots=1, threads=None, context=CONTEXT),
-    "openai": lambda model: server_engine(model, top_logprobs=20),
+    "transformers": lambda model: Transformers(
+        model, "float32", None, batch_size=8, device="cpu", max_model_len=CONTEXT
+    ),
+    "llamacpp": lambda model: LlamaCpp(model, max_num_seqs=1, threads=None, max_model_len=CONTEXT),
+    "openai": lambda model: server_engine(model),
 }
 NEEDS = {
     "scripted": (),
     "transformers": ("torch", "transformers", "gguf", "accelerate", "llguidance"),
     "llamacpp": ("xllamacpp",),
-    "openai": ("xllamacpp", "httpx2", "llguidance"),
+    "openai": ("xllamacpp", "aiohttp", "llguidance"),
 }
 VLLM = ("vllm",) if find_spec("vllm") else ()  # in an environment of its own, see the Makefile and test_vllm.py
 BUILD |= {name: lambda model: vllm_engine(model) for name in VLLM}
@@ -66,14 +66,14 @@ def served(model: Model) -> LlamaServer:
 
 def server_engine(model: Model, **fields: Any) -> OpenAI:
     """engine=openai at that server; the fields of its configuration can be set."""
-    here = {"base_url": f"http://{served(model).address}/v1", "server": "llamacpp", "served_model": str(model.locate())}
+    here = {"base_url": f"{served(model).address}/v1", "server": "llamacpp", "served_model": str(model.locate())}
     engine: OpenAI = configured(compose(["engine=openai"])["engine"] | here | fields, "engine", model=model)
     return engine
 
 
 def vllm_engine(model: Model, **fields: Any) -> Vllm:
     """engine=vllm in float32, small; the fields of its configuration can be set."""
-    small = {"dtype": "float32", "context": CONTEXT, "slots": 16, "cache": 1.0}
+    small = {"dtype": "float32", "max_model_len": CONTEXT, "max_num_seqs": 16, "cache": 1.0}
     engine: Vllm = configured(compose(["engine=vllm"])["engine"] | small | fields, "engine", model=model)
     return engine
 
@@ -109,49 +109,30 @@ def model() -> Model:
     return model
 
 
-@pytest.fixture(scope="module", params=BUILD)
-def engine(request: pytest.FixtureRequest, model: Model) -> Iterator[Any]:
-    """Every engine."""
-    yield from lend(request, model)
+def every(names: Iterable[str]) -> Any:
+    """A fixture with each of these engines in turn."""
+
+    @pytest.fixture(scope="module", params=list(names))
+    def lent(request: pytest.FixtureRequest, model: Model) -> Iterator[Any]:
+        yield from lend(request, model)
+
+    return lent
 
 
-@pytest.fixture(scope="module", params=REAL)
-def real(request: pytest.FixtureRequest, model: Model) -> Iterator[Any]:
-    """Every engine that has a model."""
-    yield from lend(request, model)
+def one(name: str, scope: Literal["module", "session"] = "module") -> Any:
+    """A fixture with this engine."""
+
+    @pytest.fixture(scope=scope)
+    def built(model: Model) -> Iterator[Any]:
+        engine = build(name, model)
+        yield engine
+        engine.close()
+
+    return built
 
 
-@pytest.fixture(scope="module", params=LOCAL)
-def local(request: pytest.FixtureRequest, model: Model) -> Iterator[Any]:
-    """Every engine that has the weights itself."""
-    yield from lend(request, model)
-
-
-@pytest.fixture(scope="module", params=EXACT)
-def exact(request: pytest.FixtureRequest, model: Model) -> Iterator[Any]:
-    """Every engine that computes in float32."""
-    yield from lend(request, model)
-
-
-@pytest.fixture(scope="session")
-def vllm(model: Model) -> Iterator[Any]:
-    engine = build("vllm", model)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture(scope="module")
-def transformers(model: Model) -> Iterator[Any]:
-    engine = build("transformers", model)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture(scope="module")
-def llamacpp(model: Model) -> Iterator[Any]:
-    engine = build("llamacpp", model)
-    yield engine
-    engine.close()
+engine, real, local, exact = every(BUILD), every(REAL), every(LOCAL), every(EXACT)
+transformers, llamacpp, vllm = one("transformers"), one("llamacpp"), one("vllm", "session")
 
 
 @pytest.fixture

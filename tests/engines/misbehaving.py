@@ -77,6 +77,7 @@ class Misbehaving:
         """On the port it had before, if it had one."""
         ThreadingHTTPServer.allow_reuse_address = True
         server: Any = ThreadingHTTPServer(("127.0.0.1", self.port), Conversation)
+        server.handle_error = lambda *_: None  # clients that hang up are expected
         server.daemon_threads = True
         server.boss = self
         self._server, self.port = server, server.server_address[1]
@@ -165,11 +166,11 @@ def say(text: str) -> Fault:
     return lambda conversation, body: conversation.answer(200, reply(body, text))
 
 
-def raw(content: bytes, promised: int | None = None) -> Fault:
+def raw(content: bytes, promised: int | None = None, status: int = 200) -> Fault:
     """Bytes that need not be JSON; fewer than promised end the stream half-way."""
 
     def fault(conversation: Conversation, body: Body) -> None:
-        conversation.write(200, content, promised)
+        conversation.write(status, content, promised)
         conversation.close_connection = True
 
     return fault
@@ -223,20 +224,3 @@ def without(key: str, message: str | None = None) -> Fault:
             conversation.answer(200, reply(body))
 
     return fault
-
-
-def echoing(conversation: Conversation, body: Body) -> None:
-    """Plain prompts as the older completions endpoint answers them: a list of two, and scores of repeated prompts."""
-
-    def scored(text: str) -> Body:
-        label = text.split()[-1][-1]
-        share = math.log(0.5 ** (ord(label) - ord("A") + 1) / 2)
-        start = len(text) - (2 if text[-2] == " " else 1)
-        return {"text_offset": [0, start, len(text)], "token_logprobs": [None, share, -1.0]}
-
-    if body.get("echo"):
-        choices = [{"index": place, "logprobs": scored(text)} for place, text in enumerate(body["prompt"])]
-    else:
-        listed = {"A": math.log(0.25), " A": math.log(0.25), "The": -2.0}
-        choices = [{"index": 0, "text": "A", "logprobs": {"top_logprobs": [listed]}}]
-    conversation.answer(200, {"choices": choices, "usage": {"prompt_tokens": 3, "completion_tokens": 1}})

@@ -13,10 +13,10 @@ from kgqa.engines.weights import Model, Prices
 from tests.engines.asking import ask, write
 from tests.engines.misbehaving import Misbehaving
 
-for library in ("httpx2", "llguidance"):
+for library in ("aiohttp", "llguidance"):
     pytest.importorskip(library, reason=f"engine openai needs {library}")
 
-QUICK = {"timeout": 5.0, "retries": 4, "backoff": 0.01, "patience": 1.0, "concurrency": 8}
+QUICK = {"timeout": 5.0, "retries": 4, "backoff": 0.01, "server_timeout": 1.0, "concurrency": 8}
 DEFAULTS = compose(["engine=openai"])["engine"]
 MODEL = Model("gpt-4o-mini-2024-07-18", None, None, (), None, 4096, "off", Prices(1.0, 0.5, 2.0), None)
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kgqa.artifacts.adapter import Adapter
 from kgqa.config.building import build as configured
 from kgqa.config.composing import compose
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
-from tests.engines.asking import CONTEXT, FACTS, TOWNS, ask, choose, largest_difference, texts, write
+from tests.engines.asking import FACTS, TOWNS, ask, choose, largest_difference, texts, write
 from tests.engines.conftest import LOCAL, VLLM, build, vllm_engine
 from tests.engines.small import Small, merged
 from tests.engines.test_exactness import by_hand
@@ -95,44 +93,7 @@ def server_at(url: str, model: Model, server: str) -> Any:
     return configured(compose(["engine=openai"])["engine"] | here, "engine", model=model)
 
 
-@pytest.fixture(scope="module")
-def llama_server(small: Small) -> Iterator[str]:
-    """llama.cpp's own server with both adapters, else as people start it, prompt cache and all; its address."""
-    xllamacpp = pytest.importorskip("xllamacpp", reason="llama.cpp's server needs xllamacpp")
-    params = xllamacpp.CommonParams()
-    params.model.path = str(small.gguf.path)
-    params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(each.gguf), 1.0) for each in (small.one, small.two)]
-    params.n_ctx, params.n_parallel, params.verbosity = CONTEXT, 1, -1
-    server = xllamacpp.Server(params)
-    yield f"{server.listening_address}/v1"
-    del server
-
-
-def test_a_llama_server_is_told_which_adapter_answers(llama_server: str, small: Small) -> None:
-    client = server_at(llama_server, small.gguf, "llamacpp")
-    here = {"": client, "one": client.with_adapter(small.one), "two": client.with_adapter(small.two)}
-    own = engine_on("llamacpp", small.gguf)
-    there = {"": own, "one": own.with_adapter(small.one), "two": own.with_adapter(small.two)}
-    for which in ("", "one", "two", "one", "", "two"):
-        for call in CALLS:
-            [reply], [expected] = ask(here[which], [call]), ask(there[which], [call])
-            same(reply, expected, 0.03)
-    for engine in (client, own):
-        engine.close()
-
-
-def test_an_adapter_that_a_server_does_not_have_is_that_calls_error(llama_server: str, small: Small) -> None:
-    client = server_at(llama_server, small.gguf, "llamacpp")
-    absent = Adapter("absent", None, sha256="0" * 64)
-    known_by_file = replace(small.one, served_name=str(small.one.gguf))
-    [error], [reply] = (ask(client.with_adapter(adapter), CALLS[:1]) for adapter in (absent, known_by_file))
-    client.close()
-    assert isinstance(error, ConfigError)
-    assert "the server has no adapter absent, only" in str(error)
-    assert not isinstance(reply, Exception)
-
-
-@pytest.mark.parametrize("server", ["hosted", "sglang"])
+@pytest.mark.parametrize("server", ["hosted", "sglang", "llamacpp"])
 def test_a_server_without_adapters_is_refused(server: str, small: Small) -> None:
-    with pytest.raises(ConfigError, match=f"engine.server={server} takes no adapters; serve the model with one of vl"):
+    with pytest.raises(ConfigError, match=f"engine.server={server} takes no adapters; serve the model with vllm"):
         server_at("http://127.0.0.1:9/v1", small.folder, server).with_adapter(small.one)

@@ -36,7 +36,7 @@ def test_an_encoder_decoder_model_answers_through_an_adapter_of_peft(tmp_path: P
         if "lora_" in name:
             torch.nn.init.normal_(matrix, std=0.5)
     trained.save_pretrained(tmp_path / "lora")
-    engine = Transformers(tiny, "float32", None, batch_size=8, device="cpu", context=None)
+    engine = Transformers(tiny, "float32", None, batch_size=8, device="cpu", max_model_len=None)
     calls = [completion(f"Which letter follows {letter}?", 10) for letter in "AQZ"]
     with_it, without = (
         texts(ask(engine.with_adapter(Adapter("t5", str(tmp_path / "lora"))), calls)),
@@ -46,7 +46,7 @@ def test_an_encoder_decoder_model_answers_through_an_adapter_of_peft(tmp_path: P
     base = T5ForConditionalGeneration.from_pretrained(tiny.path)
     whole = PeftModel.from_pretrained(base, str(tmp_path / "lora")).merge_and_unload().eval()
     whole.save_pretrained(tmp_path / "t5")
-    merged = Transformers(tiny, "float32", None, batch_size=8, device="cpu", context=None)
+    merged = Transformers(tiny, "float32", None, batch_size=8, device="cpu", max_model_len=None)
     assert with_it == texts(ask(merged, calls)) != without
     merged.close()
 
@@ -54,7 +54,7 @@ def test_an_encoder_decoder_model_answers_through_an_adapter_of_peft(tmp_path: P
 @pytest.mark.parametrize("quantization", ["int8", "int4"])
 def test_quantised_weights_answer_through_an_adapter(small: Small, quantization: Any) -> None:
     pytest.importorskip("bitsandbytes", reason="engine.quantization needs bitsandbytes")
-    engine = Transformers(small.folder, "bfloat16", quantization, batch_size=8, device="cpu", context=None)
+    engine = Transformers(small.folder, "bfloat16", quantization, batch_size=8, device="cpu", max_model_len=None)
     [base], [one], [again] = (ask(each, CALLS[:1]) for each in (engine, engine.with_adapter(small.one), engine))
     engine.close()
     assert largest_difference(base, one) > 0.1

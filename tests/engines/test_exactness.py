@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
-from kgqa.calls import Choose, labels
+from kgqa.calls import Choose
 from kgqa.engines.chat import ChatTemplate
-from kgqa.engines.labels import continuation, spell
+from kgqa.engines.labels import Path, continuation, spell
 from kgqa.engines.weights import Model
 from kgqa.types import Choice
 from tests.engines.asking import CONTEXT, COUNTS, FACTS, TOWNS, ask, choose, largest_difference, texts, write
 
 pytestmark = pytest.mark.weights
+
+
+def post(llamacpp: Any, path: str, **body: Any) -> Any:
+    """The embedded server's own JSON, in which special tokens are read as such."""
+    ask(llamacpp, [write("Hi", 1)])  # loads it
+    url = llamacpp._running[0]._server.address + path
+    with urlopen(Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})) as answer:
+        return json.loads(answer.read())
 
 
 # transformers and vLLM, float32: everything can be computed by hand
@@ -58,12 +68,6 @@ def test_option_probabilities_equal_plain_forward_passes(exact: Any, reference: 
         assert reply.mass == pytest.approx(mass, rel=1e-3)
 
 
-def test_labels_of_two_tokens_are_really_among_those_tested(transformers: Any) -> None:
-    spelling = spell(labels(155), continuation(transformers._tokens.encode))
-    assert spelling.longest == 2
-    assert len(spelling.tokens) > 5
-
-
 def test_eight_at_once_equal_eight_one_by_one(exact: Any) -> None:
     calls: list[Any] = [write(f"What is the capital of {town}?", 4 + place) for place, town in enumerate(TOWNS)]
     calls[3] = write(f"{FACTS} Who lives where?", 9)
@@ -88,7 +92,7 @@ def test_greedy_replies_equal_those_of_generate(exact: Any, reference: Any) -> N
 def test_a_shared_beginning_is_computed_once_and_changes_nothing(transformers: Any, model: Model) -> None:
     from kgqa.engines.transformers import Transformers
 
-    rounded = Transformers(model, "bfloat16", None, batch_size=4, device="cpu", context=CONTEXT)
+    rounded = Transformers(model, "bfloat16", None, batch_size=4, device="cpu", max_model_len=CONTEXT)
     calls = [choose(f"{FACTS} Which one is {town}?", 5) for town in TOWNS[:4]]
     first: list[Any] = ask(rounded, calls)
     second: list[Any] = ask(rounded, calls)
@@ -107,37 +111,27 @@ def test_a_shared_beginning_is_computed_once_and_changes_nothing(transformers: A
 def test_option_probabilities_equal_llamacpps_full_listing(llamacpp: Any, count: int) -> None:
     call = choose("Which letter?", count, "Answer:")
     [reply] = ask(llamacpp, [call])
-    server = llamacpp._server
-    spelling = spell(call.options, continuation(server.tokenize))
-    prompt = server.tokenize(llamacpp.render(call))
-    conditional: list[float] = []
-    listed: dict[int, dict[int, float]] = {}
-    for place, token in spelling.pairs:
-        if place not in listed:
-            path = [spelling.tokens[step] for step in reversed(spelling.ancestry(place))]
-            whole = server.complete([*prompt, *path], n_predict=1, temperature=0.0, n_probs=49152)
-            entries = whole["completion_probabilities"][0]["top_logprobs"]
-            listed[place] = {entry["id"]: entry["logprob"] for entry in entries}
-        conditional.append(listed[place][token])
+
+    def tokenize(text: str) -> list[int]:
+        return list(post(llamacpp, "/tokenize", content=text, add_special=False, parse_special=True)["tokens"])
+
+    spelling = spell(call.options, continuation(tokenize))
+    prompt = tokenize(llamacpp.render(call))
+    conditional: dict[Path, float] = {}
+    for path, tokens in spelling.following.items():
+        settings: dict[str, Any] = {"n_predict": 1, "temperature": 0.0, "n_probs": 49152}
+        whole = post(llamacpp, "/completion", prompt=[*prompt, *path], **settings)
+        entries = whole["completion_probabilities"][0]["top_logprobs"]
+        listed = {entry["id"]: entry["logprob"] for entry in entries}
+        conditional |= {(*path, token): listed[token] for token in tokens}
     logprobs, mass = spelling.score(conditional)
     assert isinstance(reply, Choice)
     assert list(reply.logprobs) == pytest.approx(logprobs, abs=0.01)
     assert reply.mass == pytest.approx(mass, rel=0.01)
 
 
-def test_llamacpp_and_transformers_agree_on_the_whole(llamacpp: Any, transformers: Any) -> None:
-    call = choose("Which is a fruit? A: dog B: apple C: house. Answer with the letter.", 5, "Answer:")
-    [quantised], [exact] = ask(llamacpp, [call]), ask(transformers, [call])
-    assert largest_difference(quantised, exact) < 0.5
-
-
-def test_both_engines_see_the_same_tokens(llamacpp: Any, transformers: Any) -> None:
-    for text in ("Hello <|im_end|>\n\n naïve  café 日本 🙂", FACTS, transformers.render(write(FACTS))):
-        assert llamacpp._server.tokenize(text) == transformers._tokens.encode(text)
-
-
 def test_our_template_is_llamacpps(llamacpp: Any) -> None:
     message = {"role": "user", "content": "Hi <b>&amp;</b>"}
-    expected = llamacpp._server.template([message])
+    expected = post(llamacpp, "/apply-template", messages=[message])["prompt"]
     assert llamacpp.render(write(message["content"])) == expected
     assert ChatTemplate.of(llamacpp._weights).completion_bos is False

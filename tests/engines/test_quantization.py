@@ -18,7 +18,7 @@ WHOLE_BYTES = 269_030_272  # of SmolLM2-135M in bfloat16
 
 
 def quantised(model: Model, quantization: Any) -> Transformers:
-    return Transformers(model, "bfloat16", quantization, batch_size=4, device="cpu", context=1024)
+    return Transformers(model, "bfloat16", quantization, batch_size=4, device="cpu", max_model_len=1024)
 
 
 @pytest.mark.parametrize(("quantization", "share"), [("int8", 0.65), ("int4", 0.45)])

@@ -84,15 +84,6 @@ def test_a_choice_does_not_think(pair: tuple[Any, Any]) -> None:
     assert chosen.usage.reasoning_tokens == 0
 
 
-def test_several_calls_think_side_by_side(thinking: Any) -> None:
-    calls = [where(f"What is {number} + {number}?") for number in range(3)]
-    calls.append(replace(calls[0], prompt=Prompt("test/plain", (Message("user", "2 + 2 ="),), form="completion")))
-    *thoughtful, plain = ask(thinking, calls)
-    assert all(isinstance(reply, Completion) and reply.thought for reply in thoughtful)
-    assert isinstance(plain, Completion)
-    assert (plain.thought, plain.flags) == ("", ("no_thinking",))
-
-
 def test_a_prompt_that_leaves_no_room_for_the_thought_is_too_long(thinking: Any) -> None:
     (reply,) = ask(thinking, [where("word " * (CONTEXT - BUDGET - 30), max_tokens=2)])
     assert isinstance(reply, PromptTooLong)

@@ -6,8 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from kgqa.engines.conversion import convert_weights
-from kgqa.engines.weights import Model
+from kgqa.engines.weights import Model, convert_weights
 
 
 def tiny(folder: Path, smollm2: Model, architecture: str = "llama", **config: Any) -> Path:

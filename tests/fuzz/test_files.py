@@ -19,7 +19,7 @@ DAMAGE = st.tuples(
     st.one_of(st.binary(max_size=8), st.sampled_from([b"", b"\n", b'"', b"{", b"}", b"null", b"NaN", b"\xff", b"\0"])),
     st.integers(0, 40),
 )
-KEYS = ("method=no_context", "dataset=demo", "limit=3", *FAST, "out=run")
+KEYS = ("method=no_context", "dataset=demo", "limit=3", *FAST, "output_dir=run")
 
 
 def damage(data: bytes, change: tuple[float, bytes, int]) -> bytes:

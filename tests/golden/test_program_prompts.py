@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
+from kgqa.artifacts.examples import Recipe
 from kgqa.calls import Call, CountTokens, Generate, Search
-from kgqa.config import factories as parts
+from kgqa.config import building as parts
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.methods.safe import Safe
@@ -110,7 +111,7 @@ CASES = {
 def taught() -> dict[str, Prompt]:
     """What SAFE's teacher is asked of the question, and of a wrong answer to it."""
     config = compose(["collect=safe"])
-    recipe, method = parts.recipe(config["collect"]), parts.method(config["method"])
+    recipe, method = parts.build_part(config["collect"], "collect", Recipe), parts.method(config["method"])
     assert isinstance(recipe, JudgedSteps)
     assert isinstance(method, Safe)
     teacher = replace(recipe.teaches(replace(method, passages=2)), errors_each=1, correct_each=1)

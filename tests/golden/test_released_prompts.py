@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kgqa.calls import Call, Choose, Generate, Rank, Triples
-from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.experiment import Experiment
 from kgqa.methods.trace import Trace
 from kgqa.prompting.demonstrations import ChainDemonstration, DocumentDemonstration, Selection
 from kgqa.testing import drive

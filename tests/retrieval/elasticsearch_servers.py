@@ -1,18 +1,17 @@
 """Servers for the tests of `retriever=elasticsearch`, all on 127.0.0.1.
 
 `StandIn` is noida-db, a small re-implementation that speaks Elasticsearch's HTTP interface. It is not Elasticsearch:
-the same tests run against a real one where KGQA_TEST_ES_URL names it. `Faulty` answers what no healthy server would.
+the same tests run against a real one if KGQA_TEST_ES_URL names it. `Faulty` answers what no healthy server would.
 """
 
 from __future__ import annotations
 
 import json
 import socket
-import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
@@ -77,26 +76,31 @@ class Faulty:
 
     replies: Mapping[str, tuple[int, Any]] = field(default_factory=dict)
     product: str | None = "Elasticsearch"
-    asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
-    url: str = ""
+    requests: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
 
     def reply(self, request: str) -> tuple[int, Any]:
         return next((reply for key, reply in self.replies.items() if request.startswith(key)), (200, {}))
 
+    def answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> tuple[int, bytes]:
+        request = f"{handler.command} {handler.path}"
+        self.requests.append((request, dict(handler.headers)))
+        status, value = self.reply(request)
+        return status, json.dumps(value).encode()
+
+
+Answer = Callable[[BaseHTTPRequestHandler, bytes], tuple[int, bytes]]
+
 
 @contextmanager
-def serving(faulty: Faulty, certificate: Path | None = None) -> Iterator[Faulty]:
-    """certificate: with its key in one file; the server speaks https then."""
+def serving(answer: Answer, faulty: Faulty | None = None) -> Iterator[str]:
+    """Yield the address."""
 
-    class Answer(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            faulty.asked.append((f"{self.command} {self.path}", dict(self.headers)))
-            status, body = faulty.reply(f"{self.command} {self.path}")
-            written = json.dumps(body).encode()
+            status, written = answer(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
             self.send_response(status)
-            if faulty.product:
-                self.send_header("X-Elastic-Product", faulty.product)
+            if product := faulty.product if faulty else "Elasticsearch":
+                self.send_header("X-Elastic-Product", product)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(written)))
             self.end_headers()
@@ -108,16 +112,11 @@ def serving(faulty: Faulty, certificate: Path | None = None) -> Iterator[Faulty]
         def log_message(self, *_: Any) -> None:
             """Tests print nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    if certificate:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
-    faulty.url = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_port}"
     try:
-        yield faulty
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

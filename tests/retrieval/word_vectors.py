@@ -13,9 +13,8 @@ import pytest
 
 from kgqa.calls import Rank
 from kgqa.protocols import Query
-from kgqa.retrieval.biencoder import relevance, remembering
+from kgqa.retrieval.biencoder import Kind, get_biencoder, relevance
 from kgqa.retrieval.dense import Dense, DenseFinder
-from kgqa.retrieval.embedding_cache import Kind
 from kgqa.types import Json, Passage
 
 SYLLABLES = ["ka", "lo", "mi", "nu", "re", "sa", "to", "vi"]
@@ -43,7 +42,7 @@ class Words:
         return {**self.identity(), "kind": kind}
 
     def score(self, calls: Sequence[Rank]) -> Sequence[tuple[float, ...]]:
-        return remembering(self).score(calls)
+        return get_biencoder(self).score(calls)
 
     def encode(self, kind: Kind, texts: Sequence[str]) -> Any:
         if kind == "passage":
@@ -65,8 +64,8 @@ def passages(count: int) -> list[Passage]:
 
 def dense(encoder: Any, **changes: Any) -> Dense:
     settings = {
-        "separator": " ", "backend": "numpy", "device": "cpu", "storage": "float32", "shard": 40, "lists": 4,
-        "probes": 4, "links": 16, "build_breadth": 64, "breadth": 64,
+        "separator": " ", "backend": "numpy", "device": "cpu", "storage": "float32", "lists": 4, "probes": 4,
+        "links": 16, "build_breadth": 64, "breadth": 64,
     }  # fmt: skip
     return Dense(encoder, **{**settings, **changes})
 
@@ -92,7 +91,3 @@ def skip_without(backend: str) -> None:
 
 CORPUS = passages(150)
 QUERIES = [Query("kalo mire title7", 10), Query("vivi", 1), Query("sato nunu", 150), Query("toto kamire", 400)]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder.iterdir()}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.engines.openmp import let_waiting_threads_sleep
+from kgqa.engines.weights import let_waiting_threads_sleep
 from tests.training import tiny
 
 let_waiting_threads_sleep()

@@ -12,7 +12,7 @@ import pytest
 from kgqa.calls import Rank
 from kgqa.retrieval.encoders import SentenceTransformer
 from kgqa.training.trainers import BiEncoderTraining, biencoder
-from kgqa.training.trainers.task import TrainResult
+from kgqa.training.trainers.process import TrainResult
 from tests.training import tiny
 from tests.training.tiny import losses, run, task, train
 
@@ -46,10 +46,6 @@ def test_fact_in_anchor_is_no_candidate_at_second_hop(monkeypatch: pytest.Monkey
     assert candidates(monkeypatch, *rows) == [["never", "no", "two"], ["never", "no"]]
 
 
-def test_facts_without_order_are_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert candidates(monkeypatch, row("q", "one", None), row("q", "two", None)) == [["two"], ["one"]]
-
-
 def test_batches_have_pairs_of_one_hop() -> None:
     rows = [row("a", "1", 1, "x", "y"), row("b", "2", 2, "x"), row("c", "3", 1, "z")]
     datasets = BiEncoderTraining(**RECIPE)._datasets(rows)
@@ -78,7 +74,7 @@ def test_texts_are_truncated_by_kind(bert: Path, tmp_path: Path) -> None:
 def test_encoder_learns_resumes_and_ranks(bert: Path, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert train(task(whole, "BiEncoderTraining", bert, RECIPE, held_out=4)) == 0
-    assert train(task(parts, "BiEncoderTraining", bert, {**RECIPE, "max_hours": 1e-9}, held_out=4)) == 2
+    assert tiny.train_step(task(parts, "BiEncoderTraining", bert, RECIPE, held_out=4)) == 130
     assert train(task(parts, "BiEncoderTraining", bert, RECIPE, held_out=4)) == 0
     assert (whole / "encoder/model.safetensors").read_bytes() == (parts / "encoder/model.safetensors").read_bytes()
     steps = losses(whole)

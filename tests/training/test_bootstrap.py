@@ -10,13 +10,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
-from kgqa.artifacts.bootstrap import Round, Rounds
 from kgqa.artifacts.manifest import MANIFEST
 from kgqa.artifacts.schema import read
+from kgqa.artifacts.trained import Rounds
 
 pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
 ROOT = Path(__file__).parents[2]
@@ -100,23 +99,6 @@ def test_each_round_learns_from_what_the_round_before_got_right(undisturbed: tup
     assert first.adapters != second.adapters
 
 
-def test_both_adapters_learn_from_examples_of_their_own(undisturbed: tuple[Path, Path]) -> None:
-    _, folder = undisturbed
-    for role in ("explorer", "completer"):
-        lines = (folder / "backtracing/round1" / f"examples-{role}" / "examples.jsonl").read_text(encoding="utf-8")
-        assert {json.loads(line)["role"] for line in lines.splitlines()} == {role}
-        base = json.loads((folder / "backtracing/round1" / role / MANIFEST).read_text(encoding="utf-8"))["base"]
-        assert base == "smollm2_135m"
-
-
-def test_the_report_has_a_row_a_round_and_a_curve(undisturbed: tuple[Path, Path]) -> None:
-    _, folder = undisturbed
-    report = (folder / "report.md").read_text(encoding="utf-8")
-    assert [line.split("|")[1].strip() for line in report.splitlines() if line.startswith("| ")][2:] == ["0", "1", "2"]
-    shown = ElementTree.parse(folder / "curve.svg").getroot()
-    assert "EM, KnowTrace*" in "".join(shown.itertext())
-
-
 def test_killed_bootstrapping_resumes_to_equal_bytes(
     undisturbed: tuple[Path, Path], llama: Path, tmp_path: Path
 ) -> None:
@@ -146,17 +128,3 @@ def test_questions_that_are_learnt_from_are_not_evaluated_on(llama: Path, tmp_pa
     said, _ = process.communicate(timeout=SLOW)
     assert process.returncode == 2
     assert "1 of 2 questions are evaluated on and learnt from" in said
-
-
-def test_a_data_set_without_the_split_is_told_what_else_there_is(llama: Path, tmp_path: Path) -> None:
-    process = started(tmp_path, llama, "bootstrap.split=train")
-    said, _ = process.communicate(timeout=SLOW)
-    assert process.returncode == 2
-    assert "bootstrap.split=train: no such split of dataset=demo; choose from: dev; or give bootstrap.spl" in said
-    assert len(said.splitlines()) == 1
-
-
-def test_a_round_is_read_as_it_was_written(undisturbed: tuple[Path, Path]) -> None:
-    _, folder = undisturbed
-    rounds = read(Rounds, folder / "rounds.json").rounds
-    assert rounds[1] == read(Round, folder / "backtracing/round1/round.json")

@@ -13,11 +13,8 @@ from typing import Any
 import pytest
 
 from kgqa.artifacts.trained import Trained
-from kgqa.config import factories as parts
-from kgqa.config.composing import compose
 from kgqa.util.plugins import package_conf
 from tests.training import tiny
-from tests.training.test_bootstrap import RULES
 
 pytestmark = [pytest.mark.weights, pytest.mark.filterwarnings("ignore")]
 ROOT = Path(__file__).parents[2]
@@ -27,9 +24,9 @@ PAPERS = "default: llama2_7b (supplement 8.1: LLaMA-7B; the released script has 
 KGQA = """
 import os, signal, sys
 from kgqa.cli.main import main
-from kgqa.experiment.run import executing
-from kgqa.training.train import running
-from kgqa.runtime.artifact_dir import ArtifactDir
+from kgqa.experiment import run as executing
+from kgqa.training.train import run as running
+from kgqa.runtime.folder import ArtifactDir
 
 def die(*_):
     for child in open(f"/proc/self/task/{os.getpid()}/children").read().split():
@@ -40,7 +37,7 @@ where, *words = sys.argv[1:]
 if where == "collect":
     ArtifactDir.finish = die
 if where == "train":
-    running.event_display = lambda *_: lambda event: event.event == "step" and event.step >= 3 and die()
+    running.show_events = lambda *_: lambda event: event.event == "step" and event.step >= 3 and die()
 if where == "run":
     executing._write_reports = die
 sys.exit(main(words))
@@ -129,65 +126,3 @@ def test_a_cell_of_mdr_is_made_and_goes_on_from_each_death(tmp_path: Path) -> No
         "Acc": 48.39, "EM": 23.49, "F1": 37.03,
     }  # fmt: skip
     assert next(line for line in table["lines"] if line["metric"]["name"] == "F1")["ours"]["questions"] == 2
-
-
-def test_a_cell_of_safe_is_made_and_goes_on_from_each_death(tmp_path: Path) -> None:
-    """Verified by a model without weights; its evaluator learns from steps made by rules."""
-    (tmp_path / "weights").mkdir()
-    preset(tmp_path, tiny.llama(tmp_path / "weights", POSITIONS))
-    table, said = made_through_three_deaths(
-        tmp_path, "reproduce", "safe/table12", "only=Synthetic*12B,MuSiQue", "--make", *MAKE,
-        "make.model=smollm2_135m", "make.engine=scripted", "make.collect.teacher=rules", "make.roles.teacher=null",
-        "make.collect.verdicts={}", "make.train.base=tiny", "make.train.quantization=none", "make.train.lora_r=4",
-        "make.train.examples=16", "make.train.max_length=16384", "make.train.replies=0", "model=tiny",
-        "engine=transformers", "engine.dtype=float32", "method.passages=3", *CELLS,
-    )  # fmt: skip
-    assert "trained with these examples and settings" in said
-    [folder] = (tmp_path / "outputs/trained/safe_evaluator_synthetic").iterdir()
-    assert Trained.read(folder).base == "tiny"
-    [cell] = table["cells"]
-    assert cell["state"] == "done"
-    assert f"roles.feedback=tiny+{folder}@transformers" in cell["command"]
-
-
-def as_hotpotqa(file: Path, *ids: str) -> None:
-    """Questions of the demo set in the form of HotpotQA's file."""
-    chosen = [
-        question for question in parts.dataset(compose(["dataset=demo"])["dataset"]).questions() if question.id in ids
-    ]
-    listed = [
-        {
-            "_id": question.id, "question": question.text, "answer": question.answers[0], "type": "bridge",
-            "level": "hard", "context": [[passage.title, [passage.text]] for passage in question.passages],
-            "supporting_facts": [[each.title, 0] for each in question.passages if each.id in question.support],
-        }
-        for question in chosen
-    ]  # fmt: skip
-    file.write_text(json.dumps(listed), encoding="utf-8")
-
-
-def test_a_round_of_knowtrace_is_made_and_goes_on_from_each_death(tmp_path: Path) -> None:
-    """Figure 4's first round: the adapters of both roles learn from two right answers."""
-    (tmp_path / "weights").mkdir()
-    weights = tiny.llama(tmp_path / "weights", POSITIONS)
-    as_hotpotqa(tmp_path / "hotpot.json", *(f"2hop__demo_{number}" for number in ("01", "30", "02", "05")))
-    rules = [json.dumps({"match": match, "reply": reply}) for match, reply in RULES]
-    (tmp_path / "rules.jsonl").write_text("\n".join(rules), encoding="utf-8")
-    asked = ("model=smollm2_135m", "engine=scripted", "engine.rules=rules.jsonl", "ranker=lexical")
-    told = ("dataset.path=hotpot.json", "ids=[2hop__demo_02,2hop__demo_05]", "collection=null")
-    learnt = (
-        "bootstrap.ids=[2hop__demo_01,2hop__demo_30]", "bootstrap.split=null", "bootstrap.sample=null",
-        "bootstrap.fewest=2", "bootstrap.rounds=1", f"train.base=smollm2_135m:{weights}", "train.batch_size=1",
-        "train.epochs=4", "train.precision=float32", "train.device=cpu", "train.save_minutes=0", "train.lora_r=2",
-        "train.eval_fraction=0.5", "collect.held_out=0.5",
-    )  # fmt: skip
-    table, _ = made_through_three_deaths(
-        tmp_path, "reproduce", "knowtrace/figure4", "only=HotpotQA*KnowTrace*,1", "--make",
-        *(f"make.{word}" for word in (*asked, *told, *learnt)), *asked, *told, "judge=null",
-    )  # fmt: skip
-    [cell] = table["cells"]
-    assert cell["state"] == "done"
-    for role in ("explorer", "completer"):
-        [folder] = (tmp_path / "outputs/trained/knowtrace-hotpotqa/round1" / role).iterdir()
-        assert f"+{folder}@scripted" in cell["command"]
-    assert next(line for line in table["lines"] if line["metric"]["name"] == "EM")["ours"]["questions"] == 2

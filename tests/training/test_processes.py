@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from kgqa.artifacts.trained import Trained, find_trained, list_trainings
+from kgqa.artifacts.schema import read
+from kgqa.artifacts.trained import Trained, list_trainings
 from kgqa.cli.main import main
-from kgqa.training.trainers.process import run_worker
-from kgqa.training.trainers.task import TrainEvent, TrainTask
+from kgqa.training.trainers.process import TrainTask, run_worker
 from tests.training import tiny
 from tests.training.tiny import LORA, losses, task, train
 
@@ -73,13 +73,17 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_killed_trainer_resumes_to_equal_bytes(llama: Path, trained: Path, tmp_path: Path) -> None:
-    settings = task(tmp_path, "LoraTraining", llama, {**LORA, "save_minutes": 0})
-    process = start(["-m", "kgqa.training.trainers.worker", str(settings)], tmp_path)
-    wait_for(lambda: len(checkpoints(tmp_path)) >= 2)
-    process.kill()
-    process.communicate()
-    assert not (tmp_path / "adapter").exists()
+def test_full_disk_is_one_line_and_the_checkpoint_stays(llama: Path, trained: Path, tmp_path: Path) -> None:
+    """A limit on file size is refused by the kernel like a full disk. It is less than the adapter's matrices."""
+    settings = task(tmp_path, "LoraTraining", llama, LORA)
+    assert tiny.train_step(settings) == 130
+    process = start(
+        ["-m", "kgqa.training.trainers.worker", str(settings)], tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, 8_000)),
+    )  # fmt: skip
+    out, said = process.communicate()
+    assert process.returncode == 2, said
+    assert "free some space" in json.loads(out.splitlines()[-1])["text"]
     assert train(settings) == 0
     assert weights(tmp_path) == weights(trained)
 
@@ -88,39 +92,11 @@ def test_two_processes_learn_as_one_with_twice_the_batch(llama: Path, tmp_path: 
     recipe = {**LORA, "dropout": 0.0, "epochs": 1, "replies": 0}
     both, one = tmp_path / "both", tmp_path / "one"
     settings = task(both, "LoraTraining", llama, {**recipe, "processes": 2})
-    run_worker(TrainTask.read(settings), 2, lambda event: None)
+    run_worker(read(TrainTask, settings), 2, lambda event: None)
     assert train(task(one, "LoraTraining", llama, {**recipe, "batch_per_device": 2})) == 0
     assert losses(both) == pytest.approx(losses(one), abs=1e-4)
     assert json.loads((both / "outcome.json").read_text())["processes"] == 2
     assert len(weights(both)) == len(weights(one))
-
-
-def test_interrupted_trainer_writes_a_checkpoint(llama: Path, tmp_path: Path) -> None:
-    settings = task(tmp_path, "LoraTraining", llama, {**LORA, "epochs": 4000, "save_minutes": 1000})
-
-    def interrupt(event: TrainEvent) -> None:
-        if event.event == "step" and event.step >= 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_worker(TrainTask.read(settings), 1, interrupt)
-    assert len(checkpoints(tmp_path)) == 1
-
-
-def test_full_disk_is_one_line_and_the_checkpoint_stays(llama: Path, trained: Path, tmp_path: Path) -> None:
-    settings = task(tmp_path, "LoraTraining", llama, {**LORA, "save_minutes": 0, "max_hours": 1e-9})
-    assert train(settings) == 2
-    limit = 20_000  # bytes: less than the adapter's matrices
-
-    def limit_files() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    process = start(["-m", "kgqa.training.trainers.worker", str(settings)], tmp_path, preexec_fn=limit_files)
-    out, _ = process.communicate()
-    assert process.returncode == 2
-    assert "free some space" in json.loads(out.splitlines()[-1])["text"]
-    assert train(task(tmp_path, "LoraTraining", llama, LORA)) == 0
-    assert weights(tmp_path) == weights(trained)
 
 
 def test_interrupted_command_resumes_and_leaves_all_files(llama: Path, here: Path) -> None:
@@ -139,23 +115,9 @@ def test_interrupted_command_resumes_and_leaves_all_files(llama: Path, here: Pat
     manifest = Trained.read(folder)
     assert (manifest.base, manifest.rank, manifest.steps) == ("smollm2_135m", 4, 100)
     assert (manifest.losses.last or 9) < (manifest.losses.first or 0)
-    for name in ("README.md", "report.html", "losses.svg", "losses.csv"):
+    for name in ("README.md", "report.html", "losses.svg"):
         assert (folder / name).stat().st_size > 100
     assert main(["models", "trained", "kgp_llama"]) == 0
-
-
-def test_best_of_several_is_what_the_name_means(llama: Path, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = words(llama, "train.epochs=1", "train.learning_rate=1e-4,5e-2")
-    assert main([given[0], "-m", *given[1:]]) == 0
-    shown = capsys.readouterr().out
-    by_loss = {Trained.read(kept.folder).losses.held_out_after: kept.folder for kept in list_trainings()}
-    assert len(by_loss) == 2
-    best = by_loss[min(loss for loss in by_loss if loss is not None)]
-    assert find_trained("kgp_llama") == best
-    assert shown.splitlines()[-1] == str(best)
-    written = {kept.folder: (kept.folder / "outcome.json").stat().st_mtime_ns for kept in list_trainings()}
-    assert main([given[0], "-m", *given[1:]]) == 0
-    assert {kept.folder: (kept.folder / "outcome.json").stat().st_mtime_ns for kept in list_trainings()} == written
 
 
 def test_jobs_of_a_launcher_train_the_same(llama: Path, here: Path) -> None:

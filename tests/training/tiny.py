@@ -7,8 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from kgqa.artifacts.run import SETTINGS
 from kgqa.training.trainers import worker
-from kgqa.training.trainers.task import EXAMPLES, HELD_OUT, SETTINGS, TRAIN
+from kgqa.training.trainers.process import HELD_OUT, TRAIN
 from kgqa.types import Json
 
 TOWNS = ("Rome", "Paris", "Oslo", "Lima", "Cairo", "Delhi", "Quito", "Seoul", "Tunis", "Accra", "Dakar", "Hanoi")
@@ -16,7 +19,7 @@ SCHEDULE: dict[str, Json] = {
     "name": None, "base": "tiny", "collect": None, "examples": None, "eval_fraction": 0.1, "epochs": 3,
     "max_steps": None, "batch_size": 2, "batch_per_device": 1, "learning_rate": 5e-3, "lr_scheduler": "cosine",
     "warmup": 0.1, "weight_decay": 0.0, "clip": 1.0, "precision": "float32", "seed": 7, "processes": 1,
-    "device": "cpu", "save_minutes": 10, "max_hours": None,
+    "device": "cpu", "save_minutes": 10,
 }  # fmt: skip
 LORA: dict[str, Json] = SCHEDULE | {
     "lora_r": 4, "lora_alpha": 8, "dropout": 0.05, "target_modules": ["all-linear"], "quantization": "none",
@@ -102,9 +105,9 @@ def bert(folder: Path) -> Path:
 def task(folder: Path, kind: str, base: Path, recipe: dict[str, Json], held_out: int = 2) -> Path:
     """Write a task with its examples, the last ones held out, and return its file."""
     given = lines() if kind != "BiEncoderTraining" else pairs()
-    (folder / EXAMPLES).mkdir(parents=True, exist_ok=True)
-    (folder / EXAMPLES / TRAIN).write_text(jsonl(given[:-held_out]))
-    (folder / EXAMPLES / HELD_OUT).write_text(jsonl(given[-held_out:]))
+    (folder / TRAIN).parent.mkdir(parents=True, exist_ok=True)
+    (folder / TRAIN).write_text(jsonl(given[:-held_out]))
+    (folder / HELD_OUT).write_text(jsonl(given[-held_out:]))
     settings = {"kind": kind, "recipe": recipe, "base": str(base), "base_name": "tiny", "folder": str(folder)}
     (folder / SETTINGS).write_text(json.dumps(settings))
     return folder / SETTINGS
@@ -132,6 +135,18 @@ def run(settings: Path) -> tuple[int, list[dict[str, Any]]]:
     out = io.StringIO()
     code = worker.main([str(settings)], out)
     return code, [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def train_step(settings: Path) -> int:
+    """Train one more step, write a checkpoint, and return the exit code of an interruption."""
+    from kgqa.training.trainers.library import Progress
+
+    def stop(progress: Any, args: Any, control: Any) -> None:
+        control.should_save = control.should_training_stop = True
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Progress, "_save_if_due", stop)
+        return train(settings)
 
 
 def losses(folder: Path) -> list[float]:

@@ -16,62 +16,47 @@ from kgqa.types import Question
 Record = dict[str, Any]
 
 
-def musique(path: Path | str | None) -> MuSiQue:
-    return MuSiQue(
-        "musique",
-        None if path is None else str(path),
-        "dev",
-        {"dev": ("musique_dev.jsonl",)},
-        None,
-        "musique",
-        "musique",
-    )
+MUSIQUE: Record = {
+    "id": "2hop__1_2",
+    "question": "Who?",
+    "answer": "Ann",
+    "answer_aliases": ["Anne", "Ann", " "],
+    "answerable": True,
+    "paragraphs": [
+        {"idx": 0, "title": "T", "paragraph_text": "One.", "is_supporting": False},
+        {"idx": 1, "title": "T", "paragraph_text": "Two.", "is_supporting": True},
+    ],
+    "question_decomposition": [{"id": 1, "question": "a >> b", "answer": "x", "paragraph_support_idx": 1}],
+}
+HOTPOTQA: Record = {
+    "_id": "5a",
+    "question": "Who?",
+    "answer": "yes",
+    "type": "bridge",
+    "level": "hard",
+    "context": [["A &amp; B", ["One.", " Two. ", ""]], ["C", ["Three."]]],
+    "supporting_facts": [["A &amp; B", 0], ["A &amp; B", 7]],
+}
+HOPS = {"bridge": 2, "bridge_comparison": 4, "compositional": 2}
 
 
-def hotpotqa(path: Path | str | None, aliases: Path | None = None) -> HotpotQA:
-    hops = {"bridge": 2, "bridge_comparison": 4}
-    files = ("2wikimultihopqa/dev.json", "dev.json")
-    named = None if aliases is None else str(aliases)
-    return HotpotQA(
-        "hotpotqa",
-        None if path is None else str(path),
-        "dev",
-        {"dev": files},
-        None,
-        "hotpotqa",
-        "hotpotqa",
-        hops,
-        named,
-    )
+def musique(path: Path | str | None, corpus: tuple[str, ...] | None = None) -> MuSiQue:
+    named = None if path is None else str(path)
+    return MuSiQue("musique", named, "dev", {"dev": ("musique_dev.jsonl",)}, corpus, "musique", "musique")
+
+
+def hotpotqa(path: Path | str | None, aliases: Path | None = None, corpus: Path | None = None) -> HotpotQA:
+    named, other, searched = (None if each is None else str(each) for each in (path, aliases, corpus))
+    files = {"dev": ("2wikimultihopqa/dev.json", "dev.json")}
+    return HotpotQA("hotpotqa", named, "dev", files, searched, "hotpotqa", "hotpotqa", HOPS, other)
 
 
 def musique_record(**changes: Any) -> Record:
-    record = {
-        "id": "2hop__1_2",
-        "question": "Who?",
-        "answer": "Ann",
-        "answer_aliases": ["Anne", "Ann", " "],
-        "answerable": True,
-        "paragraphs": [
-            {"idx": 0, "title": "T", "paragraph_text": "One.", "is_supporting": False},
-            {"idx": 1, "title": "T", "paragraph_text": "Two.", "is_supporting": True},
-        ],
-        "question_decomposition": [{"id": 1, "question": "a >> b", "answer": "x", "paragraph_support_idx": 1}],
-    }
-    return {**record, **changes}
+    return {**MUSIQUE, **changes}
 
 
 def hotpotqa_record(**changes: Any) -> Record:
-    record = {
-        "_id": "5a",
-        "question": "Who?",
-        "answer": "yes",
-        "type": "bridge",
-        "level": "hard",
-        "context": [["A &amp; B", ["One.", " Two. ", ""]], ["C", ["Three."]]],
-        "supporting_facts": [["A &amp; B", 0], ["A &amp; B", 7]],
-    }
-    return {**record, **changes}
+    return {**HOTPOTQA, **changes}
 
 
 def lines(folder: Path, *records: Record) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kgqa.cache.requests import Done
+from kgqa.cache.in_flight import Done
 from kgqa.cache.store import CallCache
 from kgqa.calls import Program
 from kgqa.runtime.scheduler import Finished, Scheduler

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kgqa.reproduce.cells import PlannedCell, plan_cells
-from kgqa.reproduce.published import PublishedTable
-from kgqa.reproduce.reading import read_table
+from kgqa.reproduce.tables import PublishedTable, read_table
 
 SMALL = """
 title: A table

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kgqa.artifacts.run import FinishedRun
 from kgqa.calls import Generate
-from kgqa.cli.main import main
 from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.session.engines import Engines, Pool, role_nodes
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.identity import run_identity
-from kgqa.experiment.session.session import Session
-from kgqa.report.exports.transcript import model_of
-from kgqa.runtime.folder import run_name
-from kgqa.system.adapters import find_adapter, list_adapters
-from kgqa.system.doctor import examine
+from kgqa.experiment.engines import Engines, Pool, role_nodes
+from kgqa.system.models import find_adapter
 from kgqa.types import Message, Prompt
 from tests.adapters_for_tests import write_artefact, write_lora
 
-SMOLLM2 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 CALL = Generate(Prompt("test/adapters", (Message("user", "Who is it?"),)), 8)
 
 
@@ -44,11 +34,6 @@ def answer(engine: Any) -> str:
     return str(reply.text)
 
 
-def name_of_run(*overrides: str) -> str:
-    with Session(Experiment.of(["method=no_context", "dataset=demo", "engine=scripted", *overrides])) as session:
-        return run_name(run_identity(session))
-
-
 def test_the_newest_finished_training_of_a_name_is_taken() -> None:
     older, newer = (
         write_artefact(Path(f"outputs/trained/safe/{name}"), "x", "0", seed=n) for n, name in enumerate("ba")
@@ -59,13 +44,6 @@ def test_the_newest_finished_training_of_a_name_is_taken() -> None:
     assert find_adapter("safe/b").folder == older.absolute() / "adapter"
     assert find_adapter("safe").trained_on() == ("x", ("0",))
     assert find_adapter("safe").gguf == newer.absolute() / "adapter.gguf"
-
-
-def test_a_name_may_have_parts_and_trained_lies_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    write_artefact(Path("elsewhere/knowtrace/round1/explorer/ab12"), "x", "0")
-    monkeypatch.setenv("KGQA_TRAINED", "elsewhere")
-    assert find_adapter("knowtrace/round1/explorer").rank == 4
-    assert [each.name for each in list_adapters()] == ["knowtrace/round1/explorer"]
 
 
 def test_a_folder_of_peft_is_an_adapter_and_nothing_is_known_of_its_base() -> None:
@@ -123,13 +101,6 @@ def test_what_is_no_adapter_is_refused_naming_the_key(choice: str, said: str) ->
         engines(f"roles.reader={choice}")
 
 
-def test_a_manifest_that_is_damaged_is_said_so() -> None:
-    write_artefact(Path("outputs/trained/safe/ab"), "x", "0")
-    Path("outputs/trained/safe/ab/manifest.json").write_text('{"base": ')
-    with pytest.raises(DataError, match=r"manifest.json: not readable .*; train it again"):
-        find_adapter("safe").trained_on()
-
-
 def test_an_adapter_that_is_more_than_lora_is_refused() -> None:
     write_lora(Path("dora"), use_dora=True)
     write_lora(Path("ia3"), peft_type="IA3")
@@ -157,54 +128,3 @@ def test_roles_on_one_model_share_its_weights_and_are_told_apart() -> None:
     asked.discard([one])
     assert asked("reader") is not reader
     assert asked("feedback") is not two
-
-
-def test_a_rule_may_be_for_one_adapter() -> None:
-    write_lora(Path("one"))
-    rules = [{"match": "Who", "reply": "Ann", "adapter": "one"}, {"match": "Who", "reply": "Bob"}]
-    Path("rules.jsonl").write_text("\n".join(map(json.dumps, rules)))
-    asked = engines("roles.selector=+one", "engine.rules=rules.jsonl")
-    assert (answer(asked("selector")), answer(asked("reader"))) == ("Ann", "Bob")
-
-
-def test_a_run_is_named_after_what_its_adapters_hold_not_after_their_names() -> None:
-    write_lora(Path("one"), seed=1)
-    write_lora(Path("same"), seed=1)
-    write_lora(Path("other"), seed=2)
-    plain, one, same, other = (
-        name_of_run(*([f"roles.reader={choice}"] if choice else [])) for choice in ("", "+one", "+same", "+other")
-    )
-    assert one == same
-    assert len({plain, one, other}) == 3
-
-
-def test_doctor_and_models_list_adapters_and_what_is_wrong_with_one(capsys: pytest.CaptureFixture[str]) -> None:
-    write_artefact(Path("outputs/trained/safe/ab"), "qwen3_8b", "0" * 64)
-    write_lora(Path("outputs/trained/dora/ab/adapter"), use_dora=True)
-    Path("outputs/trained/dora/ab/manifest.json").write_text("{}")
-    Path("conf/adapter").mkdir(parents=True)
-    Path("conf/adapter/gone.yaml").write_text("path: nowhere\n")
-    Path("conf/adapter/served.yaml").write_text(f"path: null\nsha256: {'a' * 64}\nbase: qwen3_8b\n")
-    found = {each.name: each for each in examine(["safe", "dora", "gone", "served"])}
-    assert [found[name].state for name in ("safe", "dora", "gone", "served")] == ["ok", "gap", "gap", "note"]
-    assert found["safe"].text.startswith("rank 4 on qwen3_8b: ")
-    assert found["safe"].text.endswith("; engine=llamacpp: kgqa models trained safe --gguf")
-    assert main(["models"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "+safe: an adapter of rank 4 on qwen3_8b: roles.ROLE=qwen3_8b+safe[@ENGINE]" in shown
-    assert "+gone: adapter gone: no adapter_config.json in" in shown
-    assert "+served: an adapter that only a server has on qwen3_8b" in shown
-
-
-def test_an_export_says_which_model_a_role_had() -> None:
-    settings = {
-        "roles.reader": "qwen3_8b@vllm",
-        "roles.selector": "+one",
-        "roles.explorer": "None",
-        "roles.agent": "None",
-    }
-    chosen = tuple((*each, "") for each in settings.items())
-    nothing: Any = None
-    run = FinishedRun(Path("run"), {"model": "llama2_7b"}, chosen, nothing, nothing)
-    told = [model_of(run, role) for role in ("reader", "explorer", "selector", "agent")]
-    assert told == ["qwen3_8b@vllm", "qwen3_8b@vllm", "llama2_7b+one", "llama2_7b"]

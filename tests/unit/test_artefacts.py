@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from kgqa.artifacts.predictions import Prediction, question_ids, run_predictions
+from kgqa.artifacts.predictions import Prediction, run_predictions
 from kgqa.artifacts.run import FinishedRun
 from kgqa.artifacts.sweep import CellState, SweepPlan
 from kgqa.artifacts.trace import read_questions, read_trace
 from kgqa.artifacts.verdicts import Judgements, read_verdicts
 from kgqa.errors import DataError
-from kgqa.types import Answer, Json, Question
+from kgqa.types import Json
 
 KEPT = Path(__file__).parents[1] / "golden/artefacts"
 REMOVED = object()
@@ -70,11 +70,8 @@ def told(read: Callable[[], object]) -> str:
     [
         ("metrics.json", "scores.em.n", REMOVED, "metrics.json: scores.em.n is missing: damaged, or written by"),
         ("metrics.json", "questions", "many", "metrics.json: questions='many' is not a valid integer: damaged"),
-        ("metrics.json", "by_hops.2.f1", {}, "metrics.json: by_hops.2.f1={} is not a valid"),
         ("metrics.json", "judge.accuracy", 3, "metrics.json: judge.accuracy=3 is not a valid object"),
-        ("metrics.json", "cost.method.by_role.reader.calls", None, "cost.method.by_role.reader.calls=None is not"),
         ("manifest.json", "dataset.sha256", REMOVED, "manifest.json: dataset.sha256 is missing"),
-        ("manifest.json", "command", "kgqa", "manifest.json: command='kgqa' is not a valid list"),
         ("settings.json", "choices", REMOVED, "settings.json: choices is missing"),
         ("settings.json", "settings", [["a", "b"]], "settings.json: settings.0.2 is missing"),
     ],
@@ -97,57 +94,34 @@ def test_truncated_or_missing_file(run: Path, name: str) -> None:
     assert f"{name}: no such file, so this is not the folder of a run" in told(lambda: FinishedRun.read(run))
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        ("question_id", REMOVED, "predictions.jsonl:1: question_id is missing"),
-        ("answer", REMOVED, "predictions.jsonl:1: answer is missing"),
-        ("answer", 7, "predictions.jsonl:1: answer=7 is not a valid string"),
-        ("evidence", "p1", "predictions.jsonl:1: evidence='p1' is not a valid list"),
-        ("flags", {"x": "many"}, "predictions.jsonl:1: flags.x='many' is not a valid integer"),
-    ],
-)
-def test_damaged_prediction(run: Path, path: str, value: object, said: str) -> None:
-    damage(run / "predictions.jsonl", path, value)
-    assert said in told(lambda: run_predictions(run))
-
-
-def test_truncated_line(run: Path) -> None:
-    for name, read in (("predictions.jsonl", question_ids), ("verdicts.jsonl", read_verdicts)):
-        (run / name).write_text((run / name).read_text("utf-8")[:-9], encoding="utf-8")
-        assert f"{name}:2: not readable" in told(lambda read=read: read(run))  # type: ignore[misc]
+READERS: dict[str, Callable[[Path], object]] = {
+    "predictions.jsonl": run_predictions,
+    "trace.jsonl.zst": lambda run: list(read_trace(run)),
+    "verdicts.jsonl": read_verdicts,
+}
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("name", "path", "value", "said"),
     [
-        ("question.answers", 3, "trace.jsonl.zst:1: question.answers=3 is not a valid list"),
-        ("question.passages.0.title", REMOVED, "trace.jsonl.zst:1: question.passages.0.title is missing"),
-        ("calls.0.reply", REMOVED, "trace.jsonl.zst:1: calls.0.reply is missing"),
-        ("calls", {}, "trace.jsonl.zst:1: calls={} is not a valid list"),
-        ("answer", 7, "trace.jsonl.zst:1: answer=7 is not a valid string"),
+        ("predictions.jsonl", "question_id", REMOVED, "question_id is missing"),
+        ("predictions.jsonl", "answer", 7, "answer=7 is not a valid string"),
+        ("predictions.jsonl", "evidence", "p1", "evidence='p1' is not a valid list"),
+        ("trace.jsonl.zst", "question.answers", 3, "question.answers=3 is not a valid list"),
+        ("trace.jsonl.zst", "question.passages.0.title", REMOVED, "question.passages.0.title is missing"),
+        ("trace.jsonl.zst", "calls.0.reply", REMOVED, "calls.0.reply is missing"),
+        ("verdicts.jsonl", "fate", REMOVED, "not a verdict: fate is missing"),
+        ("verdicts.jsonl", "fate", "forgotten", "not a verdict: fate='forgotten' is not 'judged'"),
     ],
 )
-def test_damaged_trace(run: Path, path: str, value: object, said: str) -> None:
-    damage(run / "trace.jsonl.zst", path, value)
-    assert said in told(lambda: list(read_trace(run)))
-    if path.startswith("question"):
+def test_damaged_line(run: Path, name: str, path: str, value: object, said: str) -> None:
+    damage(run / name, path, value)
+    line = told(lambda: READERS[name](run))
+    assert f"{name}:1: {said}" in line
+    if path.startswith("question."):
         assert said in told(lambda: list(read_questions(run)))
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        ("fate", REMOVED, "verdicts.jsonl:1: not a verdict: fate is missing"),
-        ("fate", "forgotten", "verdicts.jsonl:1: not a verdict: fate='forgotten' is not 'judged'"),
-        ("votes", [{"verdict": None}], "verdicts.jsonl:1: not a verdict: votes.0.replies is missing"),
-    ],
-)
-def test_damaged_verdict(run: Path, path: str, value: object, said: str) -> None:
-    damage(run / "verdicts.jsonl", path, value)
-    line = told(lambda: read_verdicts(run))
-    assert said in line
-    assert f"judge the run again: kgqa evaluate {run} judge=three_way" in line
+    if name == "verdicts.jsonl":
+        assert f"judge the run again: kgqa evaluate {run} judge=" in line
 
 
 @pytest.mark.parametrize(
@@ -165,17 +139,6 @@ def test_damaged_sweep(sweep: Path, name: str, path: str, value: object, said: s
     assert said in told(lambda: (SweepPlan.read(sweep), CellState.read(sweep, 0)))
     (sweep / name).write_text("[]", encoding="utf-8")
     assert str(sweep / name) in told(lambda: (SweepPlan.read(sweep), CellState.read(sweep, 0)))
-
-
-def test_prediction_of_an_outcome() -> None:
-    question = Question("q1", "Who?", ("Ann",))
-    answer = Answer("Ann", ("p1",), ("P",), 3, {"odd": 1}, {"hops": 2}, {"chains": []})
-    prediction = Prediction.of(question, answer)
-    assert (prediction.answer, prediction.notes) == ("Ann", {"chains": []})
-    assert "notes" not in prediction.json()
-    failed = Prediction.of(question, ValueError("no"))
-    assert failed.json() == {"question_id": "q1", "answer": None, "error": "ValueError: no", "evidence": []}
-    assert failed.scored_answer is None
 
 
 def test_verdict_on_another_answer(run: Path) -> None:

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from kgqa.calls import Call, CountTokens, Generate
-from kgqa.errors import DataError, PromptTooLong
+from kgqa.calls import Call, CountTokens, Generate, Rank, Search
+from kgqa.errors import ConfigError, DataError
 from kgqa.methods.baselines import AllDocuments, Golden, NoContext
+from kgqa.methods.retrieve import remove_question_words
 from kgqa.protocols import Method
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
+from tests.thoughts_world import ALDER, BIRCH, CEDAR, DOGWOOD, ONLY, QUESTION, READ, World
 
 PASSAGES = tuple(Passage.of(f"T{i}", f"text {i}") for i in range(3))
-QUESTION = Question("q1", "Which one?", ("T2",), PASSAGES, frozenset({PASSAGES[2].id, PASSAGES[1].id}))
+ASKED = Question("q1", "Which one?", ("T2",), PASSAGES, frozenset({PASSAGES[2].id, PASSAGES[1].id}))
 
 
-def answer(
-    method: Method, completion: Completion | Exception, question: Question = QUESTION
-) -> tuple[Answer, Generate]:
+def answer(method: Method, completion: Completion | Exception, question: Question = ASKED) -> tuple[Answer, Generate]:
     generated: list[Generate] = []
 
     def reply(call: Call[Any]) -> Any:
@@ -50,16 +50,9 @@ def test_all_documents_are_shown_in_their_original_order() -> None:
     assert result.context_tokens == len(context.split())
 
 
-def test_golden_shows_the_supporting_passages_in_their_original_order() -> None:
-    result, call = answer(Golden("zero_shot", 25), Completion("T2"))
-    assert "Title: T1\ntext 1\n\nTitle: T2\ntext 2" in call.prompt.messages[0].content
-    assert "T0" not in call.prompt.messages[0].content
-    assert result.evidence == (PASSAGES[1].id, PASSAGES[2].id)
-
-
 def test_golden_refuses_a_question_without_support() -> None:
     with pytest.raises(DataError, match="question q1: no passage is marked as supporting; method=golden needs one"):
-        answer(Golden("zero_shot", 25), Completion("T2"), replace(QUESTION, support=frozenset({"elsewhere"})))
+        answer(Golden("zero_shot", 25), Completion("T2"), replace(ASKED, support=frozenset({"elsewhere"})))
 
 
 @pytest.mark.parametrize(
@@ -77,11 +70,91 @@ def test_the_answer_is_the_first_line_of_the_reply(completion: Completion, text:
     assert (result.text, result.flags) == (text, flags)
 
 
-def test_a_prompt_that_is_too_long_is_the_questions_error() -> None:
-    with pytest.raises(PromptTooLong):
-        answer(AllDocuments(25), PromptTooLong(9000, 8192))
+def test_retrieve_only_searches_once_and_asks_no_model() -> None:
+    world = World([])
+    answer = world.answer(ONLY)
+    assert world.calls == [Search("did the book by Alder appear?", 2)]
+    assert answer == Answer("", (ALDER.id, CEDAR.id))
+    assert ONLY.uses == {"search"}
 
 
-@pytest.mark.parametrize("method", [NoContext("zero_shot", 25), AllDocuments(25), Golden("zero_shot", 25)])
-def test_baselines_ask_nothing_but_a_model(method: Method) -> None:
+def test_passages_of_too_many_words_are_left_out() -> None:
+    found = {"": (BIRCH, CEDAR)}
+    assert World([], found).answer(replace(ONLY, max_passage_words=5)).evidence == (CEDAR.id,)
+    assert World(["1901"], found).answer(replace(READ, max_passage_words=5)).evidence == (CEDAR.id,)
+    reranked = replace(ONLY, max_passage_words=5, reranker=True)
+    assert World([], found).answer(reranked).evidence == (CEDAR.id,)
+
+
+def test_an_empty_retrieval_is_flagged() -> None:
+    assert World([], {}).answer(ONLY) == Answer("", flags={"empty_retrieval": 1})
+
+
+def test_a_reranker_orders_the_candidates_and_the_best_are_kept() -> None:
+    world = World([], {"": (ALDER, CEDAR, BIRCH, DOGWOOD)})
+    answer = world.answer(replace(ONLY, reranker=True))
+    assert world.sequence() == ["search did the book by Alder appear?", "rank reranker"]
+    search, rank = world.calls
+    assert isinstance(search, Search)
+    assert search.k == 3
+    assert isinstance(rank, Rank)
+    assert rank.query == QUESTION.text
+    assert rank.texts == ("Alder: Alder wrote Birch.", "Cedar: Cedar is a town.", "Birch: Birch is a book of 1901.")
+    assert answer.evidence == (BIRCH.id, ALDER.id)  # the world prefers long texts
+
+
+def test_reranking_the_own_passages_needs_no_search() -> None:
+    world, method = World([]), replace(ONLY, scope="own", reranker=True)
+    answer = world.answer(method, replace(QUESTION, passages=(*QUESTION.passages, BIRCH)))
+    assert world.sequence() == ["rank reranker"]
+    assert answer.evidence == (BIRCH.id, DOGWOOD.id)
+    assert method.uses == {"reranker"}
+
+
+def test_retrieve_read_shows_the_reader_what_was_found() -> None:
+    world = World(["1901"])
+    answer = world.answer(READ)
+    assert world.sequence() == ["search did the book by Alder appear?", "reader few_shot/answer"]
+    passages = "Wikipedia Title: Alder\nAlder wrote Birch.\n\nWikipedia Title: Cedar\nCedar is a town."
+    assert world.asked() == [f"{passages}\n\nQ: {QUESTION.text}\nA:"]
+    assert (answer.text, answer.evidence) == ("1901", (ALDER.id, CEDAR.id))
+    assert answer.context_tokens == 11  # words of "Title: Alder Alder wrote Birch. Title: Cedar Cedar is a town."
+    assert answer.flags == {}
+    assert READ.uses == {"model", "search"}
+
+
+def test_without_retrieval_the_question_stands_alone() -> None:
+    world, method = World(["1901"]), replace(READ, scope="none")
+    answer = world.answer(method)
+    assert world.sequence() == ["reader few_shot/answer"]
+    assert "Wikipedia Title" not in world.prompts()[0]
+    assert (answer.text, answer.evidence, answer.flags) == ("1901", (), {})
     assert method.uses == {"model"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reranker": True, "candidates": 1}, "method.candidates=1: fewer than method.passages=2"),
+        ({"scope": "none", "reader": "zero_shot"}, "then is method=no_context"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        replace(READ, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("question", "query"),
+    [
+        ("Where is the mother of Alder buried?", "the mother of Alder buried?"),
+        ("In which town, how and why?", "In town, and"),
+        ("Which came first, How To Avoid It or What Is Elm?", "came first, How To Avoid It or What Is Elm?"),
+        ("Who?", "Who?"),
+        ("", ""),
+        ("谁写了这本书", "谁写了这本书"),
+        ("The Whoniverse whose author", "The Whoniverse whose author"),
+    ],
+)
+def test_question_words_leave_the_query(question: str, query: str) -> None:
+    assert remove_question_words(question) == query

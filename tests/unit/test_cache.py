@@ -1,18 +1,31 @@
-"""The call cache: nothing that was committed is lost, nothing damaged is believed."""
+"""The call cache: no committed reply is lost, no damaged one is used, and a locked file is waited for."""
 
 from __future__ import annotations
 
+import logging
 import os
+import random
+import re
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
+from collections import Counter
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kgqa.cache import store
+from kgqa.cache.maintenance import check
 from kgqa.cache.store import CallCache
 from kgqa.errors import DataError, StorageError
+from kgqa.types import Json
+from tests.engines_for_tests import Batches
+from tests.unit.scheduling import drive, named, two_steps
 
 
 def test_round_trip(cache: CallCache) -> None:
@@ -21,13 +34,6 @@ def test_round_trip(cache: CallCache) -> None:
     assert cache.get("b") == [1.5, -0.25]
     assert cache.get("missing") is None
     assert len(cache) == 3
-
-
-def test_first_reply_stays(cache: CallCache) -> None:
-    cache.put([("a", "first")])
-    assert cache.put([("a", "second"), ("b", "own")]) == {"a": "first"}
-    assert (cache.get("a"), cache.get("b")) == ("first", "own")
-    assert not cache.put([("a", "first")])
 
 
 def test_two_processes_share_a_cache(tmp_path: Path) -> None:
@@ -83,7 +89,115 @@ def test_full_disk(cache: CallCache) -> None:
     assert cache.get("0") is None  # the transaction that failed left nothing
 
 
-def test_folder_that_cannot_be_created(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="KGQA_CACHE"):
-        CallCache(tmp_path / "file" / "cache")
+# Damage
+
+DAMAGED = "damaged call cache|not a call cache"
+
+
+def results(engine: Batches, cache: CallCache) -> list[Any]:
+    return sorted(ended.result for ended in drive(engine, cache, named(3, two_steps)))
+
+
+def changed(cache: CallCache, statement: str) -> None:
+    with closing(sqlite3.connect(cache.path)) as other, other:
+        other.execute(statement)
+
+
+@pytest.mark.parametrize("value", ["'{broken'", "NULL", "17", "x'00ff'", "value || ' '"])
+def test_damaged_rows_are_dropped_and_counted(cache: CallCache, value: str, caplog: pytest.LogCaptureFixture) -> None:
+    before = results(Batches(), cache)
+    changed(cache, f"UPDATE calls SET value = {value}")
+    engine = Batches()
+    assert results(engine, cache) == before
+    assert sum(map(len, engine.asked)) == 6
+    assert cache.damaged == 6
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warned) == 1
+    assert "a damaged reply" in warned[0]
+    again = Batches()
+    assert results(again, cache) == before
+    assert not again.asked
+
+
+def test_flipped_bit_never_changes_a_reply(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """400 copies of a cache, each with one bit of the file turned over: a wrong reply is never handed out, and
+    what is missing is told. `kgqa cache check` finds it, too."""
+    written = {f"{number:064x}": {"text": f"reply {number} " * 5} for number in range(120)}
+    opened = CallCache(tmp_path / "whole")
+    opened.put(written.items())
+    opened.close()
+    whole = (tmp_path / "whole" / "calls.sqlite").read_bytes()
+    caplog.set_level(logging.CRITICAL)
+    chance, ends = random.Random(7), Counter[str]()
+    (tmp_path / "flipped").mkdir()
+    for _ in range(400):
+        place, bit = chance.randrange(len(whole)), chance.randrange(8)
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << bit
+        ends[_end(tmp_path / "flipped", bytes(flipped), written)] += 1
+    assert set(ends) == {"unchanged", "damaged rows", "missing rows", "damaged file"}  # missing: under a damaged key
+    assert ends["damaged rows"] > 100
+    assert sum(ends.values()) == 400
+
+
+def _end(folder: Path, content: bytes, written: dict[str, Json]) -> str:
+    """What became of a cache with this content."""
+    for file in folder.iterdir():
+        shutil.rmtree(file) if file.is_dir() else file.unlink()
+    (folder / "calls.sqlite").write_bytes(content)
+    try:
+        cache = CallCache(folder)
+        try:
+            found = {key: cache.get(key) for key in written}
+            damaged = cache.damaged
+        finally:
+            cache.close()
+    except DataError as error:
+        return "damaged file" if re.search(DAMAGED, str(error)) else str(error)
+    missing = [key for key, reply in found.items() if reply is None]
+    assert all(found[key] == written[key] for key in written if key not in missing)
+    if not missing:
+        return "unchanged"
+    if not damaged:
+        with suppress(DataError):
+            assert check(folder).damaged
+    return "damaged rows" if damaged else "missing rows"
+
+
+# Locks of other programs
+
+
+def test_lock_of_another_process_is_waited_for(cache: CallCache) -> None:
+    script = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+time.sleep(10)
+connection.execute("COMMIT")
+"""
+    command = [sys.executable, "-c", script, str(cache.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        opened = CallCache(cache.path.parent)
+        opened.put([("a", 1)])
+        cache.put([("b", 2)])
+        assert holder.wait() == 0
+    assert (cache.get("a"), opened.get("b")) == (1, 2)
+    opened.close()
+
+
+def test_long_lock_is_an_error_but_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "TIMEOUT", 0.1)
+    cache = CallCache(tmp_path)
+    with closing(sqlite3.connect(cache.path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StorageError, match=r"another program holds it .* run the same command again"):
+            cache.put([("a", 1)])
+        connection.execute("COMMIT")
+        cache.close()
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StorageError, match="another program holds it"):
+            CallCache(tmp_path)

@@ -31,8 +31,8 @@ class SharedCache(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.writers: dict[int, CallCache] = {}
         self.committed: dict[str, Json] = {}
-        self.claimed: dict[str, int] = {}
-        self.killed: set[str | None] = set()  # owners of claims
+        self.locked: dict[str, int] = {}
+        self.killed: set[str | None] = set()  # owners of locks
 
     def writer(self, number: int) -> CallCache:
         if number not in self.writers:
@@ -48,8 +48,8 @@ class SharedCache(RuleBasedStateMachine):
         for key, reply in first.items():
             assert standing.get(key, reply) == self.committed.get(key, reply)
             self.committed.setdefault(key, reply)
-            if self.claimed.get(key) == number:
-                del self.claimed[key]
+            if self.locked.get(key) == number:
+                del self.locked[key]
 
     @precondition(lambda self: self.committed)
     @rule(number=WRITERS, data=st.data(), reply=REPLIES, looked=st.booleans())
@@ -70,46 +70,46 @@ class SharedCache(RuleBasedStateMachine):
         assert self.writer(number).get(key) == self.committed.get(key)
 
     @rule(number=WRITERS, key=KEYS)
-    def claim(self, number: int, key: str) -> None:
-        claimed = self.writer(number).lock_calls([key])[key]
+    def lock(self, number: int, key: str) -> None:
+        state = self.writer(number).lock_calls([key])[key]
         if key in self.committed:
-            assert claimed == "stored"
-        elif self.claimed.setdefault(key, number) == number:
-            assert claimed == "locked"
+            assert state == "stored"
+        elif self.locked.setdefault(key, number) == number:
+            assert state == "locked"
         else:
-            assert claimed == "elsewhere"
+            assert state == "elsewhere"
 
     @rule(number=WRITERS, key=KEYS)
     def give_back(self, number: int, key: str) -> None:
         self.writer(number).unlock([key])
-        if self.claimed.get(key) == number:
-            del self.claimed[key]
+        if self.locked.get(key) == number:
+            del self.locked[key]
 
     @rule(number=WRITERS)
     def look_at_locks_of_others(self, number: int) -> None:
-        elsewhere = {key for key, owner in self.claimed.items() if owner != number}
+        elsewhere = {key for key, owner in self.locked.items() if owner != number}
         assert self.writer(number).locked_elsewhere(ALL) == elsewhere
 
     @rule(number=WRITERS)
     def close(self, number: int) -> None:
         if number in self.writers:
             self.writers.pop(number).close()
-            self.claimed = {key: owner for key, owner in self.claimed.items() if owner != number}
+            self.locked = {key: owner for key, owner in self.locked.items() if owner != number}
 
     @rule(number=WRITERS, key=KEYS, heirs=st.lists(WRITERS, max_size=2))
     def cut_off_within_a_transaction(self, number: int, key: str, heirs: list[int]) -> None:
-        """As a kill does: the connection ends, nothing is committed and no claim given back; others take it over."""
-        self.claim(number, key)
+        """As a kill does: the connection ends, nothing is committed and no lock released; others take it over."""
+        self.lock(number, key)
         cache = self.writer(number)
         cache._database.connection.execute("BEGIN IMMEDIATE")
         cache._database.connection.execute("REPLACE INTO calls (key, value) VALUES (?, '\"never committed\"')", (key,))
         cache._database.connection.close()
-        cache._call_locks._file_lock.close()  # the system lets go of a killed process's locks
-        self.killed.add(cache._call_locks.owner)
+        cache._owner_lock.close()  # the system lets go of a killed process's locks
+        self.killed.add(cache._owner)
         del self.writers[number]
-        self.claimed = {key: owner for key, owner in self.claimed.items() if owner != number}
+        self.locked = {key: owner for key, owner in self.locked.items() if owner != number}
         for heir in heirs:
-            self.claim(heir, key)
+            self.lock(heir, key)
 
     @rule(number=WRITERS, key=KEYS)
     def fail_within_a_transaction(self, number: int, key: str) -> None:
@@ -120,15 +120,15 @@ class SharedCache(RuleBasedStateMachine):
     @precondition(lambda self: self.writers)
     @invariant()
     def no_lock_is_left_over(self) -> None:
-        """Only killed writers leave claims, which others take over."""
+        """Only killed writers leave locks, which others take over."""
         cache = next(iter(self.writers.values()))
-        rows = cache._database.connection.execute("SELECT key, owner FROM claims").fetchall()
-        names = {writer._call_locks.owner: number for number, writer in self.writers.items()}
+        rows = cache._database.connection.execute("SELECT key, owner FROM call_locks").fetchall()
+        names = {writer._owner: number for number, writer in self.writers.items()}
         owners = {key.decode(): owner.decode() for key, owner in rows if owner.decode() not in self.killed}
-        assert {key: names[owner] for key, owner in owners.items()} == self.claimed
+        assert {key: names[owner] for key, owner in owners.items()} == self.locked
         for number, writer in self.writers.items():
-            assert writer._call_locks.keys == {key for key, owner in self.claimed.items() if owner == number}
-        locks = {file.name for file in Path(self.folder.name).glob("claims/*")}
+            assert writer._locked == {key for key, owner in self.locked.items() if owner == number}
+        locks = {file.name for file in Path(self.folder.name).glob("locks/*")}
         assert locks <= names.keys() | self.killed
 
     @precondition(lambda self: self.writers)
@@ -142,7 +142,7 @@ class SharedCache(RuleBasedStateMachine):
         for cache in self.writers.values():
             cache.close()
         if self.committed:
-            assert check(Path(self.folder.name)).is_whole
+            assert not check(Path(self.folder.name)).damaged
         self.folder.cleanup()
 
 

@@ -1,18 +1,23 @@
-"""Cache keys hold what can change a reply, and nothing else."""
+"""Cache keys hold what can change a reply, and damaged calls of a trace are one line."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
-from kgqa.artifacts.call_schema import call_json, format_reply, reply_from_json, reply_json
+from kgqa.artifacts.call_schema import call_json, reply_from_json, reply_json
+from kgqa.artifacts.trace import TRACE, read_trace
 from kgqa.cache.key import cache_key
-from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Rank, Search
-from kgqa.types import Choice, Completion, Message, Passage, Prompt, Usage
+from kgqa.calls import Call, Choose, CountTokens, Generate, Rank, Search
+from kgqa.errors import DataError
+from kgqa.types import Choice, Completion, Json, Message, Passage, Prompt, Usage
 
 PROMPT = Prompt("trace/select", (Message("system", "s"), Message("user", "u")), prefill="p")
 CALL = Generate(PROMPT, max_tokens=10, stop=("\n",), temperature=0.0, top_p=1.0, seed=None, role="reader")
@@ -37,36 +42,10 @@ def test_key_changes_with_the_call(changed: Call[object]) -> None:
     assert cache_key({"engine": "e"}, changed) != cache_key({"engine": "e"}, CALL)
 
 
-def test_key_changes_with_the_engine() -> None:
+def test_key_changes_with_the_engine_and_not_with_role_and_template() -> None:
     assert cache_key({"engine": "e", "dtype": "bfloat16"}, CALL) != cache_key({"engine": "e", "dtype": "float32"}, CALL)
-
-
-def test_key_ignores_role_and_template() -> None:
     other = replace(CALL, role="judge", prompt=replace(PROMPT, name="judge/verdict"))
     assert cache_key({}, other) == cache_key({}, CALL)
-
-
-@pytest.mark.parametrize(
-    ("call", "reply"),
-    [
-        (CALL, Completion("text\n", "length", Usage(3, 1, 2, 0.5))),
-        (Choose(PROMPT, ("A", "B")), Choice((-0.1, -2.5), 0.9, Usage(3, 0, 1, 0.25))),
-        (Rank("q", ("a", "b")), (0.5, -1.0)),
-        (CountTokens("a b"), 2),
-        (Search("q", 1), (Passage.of("title", "text"),)),
-    ],
-)
-def test_reply_round_trip(call: Call[object], reply: object) -> None:
-    assert reply_from_json(call, reply_json(reply)) == reply
-
-
-def test_neighbors_are_traced_by_ids() -> None:
-    pool = tuple(Passage.of(f"T{number}", "text") for number in range(100))
-    call = Neighbours(pool[0], pool)
-    assert len(str(call_json(call))) < 200
-    assert call_json(call) != call_json(Neighbours(pool[0], pool[:99]))
-    assert format_reply(call, pool[1:3]) == [pool[1].id, pool[2].id]
-    assert format_reply(Search("q", 2), pool[1:2]) == reply_json(pool[1:2])
 
 
 def test_key_is_the_hash_of_canonical_json() -> None:
@@ -92,3 +71,79 @@ def test_key_is_the_hash_of_canonical_json() -> None:
         canonical = json.dumps([identity, written], sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         expected = hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
         assert cache_key(identity, call) == expected, call
+
+
+REPLIES: list[tuple[Call[Any], Any]] = [
+    (CALL, Completion("a text", usage=Usage(3, 1, 2, 0.5))),
+    (Choose(PROMPT, ("A", "B")), Choice((-0.1, -2.0), 0.9)),
+    (Rank("query", ("one", "two")), (0.5, 1.5)),
+    (CountTokens("some text"), 2),
+    (Search("query", 2), (Passage("p", "Title", "text"),)),
+]
+SHAPES: list[Json] = [{}, [], ["a"], [0.5], [1.0, 2.0, 3.0], [None, None], "text", 1.5, -1, True, [[]], [{}, {}, {}]]
+
+
+@pytest.mark.parametrize(("call", "reply"), REPLIES, ids=lambda each: type(each).__name__)
+def test_reply_of_another_kind_is_refused(call: Call[Any], reply: Any) -> None:
+    assert reply_from_json(call, json.loads(json.dumps(reply_json(reply)))) == reply
+    wrong = [shape for shape in SHAPES if not (isinstance(call, Search) and shape == [])]
+    for shape in [*wrong, *(reply_json(other) for kind, other in REPLIES if type(kind) is not type(call))]:
+        with pytest.raises(ValueError, match=f"no reply to {type(call).__name__}"):
+            reply_from_json(call, shape)
+
+
+PROMPT_JSON = {"template": "t/x", "messages": [["user", "Who?"]], "prefill": "", "form": "chat"}
+SEEN = {"path": [0], "cached": False}
+COMPLETION = {"text": "Ann", "finish": "stop", "usage": [3, 0, 1, 0.5], "flags": []}
+CALLS: dict[str, dict[str, Any]] = {
+    "generate": {**SEEN, "call": "generate", "role": "reader", "prompt": PROMPT_JSON, "reply": COMPLETION},
+    "choose": {
+        **SEEN, "call": "choose", "role": "reader", "prompt": PROMPT_JSON, "options": ["A", "B"],
+        "reply": {"logprobs": [-0.1, float("-inf")], "mass": None, "usage": [3, 0, 1, 0.5, 7], "flags": ["x"]},
+    },
+    "count_tokens": {**SEEN, "call": "count_tokens", "role": "reader", "characters": 1, "reply": 1},
+    "rank": {**SEEN, "call": "rank", "query": "q", "texts": ["a", "b"], "reply": [0.5, 1]},
+    "search": {
+        **SEEN, "call": "search", "query": "q", "k": 1, "titles": None, "pool": None,
+        "reply": [{"id": "p", "title": "T", "text": "Ann."}],
+    },
+    "triples": {**SEEN, "call": "triples", "passage_id": "p", "reply": [["Ann", "knows", "Bob"]]},
+    "neighbours": {**SEEN, "call": "neighbours", "passage_id": "p", "pool": None, "reply": ["p"]},
+    "failed": {**SEEN, "call": "rank", "query": "q", "texts": [], "reply": {"error": "EngineError", "message": "no"}},
+}  # fmt: skip
+
+
+def trace(folder: Path, call: Any, **more: Any) -> Path:
+    question = {"id": "q1", "text": "Who?", "answers": ["Ann"], "hops": None, "type": "", "support": [], "passages": []}
+    line = {"question": question, "question_id": "q1", "answer": "Ann", "error": None, "notes": {}, "calls": [call]}
+    compressed = zstandard.ZstdCompressor().compress((json.dumps({**line, **more}) + "\n").encode())
+    (folder / TRACE).write_bytes(compressed)
+    return folder
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_every_kind_is_read(kind: str, tmp_path: Path) -> None:
+    (traced,) = read_trace(trace(tmp_path, CALLS[kind]))
+    assert traced.calls[0].kind == CALLS[kind]["call"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value", "said"),
+    [
+        ("generate", "call", "sing", "call='sing': no such kind"),
+        ("generate", "reply", None, "reply: its content=None is not a valid object"),
+        ("generate", "reply", {**COMPLETION, "usage": [3, 0]}, r"reply: usage"),
+        ("generate", "reply", {**COMPLETION, "usage": [10**250, 0, "x", 0]}, r"reply: usage"),
+        ("generate", "reply", {**COMPLETION, "flags": 5}, r"reply: flags=5"),
+        ("rank", "reply", "ab", "reply: its content='ab' is not"),
+        ("search", "reply", [{"id": "p"}], r"reply: 0\.title is missing"),
+        ("triples", "reply", [["Ann"]], r"reply: 0\.1 is missing"),
+        ("neighbours", "reply", [1], "reply: 0=1"),
+    ],
+)
+def test_damaged_call(kind: str, key: str, value: Any, said: str, tmp_path: Path) -> None:
+    call = copy.deepcopy(CALLS[kind])
+    call[key] = value
+    with pytest.raises(DataError, match=said) as refused:
+        list(read_trace(trace(tmp_path, call)))
+    assert f"{tmp_path / TRACE}:1: " in str(refused.value)

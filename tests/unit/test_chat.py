@@ -1,37 +1,54 @@
-"""Chat templates and the GGUF headers they come from."""
+"""Chat templates, the GGUF headers they come from, and what `model.thinking` makes of prompts and replies."""
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kgqa.calls import Generate
+from kgqa.artifacts.call_schema import reply_from_json, reply_json
+from kgqa.calls import Choose, Generate
 from kgqa.engines.chat import ChatTemplate
-from kgqa.errors import DataError, EngineError
-from kgqa.types import Message, Prompt
+from kgqa.engines.thinking import Thinking, join_thought, split_thought
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.session import Session
+from kgqa.types import Completion, Message, Prompt, Usage
 
-CHATML = (
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
+TURNS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+CHATML = TURNS + "{% if add_generation_prompt %}<assistant>{% endif %}"
+# How templates end: Qwen3's, DeepSeek-R1's and Qwen3-Thinking's, gpt-oss's
+HYBRID = CHATML + "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
+ALWAYS = CHATML + r"{{ '<think>\n' }}"
+HARMONY = "{% if reasoning_effort %}Reasoning: {{ reasoning_effort }}{% endif %}<|start|>assistant"
+# How Gemma 2's template starts, how Mistral-7B-Instruct-v0.1's does, and one that omits what it does not know
+REFUSING = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + CHATML
+ALTERNATING = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate user/assistant') }}{% endif %}{% endfor %}" + CHATML
 )
+OMITTING = CHATML.replace(
+    "<{{ m.role }}>{{ m.content }}", "{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endif %}"
+)
+WHERE = Prompt("test/where", (Message("user", "Where?"),), "Answer:")
+CALL = Generate(WHERE, max_tokens=25, stop=("\n",), schema="{}")
+PICK = Choose(WHERE, ("A", "B"))
+PLAIN = Generate(Prompt("test/plain", (Message("user", "Q:"),), form="completion"), 5)
+BRIEF = (Message("system", "Be brief."), Message("user", "Why?"), Message("assistant", "So."))
+CONVERSATION = Generate(Prompt("test/chat", BRIEF, "Answer:"), max_tokens=1)
 
 
-def ask(text: str, prefill: str = "") -> Generate:
-    return Generate(Prompt("test/chat", (Message("user", text),), prefill), max_tokens=1)
-
-
-def complete(text: str) -> Generate:
-    return Generate(Prompt("test/completion", (Message("user", text),), form="completion"), max_tokens=1)
+def template(source: str | None, setting: int | str = "off") -> ChatTemplate:
+    return ChatTemplate(source, "<s>", "</s>", completion_bos=False, thinking=Thinking.of(setting))
 
 
 def string(text: str) -> bytes:
     return struct.pack("<Q", len(text.encode())) + text.encode()
 
 
-def gguf(file: Path, *, adds_bos: bool | None) -> Path:
+def gguf(file: Path, *, adds_bos: bool | None = True) -> Path:
     entries = [
         string("general.name") + struct.pack("<I", 8) + string("tiny"),
         string("tokenizer.ggml.scores") + struct.pack("<IIQ", 9, 6, 2) + struct.pack("<ff", 0, 1),
@@ -48,108 +65,118 @@ def gguf(file: Path, *, adds_bos: bool | None) -> Path:
     return file
 
 
-def test_the_template_and_the_special_tokens_come_out_of_the_gguf_file(tmp_path: Path) -> None:
-    template = ChatTemplate.of(gguf(tmp_path / "tiny.gguf", adds_bos=True))
-    assert template.render(ask("Hi", prefill="Well,")) == "<s><user>Hi<assistant>Well,"
-    assert template.eos == "</s>"
+@pytest.mark.parametrize(("adds_bos", "plain"), [(True, "<s>Q:"), (False, "Q:"), (None, "<s>Q:")])
+def test_gguf_file(tmp_path: Path, adds_bos: bool | None, plain: str) -> None:
+    found = ChatTemplate.of(gguf(tmp_path / "tiny.gguf", adds_bos=adds_bos))
+    assert found.render(CALL) == "<s><user>Where?<assistant>Answer:"
+    assert (found.eos, found.render(PLAIN)) == ("</s>", plain)
 
 
-@pytest.mark.parametrize(("adds_bos", "expected"), [(True, "<s>Q:"), (False, "Q:"), (None, "<s>Q:")])
-def test_a_completion_starts_with_bos_where_the_file_says_so(
-    tmp_path: Path, adds_bos: bool | None, expected: str
-) -> None:
-    template = ChatTemplate.of(gguf(tmp_path / "tiny.gguf", adds_bos=adds_bos))
-    assert template.render(complete("Q:")) == expected
-
-
-def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "page.gguf").write_bytes(b"<html>" + b" " * 50)
-    with pytest.raises(DataError, match=r"page\.gguf: not a GGUF file"):
-        ChatTemplate.of(tmp_path / "page.gguf")
-
-
-def test_a_truncated_gguf_is_refused(tmp_path: Path) -> None:
-    file = gguf(tmp_path / "tiny.gguf", adds_bos=True)
-    file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(DataError, match="header is broken"):
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"<html>" + b" " * 50, r"page\.gguf: not a GGUF file"), (None, "header is broken")]
+)
+def test_damaged_gguf_file(tmp_path: Path, content: bytes | None, message: str) -> None:
+    file = gguf(tmp_path / "page.gguf")
+    file.write_bytes(file.read_bytes()[:100] if content is None else content)
+    with pytest.raises(DataError, match=message):
         ChatTemplate.of(file)
 
 
-def test_templates_see_a_fixed_date_and_thinking_switched_off() -> None:
-    source = "{{ strftime_now('%d %b %Y') }} {{ enable_thinking }} " + CHATML
-    rendered = ChatTemplate(source, "", "", completion_bos=False).render(ask("Hi"))
-    assert rendered == "26 Jul 2024 False <user>Hi<assistant>"
+@pytest.mark.parametrize("source", [REFUSING, ALTERNATING, OMITTING])
+def test_template_without_system_role(source: str) -> None:
+    assert template(source).render(CONVERSATION) == "<user>Be brief.\n\nWhy?<assistant>So.<assistant>Answer:"
+    assert template(source).flags(CONVERSATION) == ("no_system",)
+    assert template(source).flags(CALL) == template(CHATML).flags(CONVERSATION) == ()
+    assert template(CHATML).render(CONVERSATION) == "<system>Be brief.<user>Why?<assistant>So.<assistant>Answer:"
 
 
-def test_a_template_that_refuses_the_messages_is_that_calls_error() -> None:
-    template = ChatTemplate("{{ raise_exception('no system role') }}", "", "", completion_bos=False)
-    with pytest.raises(EngineError, match="no system role"):
-        template.render(ask("Hi"))
+def test_weights_without_template() -> None:
+    bare = ChatTemplate(None, "<s>", "</s>", completion_bos=True)
+    assert bare.render(CONVERSATION) == "<s>Be brief.\n\nWhy?\n\nSo.\nAnswer:"
+    assert bare.flags(CONVERSATION) == ("no_template",)
+    assert (bare.render(PLAIN), bare.flags(PLAIN)) == ("<s>Q:", ())
+    assert template(None, 100).flags(CALL) == ("no_template", "no_thinking")
 
 
-# How Gemma 2's template begins, how Mistral-7B-Instruct-v0.1's does, and one that leaves out what it does not know
-REFUSING = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + CHATML
-ALTERNATING = (
-    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('Conversation roles must alternate user/assistant') }}{% endif %}{% endfor %}" + CHATML
+# Reasoning in prompts
+
+
+@pytest.mark.parametrize(
+    ("source", "setting", "call", "text"),
+    [
+        *((source, 100, CALL, "<user>Where?<assistant><think>\n") for source in (HYBRID, ALWAYS, CHATML)),
+        (HYBRID, "off", CALL, "<user>Where?<assistant><think>\n\n</think>\n\nAnswer:"),
+        (ALWAYS, "off", CALL, "<user>Where?<assistant><think>\n\n</think>\n\nAnswer:"),
+        (HYBRID, "high", PICK, "<user>Where?<assistant><think>\n\n</think>\n\nAnswer:"),
+        (ALWAYS, "high", PICK, "<user>Where?<assistant><think>\n\n</think>\n\nAnswer:"),
+        (HARMONY, "low", CALL, "Reasoning: low<|start|>assistant<|channel|>analysis<|message|>"),
+        (HARMONY, "off", CALL, "<|start|>assistant<|channel|>final<|message|>Answer:"),
+        (HYBRID, 100, PLAIN, "Q:"),
+    ],
 )
-DEAF = (
-    "{% for m in messages %}{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}<assistant>"
+def test_end_of_prompt(source: str, setting: int | str, call: Any, text: str) -> None:
+    assert template(source, setting).render(call) == text
+    assert template(source, setting).flags(call) == (("no_thinking",) if call == PLAIN else ())
+
+
+@pytest.mark.parametrize("value", ["max", "-1", "true", "1.5", "null"])
+def test_invalid_setting(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"^model\.thinking=[^\n]+$"):
+        Session(Experiment.of(["method=no_context", "engine=scripted", f"model.thinking={value}"])).engines("reader")
+
+
+def test_run_identity_has_thinking_only_if_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def identity(*words: str) -> Any:
+        return Experiment.of(["method=no_context", "dataset=demo", *words]).identity
+
+    plain = identity()
+    assert "thinking" not in plain["model"]
+    assert identity("model.thinking=off") == identity("model.thinking=false") == identity("model.thinking=0") == plain
+    assert identity("model.thinking=low")["model"]["thinking"] == "low"
+
+
+# Reasoning in replies
+
+
+def reply(text: str, output: int = 10, reasoning: int = 0, finish: Any = "stop") -> Completion:
+    return Completion(text, finish, Usage(5, 0, output, 0.1, reasoning))
+
+
+CHANNELS = "<|channel|>analysis<|message|>It is in France.<|end|><|start|>assistant<|channel|>final<|message|>Lyon"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "thought"),
+    [
+        ("<think>\nIt is in France.\n</think>\n\nLyon", "Lyon", "It is in France."),
+        ("It is in France.\n</think>\n\nLyon", "Lyon", "It is in France."),  # the prompt opened it
+        ("\n<think>A</think><think>B</think>Lyon", "Lyon", "A\nB"),
+        ("Ly<think>A</think>on", "Lyon", "A"),
+        ("<think>\n\n</think>\n\nLyon", "Lyon", ""),
+        (CHANNELS, "Lyon", "It is in France."),
+        ("analysisIt is in France.assistantfinalLyon", "Lyon", "It is in France."),  # special tokens omitted
+        ("<|start|>assistant<|channel|>final<|message|>Lyon<|return|>", "Lyon", ""),
+        ("<think>It is in", "", "It is in"),
+        ("<think>It is in France.</think>\n", "", "It is in France."),
+        ("<|channel|>analysis<|message|>It is in", "", "It is in"),
+    ],
 )
+def test_split_thought(text: str, answer: str, thought: str) -> None:
+    split = split_thought(reply(text))
+    assert (split.text, split.thought, "thought_out" in split.flags) == (answer, thought, not answer)
 
 
-@pytest.mark.parametrize("source", [REFUSING, ALTERNATING, DEAF])
-def test_a_template_without_a_system_role_is_given_the_instruction_with_the_question(source: str) -> None:
-    template = ChatTemplate(source, "", "", completion_bos=False)
-    messages = (Message("system", "Be brief."), Message("user", "Why?"), Message("assistant", "So."))
-    conversation = Generate(Prompt("test/chat", messages, "Answer:"), max_tokens=1)
-    assert template.render(conversation) == "<user>Be brief.\n\nWhy?<assistant>So.<assistant>Answer:"
-    assert template.flags(conversation) == ("no_system",)
-    assert template.flags(ask("Why?")) == ()
-    heard = ChatTemplate(CHATML, "", "", completion_bos=False)
-    assert heard.render(conversation) == "<system>Be brief.<user>Why?<assistant>So.<assistant>Answer:"
-    assert heard.flags(conversation) == ()
+def test_reasoning_in_the_cache() -> None:
+    split = split_thought(reply("Lyon", output=30, reasoning=7), "It is in France.")
+    assert reply_from_json(CALL, reply_json(split)) == split
+    assert "thought" not in reply_json(reply("Lyon"))
+    assert len(reply_json(reply("Lyon"))["usage"]) == 4  # as in traces and caches from the start
 
 
-def test_a_template_that_refuses_everything_says_so_of_a_system_message_too() -> None:
-    template = ChatTemplate("{{ raise_exception('no more') }}", "", "", completion_bos=False)
-    messages = (Message("system", "Be brief."), Message("user", "Why?"))
-    with pytest.raises(EngineError, match="no more"):
-        template.render(Generate(Prompt("test/chat", messages), max_tokens=1))
-
-
-def test_weights_without_a_template_are_given_a_conversation_as_plain_text_and_say_so() -> None:
-    template = ChatTemplate(None, "<s>", "</s>", completion_bos=True)
-    messages = (Message("system", "Be brief."), Message("user", "Question: why?"))
-    conversation = Generate(Prompt("test/chat", messages, "Answer:"), max_tokens=1)
-    assert template.render(conversation) == "<s>Be brief.\n\nQuestion: why?\nAnswer:"
-    assert template.flags(conversation) == ("no_template",)
-    assert template.render(complete("Q:")) == "<s>Q:"
-    assert template.flags(complete("Q:")) == ()
-
-
-def test_a_conversation_with_a_template_carries_no_flag() -> None:
-    assert ChatTemplate(CHATML, "", "", completion_bos=False).flags(ask("Hi")) == ()
-
-
-# How Qwen3's template ends: asked not to think, it writes an empty thought
-THINKING = CHATML + "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
-# How gpt-oss's ends: a turn without a channel, in which the model would open the one for thinking
-HARMONY = "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}<|start|>assistant"
-
-
-def test_a_thinking_model_is_given_an_empty_thought_before_the_prefill() -> None:
-    template = ChatTemplate(THINKING, "", "", completion_bos=False)
-    assert template.render(ask("Hi", "Answer:")) == "<user>Hi<assistant><think>\n\n</think>\n\nAnswer:"
-
-
-def test_a_model_with_channels_starts_in_the_one_that_answers() -> None:
-    template = ChatTemplate(HARMONY, "", "", completion_bos=False)
-    begun = "<|start|>user<|message|>Hi<|end|><|start|>assistant<|channel|>final<|message|>Answer:"
-    assert template.render(ask("Hi", "Answer:")) == begun
-
-
-def test_a_folder_of_several_templates_gives_its_default(tmp_path: Path) -> None:
-    settings = {"chat_template": [{"name": "default", "template": CHATML}, {"name": "tools", "template": "no"}]}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    assert ChatTemplate.of(tmp_path).render(ask("Hi")) == "<user>Hi<assistant>"
+def test_join_thought() -> None:
+    joined = join_thought(reply("It is in", output=8, finish="length"), reply("Lyon", output=2))
+    assert (joined.text, joined.thought, joined.finish, joined.flags) == ("Lyon", "It is in", "stop", ("thought_out",))
+    usage = joined.usage
+    assert (usage.prompt_tokens, usage.output_tokens, usage.reasoning_tokens) == (5, 10, 8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgqa.reproduce.reading import load_table
+from kgqa.reproduce.tables import load_table
 from kgqa.scoring.published_delta import Metric, Ours, Value, closeness, read_measured_value
 
 METRICS = {

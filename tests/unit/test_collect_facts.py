@@ -7,7 +7,7 @@ import os
 import pytest
 
 from kgqa.errors import DataError
-from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.experiment import Experiment
 from kgqa.training.collect.facts import ordered_facts
 from kgqa.types import Hop, Passage, Question
 

@@ -14,16 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kgqa.datasets import collections
-from kgqa.datasets.collections import Collected, Collections
+from kgqa.datasets.collections import Collections
 from kgqa.datasets.hotpotqa import HotpotQA
 from kgqa.datasets.iirc import IIRC
-from kgqa.datasets.musique import MuSiQue
-from kgqa.datasets.splitting import holding, split
+from kgqa.datasets.splitting import overlapping, split
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.identity import run_identity
-from kgqa.experiment.session.session import Session
+from kgqa.experiment.experiment import Experiment
 from kgqa.types import Passage, Question
+from tests.unit.question_files import array, musique
+from tests.unit.question_files import hotpotqa as read_hotpotqa
 
 REAL = Path(os.environ.get("KGQA_DATA") or Path(__file__).parents[3] / "shared" / "data")
 KGP = Collections(documents=12, passage_size=250, seed=0)
@@ -42,10 +41,7 @@ def hotpotqa(folder: Path, count: int = 3, paragraphs: int = 10, corpus: Path | 
         facts = [[f"Gold {number}", 0], [f"Gold {number}", 2], [f"Bridge {number}", 0]]
         question = {"_id": f"q{number}", "question": "When?", "answer": f"19{number:02}", "type": "bridge"}
         records.append({**question, "context": context, "supporting_facts": facts})
-    file = folder / "questions.json"
-    file.write_text(json.dumps(records), encoding="utf-8")
-    named = None if corpus is None else str(corpus)
-    return HotpotQA("hotpotqa", str(file), "dev", {"dev": ("x",)}, named, "hotpotqa", "hotpotqa", {"bridge": 2}, None)
+    return read_hotpotqa(array(folder, *records), corpus=corpus)
 
 
 def articles(folder: Path, *pages: tuple[str, str]) -> Path:
@@ -80,12 +76,13 @@ def test_support_is_the_passages_that_hold_the_supporting_sentences(tmp_path: Pa
 def test_pieces_cover_a_text_in_order_and_are_never_longer_than_asked_for(text: str, size: int) -> None:
     pieces, at = split(text, size), 0
     for piece in pieces:
-        assert text[piece.start : piece.end] == piece.text
+        end = piece.start + len(piece.text)
+        assert text[piece.start : end] == piece.text
         assert not text[at : piece.start].strip()
         assert 0 < len(piece.text) <= max(size, 2)  # a letter and its accent are not parted
-        at = piece.end
+        at = end
     assert not text[at:].strip()
-    assert holding(pieces, text, text.strip()) == list(range(len(pieces)))
+    assert overlapping(pieces, text, text.strip()) == list(range(len(pieces)))
 
 
 def test_negatives_are_the_questions_own_paragraphs_before_those_of_others(tmp_path: Path) -> None:
@@ -96,40 +93,11 @@ def test_negatives_are_the_questions_own_paragraphs_before_those_of_others(tmp_p
         assert (len(titles), len(own)) == (12, 10)
 
 
-def test_fewer_documents_than_a_question_has_are_a_sample_of_its_own(tmp_path: Path) -> None:
-    (question, *_) = collected(hotpotqa(tmp_path), Collections(documents=5, passage_size=250, seed=0))
-    titles = {passage.title for passage in question.passages}
-    assert len(titles) == 5
-    assert titles > {"Gold 0", "Bridge 0"}
-
-
-def test_gold_documents_stay_even_where_they_are_more_than_asked_for(tmp_path: Path) -> None:
-    (question, *_) = collected(hotpotqa(tmp_path), Collections(documents=1, passage_size=250, seed=0))
-    assert {passage.title for passage in question.passages} == {"Gold 0", "Bridge 0"}
-
-
 def test_one_seed_gives_one_collection_and_another_seed_another(tmp_path: Path) -> None:
     dataset = hotpotqa(tmp_path, count=5, paragraphs=20)
     other = Collections(documents=12, passage_size=250, seed=1)
     assert collected(dataset) == collected(dataset)
     assert collected(dataset) != collected(dataset, other)
-
-
-def test_a_question_has_the_same_collection_however_many_are_asked_for(tmp_path: Path) -> None:
-    over = KGP.over(hotpotqa(tmp_path, count=5))
-    every = list(over.questions())
-    assert list(over.collect([q for q in over.dataset.questions() if q.id == "q3"])) == [every[3]]
-
-
-def test_documents_come_in_no_telling_order(tmp_path: Path) -> None:
-    firsts = [question.passages[0].title.split()[0] for question in collected(hotpotqa(tmp_path, count=30))]
-    assert {"Gold", "Other"} < set(firsts)
-
-
-def test_too_few_documents_are_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "kgqa"):
-        collected(hotpotqa(tmp_path, count=1))
-    assert caplog.messages == ["collections: 1 of 1 questions have fewer than 12 documents"]
 
 
 def test_without_sentences_all_of_a_gold_paragraph_is_support(tmp_path: Path) -> None:
@@ -138,7 +106,7 @@ def test_without_sentences_all_of_a_gold_paragraph_is_support(tmp_path: Path) ->
     record = {"id": "2hop__1", "question": "?", "answer": "x", "paragraphs": [long, other]}
     file = tmp_path / "questions.jsonl"
     file.write_text(json.dumps(record), encoding="utf-8")
-    (question,) = collected(MuSiQue("musique", str(file), "dev", {"dev": ("x",)}, None, "musique", "musique"))
+    (question,) = collected(musique(file))
     assert {passage.text for passage in question.passages} - {p.text for p in gold(question)} == {"Another mill."}
     assert len(gold(question)) == 1  # equal pieces of one title are one passage
 
@@ -175,20 +143,12 @@ def test_whole_articles_are_all_passages_of_a_title(tmp_path: Path) -> None:
     assert any("Gold 0 is a mill." in text for text in texts)
 
 
-def test_an_article_that_is_missing_gives_way_to_the_questions_own_paragraph(tmp_path: Path) -> None:
-    corpus = articles(tmp_path, *[(f"Page {number}", f"{FILLER}{number}") for number in range(30)])
-    (question,) = collected(hotpotqa(tmp_path, count=1, corpus=corpus))
-    assert {passage.title for passage in gold(question)} == {"Gold 0", "Bridge 0"}
-
-
 def test_gold_that_is_nowhere_stays_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus = articles(tmp_path, *[(f"Page {number}", f"{FILLER}{number}") for number in range(30)])
     file = tmp_path / "open.jsonl"
     record = {"id": "a", "question": "?", "answer": "x", "type": "bridge", "supporting_titles": ["Page 3", "Lost"]}
     file.write_text(json.dumps(record), encoding="utf-8")
-    dataset = HotpotQA(
-        "hotpotqa", str(file), "dev", {"dev": ("x",)}, str(corpus), "hotpotqa", "hotpotqa", {"bridge": 2}, None
-    )
+    dataset = read_hotpotqa(file, corpus=corpus)
     with caplog.at_level(logging.WARNING, "kgqa"):
         (question,) = collected(dataset)
     assert question.support == {"missing:Lost"}
@@ -199,7 +159,7 @@ def test_gold_that_is_nowhere_stays_missing(tmp_path: Path, caplog: pytest.LogCa
 def test_questions_without_passages_need_articles(tmp_path: Path) -> None:
     file = tmp_path / "open.jsonl"
     file.write_text(json.dumps({"id": "a", "question": "?", "answer": "x", "type": "bridge"}), encoding="utf-8")
-    dataset = HotpotQA("hotpotqa", str(file), "dev", {"dev": ("x",)}, None, "hotpotqa", "hotpotqa", {"bridge": 2}, None)
+    dataset = read_hotpotqa(file)
     with pytest.raises(DataError, match=r"question a came without passages; .*dataset\.corpus=FILE"):
         collected(dataset)
 
@@ -221,30 +181,6 @@ def test_negatives_are_drawn_from_a_bounded_sample_of_the_corpus(
 def test_what_is_one_collection_already_takes_no_other(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="dataset=documents has collections already"):
         KGP.over(Path("documents"))
-
-
-def test_an_experiment_collects_only_what_is_asked_for_and_identifies_it() -> None:
-    plain = Experiment.of(["method=no_context", "limit=2"])
-    kgp = Experiment.of(["method=no_context", "collection=kgp", "limit=2"])
-    assert [question.id for question in kgp.questions] == [question.id for question in plain.questions]
-    assert all(question.passages for question in kgp.questions)
-    assert isinstance(kgp.dataset, Collected)
-    assert kgp.collection
-    assert kgp.collection.documents == "the questions' own paragraphs"
-    assert kgp.choices["collection"] == "kgp"
-    without, collected = (run_identity(Session(experiment)) for experiment in (plain, kgp))
-    assert "collection" not in without
-    assert {**without, "collection": collected["collection"]} == collected
-    assert collected["collection"]["documents"] == 12
-
-
-def test_the_corpus_of_collections_is_their_passages_once_each(tmp_path: Path) -> None:
-    over = KGP.over(hotpotqa(tmp_path))
-    passages = list(over.passages())
-    assert len({passage.id for passage in passages}) == len(passages)
-    assert {passage for question in over.questions() for passage in question.passages} == set(passages)
-    other = Collections(documents=12, passage_size=100, seed=0).over(over.dataset)
-    assert other.corpus_identity() != over.corpus_identity()
 
 
 COUNTS = {
@@ -272,15 +208,3 @@ def test_real_questions_have_twelve_documents_with_all_gold(
         words = {word for passage in gold(after) for word in re.findall(r"\w+", passage.text)}
         assert all(words.issuperset(re.findall(r"\w+", sentence)) for _, sentence in before.facts)
     assert (len(found), sum(len(q.passages) for q in found), sum(len(q.support) for q in found)) == counts
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason="no real data sets beside the repository: set KGQA_DATA")
-def test_real_articles_hold_the_gold_of_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KGQA_DATA", str(REAL))
-    corpus = "dataset.corpus=musique_train_hipporag_corpus_1890.json.gz"
-    experiment = Experiment.of(["dataset=musique", corpus, "collection=kgp"])
-    assert experiment.collection
-    assert experiment.collection.documents == "whole articles of dataset.corpus"
-    for question in experiment.questions:
-        assert question.support <= {passage.id for passage in question.passages}
-        assert len({passage.title for passage in question.passages}) == 12

@@ -1,45 +1,51 @@
-"""The tree of commands: help of each with an example, and one line for what cannot be understood."""
+"""Test the command line: help of every command, completion, usage errors, and texts in the terminal."""
 
 from __future__ import annotations
 
+import io
+import json
+import os
 import re
-from collections.abc import Iterator
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kgqa.cli import tree
+from kgqa.cli.commands import BY_NAME, PROGRAM, find_command, parse
+from kgqa.cli.completion import SCRIPTS, complete
 from kgqa.cli.main import main
-from kgqa.cli.parsing import Parser, parse
+from kgqa.cli.parsing import Command
+from kgqa.cli.terminal import Terminal
 from kgqa.config.files import groups
+from kgqa.runtime.display import PlainLines
+from kgqa.util.text import escape_control, escape_json, one_line, protect_streams
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = [PROGRAM, *BY_NAME.values()]
 
 
-def parsers(parser: Parser) -> Iterator[Parser]:
-    yield parser
-    for command in parser.commands.values():
-        yield from parsers(command)
-
-
-EVERY = list(parsers(tree()))
-
-
-@pytest.mark.parametrize("parser", EVERY, ids=lambda parser: parser.prog)
-def test_help_of_every_command_ends_in_an_example(parser: Parser, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*parser.prog.split()[1:], "--help"]) == 0
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.program)
+def test_help_of_every_command_ends_in_examples_that_parse(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.name.split(), "--help"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith(f"usage: {parser.prog} ")
-    ending = shown.partition("\nexample")[2].splitlines()[1:]
-    assert ending
-    assert all(line.startswith(f"  {parser.prog} ") or line == f"  {parser.prog}" for line in ending)
+    assert shown.startswith(f"usage: {command.program} ")
+    examples = shown.partition("\nexample")[2].splitlines()[1:]
+    assert examples
+    for example in examples:
+        assert f"{example} ".startswith(f"  {command.program} ")
+        assert vars(parse([word for word in example.split()[1:] if word != "--help"]))
+    if command.function:
+        module, _, name = command.function.partition(":")
+        assert callable(getattr(__import__(f"kgqa.cli.{module}", fromlist=[name]), name))
 
 
-@pytest.mark.parametrize("parser", EVERY, ids=lambda parser: parser.prog)
-def test_every_example_is_understood(parser: Parser) -> None:
-    for example in parser.examples:
-        assert parse(tree(), [word for word in example.split()[1:] if word != "--help"]).run
-
-
-def test_help_of_run_marks_defaults_and_says_what_each_method_is(
+def test_help_of_run_marks_defaults_and_describes_each_method(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
@@ -50,87 +56,59 @@ def test_help_of_run_marks_defaults_and_says_what_each_method_is(
         "Needs model, triples, ranker, demonstrations_ranker." in shown
     )
     assert "  engine=      llamacpp*, openai, scripted, transformers, vllm" in shown
-    assert any(
-        re.fullmatch("  limit=null +at most so many questions, the first in file order; null: all", line)
-        for line in shown
-    )
+    assert any(re.match("  limit=null +at most so many questions", line) for line in shown)
     assert set(groups()["method"]) <= {line.split()[0].rstrip("*") for line in shown if line.strip()}
 
 
-def test_help_of_a_choice_shows_its_keys_with_defaults_and_sources(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    assert main(["run", "--help", "method=kgp", "retriever=e5"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "method.seeds=10 supplement 8.2: first hop" in shown
-    assert "Comes with retriever=tfidf_text, graph=tfidf." in shown
-    assert 'retriever.separator=" " between title and text; BEIR\'s' in shown
-    assert "limit=null" not in shown
-
-
-STARTS_NOTHING = ["run", "tune", "kg", "kg build", "data index", "kg link", "data download"]
-
-
-@pytest.mark.parametrize("command", STARTS_NOTHING)
-def test_without_a_word_what_would_be_long_shows_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(command.split()) == 2
-    assert capsys.readouterr().err.startswith(f"usage: kgqa {command} ")
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["kg build a=1 --corpus b=2 --workers 3 c=3", "kg build --corpus a=1 b=2 --workers=3 c=3"],
-)
-def test_words_stand_where_they_like_among_options(line: str) -> None:
-    given = parse(tree(), line.split())
-    assert (given.overrides, given.corpus, given.workers) == (["a=1", "b=2", "c=3"], True, 3)
-
-
-def test_a_list_of_ids_may_be_longer_than_a_files_name() -> None:
-    ids = f"ids=[{','.join(f'2hop__{number}' for number in range(500))}]"
-    assert parse(tree(), ["collect", "safe", "dataset=demo", ids]).overrides == ["dataset=demo", ids]
-
-
-def test_what_is_on_disk_is_a_place_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_and_options_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for line in ("kg build a=1 --corpus b=2 --workers 3 c=3", "kg build --corpus a=1 b=2 --workers=3 c=3"):
+        args = parse(line.split())
+        assert (args.overrides, args.corpus, args.workers) == (["a=1", "b=2", "c=3"], True, 3)
+    ids = f"ids=[{','.join(f'2hop__{number}' for number in range(500))}]"  # longer than a file name can be
+    assert parse(["collect", "safe", "dataset=demo", ids]).overrides == ["dataset=demo", ids]
     monkeypatch.chdir(tmp_path)
-    Path("seed=1").mkdir()
-    given = parse(tree(), ["evaluate", "seed=1", "seed=2", "--subset"])
-    assert (given.places, given.overrides) == (["seed=1"], ["seed=2"])
+    Path("seed=1").mkdir()  # a folder is no key=value
+    args = parse(["evaluate", "seed=1", "seed=2", "--subset"])
+    assert (args.places, args.overrides) == (["seed=1"], ["seed=2"])
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("ruN", "ruN: no such command; did you mean run or runs?"),
         ("kg biuld", "kg biuld: no such command; did you mean build?"),
         ("kg build --corpse", "--corpse: no such option of kgqa kg build; did you mean --corpus"),
+        ("kg build a=1 --workers 2", "--workers 2: only with --ray"),
         ("run --multi", "--multi: no such option of kgqa run; did you mean --multirun"),
         ("show", "RUN is missing; e.g. kgqa show last"),
         ("show a b c", "c: one word too many for kgqa show; e.g. kgqa show last"),
-        ("show a --svg b", "--svg: draws one question's walk; name it: kgqa show RUN QUESTION --svg FILE"),
+        ("show a --limit 0", "--limit 0: must be at least 1"),
+        ("show a --limit x", "argument --limit: invalid int value: 'x'; see kgqa show --help"),
         ("compare a", "another RUN is missing; e.g. kgqa compare demo/trace"),
+        ("report a --format htm", "--format htm: no such value; did you mean html"),
         ("run method=trac --help", "method=trac: no such method; did you mean trace"),
-        (
-            "run method=trace,ircot limit=3",
-            "a list of values is a sweep: kgqa run -m method=trace,ircot",
-        ),
+        ("run method=trace,ircot limit=3", "a list of values is a sweep: kgqa run -m method=trace,ircot"),
         ("run method=choice(trace,ircot)", "a list of values is a sweep: kgqa run -m method=choice(trace,ircot)"),
         ("run method=trace,irctt", "method=irctt: no such method; did you mean ircot"),
         ("data prepare dataset=x", "kgqa data prepare is now kgqa data download"),
         ("status", "kgqa status is now kgqa runs --running"),
         ("run kg.offline=true", "kg.offline is now kg.require_existing"),
+        ("run out=x", "out is now output_dir"),
+        ("run name=x", "name is now run_name"),
+        ("evaluate a profile=trace", "profile is now scoring"),
         ("models all", "kgqa models all: expected trained"),
+        ("--completion", "choose from: bash, fish, zsh"),
+        ("--completion fsih", "did you mean fish"),
     ],
 )
-def test_a_mistake_is_one_line_with_the_remedy(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_error_is_one_line_with_a_fix(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(line.split()) == 2
-    message = capsys.readouterr().err
-    assert said in message
-    assert message.count("\n") == 1
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert shown.count("\n") == 1
 
 
-def test_a_key_that_is_given_twice_is_said(
+def test_repeated_key_is_a_warning(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -138,3 +116,109 @@ def test_a_key_that_is_given_twice_is_said(
     shown = capsys.readouterr()
     assert shown.err == "kgqa: limit=2 limit=3: the last one counts\n"
     assert "limit: 3" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("kgqa ", [name for name in BY_NAME if " " not in name]),
+        ("kgqa kg ", ["build", "stats", "link", "link-stats", "import", "export"]),
+        ("kgqa kg b", ["build"]),
+        ("kgqa run me", ["method="]),
+        ("kgqa run method=", [f"method={name}" for name in groups()["method"]]),
+        ("kgqa run -m method=trace,irc", ["method=trace,ircot"]),
+        ("kgqa run method='irc", ["method=ircot"]),
+        ("kgqa run method=trace method.be", ["method.beam="]),
+        ("kgqa run method=ircot method.be", []),
+        ("kgqa run method=ircot method.few_shot.dis", ["method.few_shot.distractors="]),
+        ("kgqa run retriever=e5 retriever.stor", ["retriever.storage="]),  # of the file it extends
+        ("kgqa run method.beam=3 rol", ["roles."]),
+        ("kgqa run roles.reader=gpt_oss", ["roles.reader=gpt_oss_120b"]),
+        ("kgqa run dry_run=", ["dry_run=true", "dry_run=false"]),
+        ("kgqa kg build limit=3 --corpus lim", ["limit="]),
+        ("kgqa kg build --c", ["--corpus"]),
+        ("kgqa report RUN --format ", ["html", "md", "csv", "latex", "jsonl", "eee", "otlp", "trec"]),
+        ("kgqa compare RUN RUN ", ["scoring=", "seed=", "difference="]),
+        ("kgqa evaluate RUN judge=three", ["judge=three_way"]),
+        ("kgqa tune tune.me", ["tune.metric="]),
+        ("kgqa show out", []),  # the shell completes files
+        ("kgqa run method=nothing", []),
+    ],
+)
+def test_completions(line: str, words: list[str]) -> None:
+    assert [word for word, _ in complete(line)] == words
+
+
+def test_completion_of_a_key_has_its_meaning() -> None:
+    assert complete("kgqa run method=trace method.beam") == [("method.beam=", "5 §C.4")]
+    assert find_command(["kg", "build", "a=1"]) == (BY_NAME["kg build"], ["a=1"])
+
+
+@pytest.mark.parametrize(
+    ("shell", "script", "output"),
+    [
+        # as readline calls it: it has split the word at =
+        ("bash", 'COMP_LINE="kgqa run method=kno" COMP_POINT=19; _kgqa; printf "%s" "${COMPREPLY[@]}"', "knowtrace"),
+        ("fish", 'complete -C "kgqa run method=kno"', "method=knowtrace\tKnowTrace (Li et al., KDD 2025)"),
+        ("zsh", "print $+functions[_kgqa]", "1\n"),
+    ],
+)
+def test_completion_in_a_shell(shell: str, script: str, output: str, tmp_path: Path) -> None:
+    if (program := shutil.which(shell)) is None:
+        pytest.skip(f"{shell} is not installed")
+    command = tmp_path / "kgqa"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m kgqa "$@"\n', encoding="utf-8")
+    command.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    (tmp_path / "script").write_text(f"{SCRIPTS[shell]}\n{script}\n", encoding="utf-8")
+    ran = subprocess.run([program, "script"], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ran.stdout.startswith(output)
+
+
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+ESCAPED = {
+    "\x1b[31mred": "\\x1b[31mred",
+    "\x00": "\\x00",
+    "a\rb": "a\\x0db",
+    "\x7f": "\\x7f",
+    "\x9b2J": "\\x9b2J",
+    "abc\u202ecba": "abc\\u202ecba",
+    "\u2066x\u2069": "\\u2066x\\u2069",
+    "caf\udce9": "caf\\udce9",
+    "[red]x[/]": "[red]x[/]",
+    "a\r\nb\tc\nd": "a\nb\tc\nd",
+    "漢字 é 🤷‍♀️ \u2028": "漢字 é 🤷‍♀️ \u2028",
+}
+
+
+@pytest.mark.parametrize("text", ESCAPED)
+def test_control_characters_are_escaped(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert escape_control(text) == ESCAPED[text]
+    if "\n" in text or "\u2028" in text:
+        return
+    terminal = Terminal()
+    terminal.line(text)
+    terminal.table(("a", text), [("b", text)], title=text)
+    shown = capsys.readouterr().out
+    assert not CONTROL.search(shown)
+    assert shown.count(ESCAPED[text]) == 4
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_no_text_keeps_a_control_character(text: str) -> None:
+    assert not CONTROL.search(escape_control(text))
+    assert "\n" not in one_line(text)
+    assert json.loads(escape_json(json.dumps(text, ensure_ascii=False))) == text
+    assert escape_control(escape_control(text)) == escape_control(text)
+
+
+def test_logs_and_narrow_encodings_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    PlainLines(stream).line("\x1b]0;title\x07 of \u202egnp.exe")
+    assert stream.getvalue() == "\\x1b]0;title\\x07 of \\u202egnp.exe\n"
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="latin-1"))
+    protect_streams()
+    sys.stdout.write("café 漢")
+    sys.stdout.flush()
+    assert raw.getvalue() == b"caf\xe9 \\u6f22"

@@ -1,4 +1,4 @@
-"""What calls cost: sums by role, US dollars only where prices are known, flags counted."""
+"""What calls cost: sums by role, US dollars only if prices are known, flags counted."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def record(reply: object = REPLY, *, role: str = "reader", cached: bool = False,
 
 
 def ledger(*records: CallRecord) -> Ledger:
-    kept = Ledger()
+    ledger = Ledger()
     for each in records:
-        kept.add(each)
-    return kept
+        ledger.add(each)
+    return ledger
 
 
 def test_dollars() -> None:
@@ -32,43 +32,31 @@ def test_dollars() -> None:
     assert costs.method.usd == 2 * (600 * 1.0 + 400 * 0.5 + 50 * 10.0) / 1e6
     assert costs.paid.usd == costs.method.usd / 2
     assert costs.method.by_role["reader"].usd == costs.method.usd
+    assert ledger(record(cached=True)).costs(1, lambda role: PRICES).paid.usd == 0
 
 
 def test_reasoning_is_paid_as_output() -> None:
-    thoughtful = replace(REPLY, usage=replace(REPLY.usage, reasoning_tokens=40))
-    costs = ledger(record(thoughtful), record(role="judge")).costs(1, lambda role: PRICES)
+    reply = replace(REPLY, usage=replace(REPLY.usage, reasoning_tokens=40))
+    costs = ledger(record(reply), record(role="judge")).costs(1, lambda role: PRICES)
     assert (costs.method.output_tokens, costs.method.reasoning_tokens) == (100, 40)
     assert costs.method.by_role["judge"].reasoning_tokens is None
     assert costs.method.by_role["reader"].usd == costs.method.by_role["judge"].usd
 
 
 def test_unknown_prices_give_no_dollars() -> None:
-    costs = ledger(record(cached=True)).costs(1, lambda role: None)
-    assert costs.method.usd is costs.paid.usd is None
-    assert costs.method.by_role["reader"].usd is None
-
-
-def test_total_is_unknown_if_one_price_is() -> None:
     both = ledger(record(), record(role="selector"))
     costs = both.costs(1, lambda role: PRICES if role == "reader" else None)
-    assert costs.method.usd is None
+    assert costs.method.usd is costs.paid.usd is costs.method.by_role["selector"].usd is None
     assert costs.method.by_role["reader"].usd is not None
 
 
-def test_cached_run_pays_zero() -> None:
-    assert ledger(record(cached=True)).costs(1, lambda role: PRICES).paid.usd == 0
-
-
-def test_flags_are_counted_once_per_call() -> None:
+def test_flags_are_counted_once_per_call_and_failed_calls_have_no_tokens() -> None:
     flagged = replace(REPLY, flags=("no_prefill", "no_prefill"))
     costs = ledger(record(flagged, cached=True), record(), record(), record()).costs(1, lambda role: None)
     assert costs.method.by_role["reader"].flags == {"no_prefill": Flagged(calls=1, share=0.25)}
     assert costs.paid.flags == {}
-
-
-def test_failed_call_has_no_tokens() -> None:
-    costs = ledger(record(EngineError("no"))).costs(1, lambda role: PRICES).paid
-    assert (costs.calls, costs.prompt_tokens, costs.usd) == (1, 0, 0)
+    failed = ledger(record(EngineError("no"))).costs(1, lambda role: PRICES).paid
+    assert (failed.calls, failed.prompt_tokens, failed.usd) == (1, 0, 0)
 
 
 def test_only_paid_calls_wait() -> None:

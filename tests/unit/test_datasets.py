@@ -1,111 +1,111 @@
-"""The readers on small files: what they make of odd records."""
+"""Readers of MuSiQue's and HotpotQA's format: odd records, files in odd places, and broken files."""
 
 from __future__ import annotations
 
+import gzip
+import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kgqa.datasets.musique import MuSiQue
+from kgqa.errors import ConfigError
 from kgqa.types import Hop, Passage
-from tests.unit.question_files import array, hotpotqa, hotpotqa_record, lines, musique, musique_record, only, refusal
+from tests.unit.question_files import (
+    MUSIQUE,
+    array,
+    hotpotqa,
+    hotpotqa_record,
+    lines,
+    musique,
+    musique_record,
+    only,
+    refusal,
+)  # fmt: skip
 
-# MuSiQue
 
-
-def test_aliases_follow_the_answer_once_each_and_blank_ones_are_dropped(tmp_path: Path) -> None:
-    assert only(musique(lines(tmp_path, musique_record()))).answers == ("Ann", "Anne")
-
-
-def test_two_paragraphs_with_one_title_stay_two_passages(tmp_path: Path) -> None:
+def test_musique_record(tmp_path: Path) -> None:
     question = only(musique(lines(tmp_path, musique_record())))
+    assert question.answers == ("Ann", "Anne")  # once each, without blank ones
     assert question.passages == (Passage.of("T", "One."), Passage.of("T", "Two."))
     assert question.support == {question.passages[1].id}
-
-
-def test_a_step_of_the_decomposition_names_its_passage(tmp_path: Path) -> None:
-    question = only(musique(lines(tmp_path, musique_record())))
+    assert question.support_titles == {"T"}
     assert question.decomposition == (Hop("a >> b", "x", question.passages[1].id),)
     assert (question.hops, question.type) == (1, "2hop")
 
 
-def test_a_step_without_a_paragraph_has_no_passage(tmp_path: Path) -> None:
+def test_musique_record_with_little(tmp_path: Path) -> None:
     steps = [{"question": "a >> b", "answer": "x", "paragraph_support_idx": None}]
-    question = only(musique(lines(tmp_path, musique_record(question_decomposition=steps))))
-    assert question.decomposition == (Hop("a >> b", "x", ""),)
+    question = only(musique(lines(tmp_path, musique_record(question_decomposition=steps, type="comparison"))))
+    assert (question.decomposition, question.type) == ((Hop("a >> b", "x", ""),), "comparison")
+    bare = {"id": "plain", "question": "?", "answer": "x", "supporting_titles": ["T &lt;1&gt;", "U"]}
+    question = only(musique(lines(tmp_path, bare)))
+    assert question.support_titles == {"T <1>", "U"}
+    assert (question.hops, question.type, question.support, question.passages) == (None, "", frozenset(), ())
 
 
-def test_a_record_may_name_its_type(tmp_path: Path) -> None:
-    assert only(musique(lines(tmp_path, musique_record(type="comparison")))).type == "comparison"
+def test_unanswerable_questions_are_skipped(tmp_path: Path) -> None:
+    dataset = musique(lines(tmp_path, musique_record(answerable=False), musique_record()))
+    assert [question and question.id for question in dataset.read()] == [None, "2hop__1_2"]
+    assert [question.id for question in dataset.questions()] == ["2hop__1_2"]
+    assert "no answerable questions" in refusal(musique(lines(tmp_path, musique_record(answerable=False))))
 
 
-def test_without_a_decomposition_the_hops_are_not_known(tmp_path: Path) -> None:
-    question = only(musique(lines(tmp_path, musique_record(id="plain", question_decomposition=[]))))
-    assert (question.hops, question.type) == (None, "")
-
-
-def test_unanswerable_questions_are_left_out(tmp_path: Path) -> None:
-    file = lines(tmp_path, musique_record(answerable=False), musique_record())
-    assert [question.id for question in musique(file).questions()] == ["2hop__1_2"]
-
-
-def test_a_file_of_unanswerable_questions_is_refused(tmp_path: Path) -> None:
-    file = lines(tmp_path, musique_record(answerable=False))
-    assert "no answerable questions" in refusal(musique(file))
-
-
-# HotpotQA and 2Wiki
-
-
-def test_sentences_are_joined_by_one_blank_and_kept_as_in_the_file(tmp_path: Path) -> None:
-    passage = only(hotpotqa(array(tmp_path, hotpotqa_record()))).passages[0]
-    assert passage.text == "One. Two."
-    assert passage.sentences == ("One.", " Two. ", "")
-
-
-def test_markup_entities_in_titles_are_resolved(tmp_path: Path) -> None:
+def test_hotpotqa_record(tmp_path: Path) -> None:
     question = only(hotpotqa(array(tmp_path, hotpotqa_record())))
-    assert question.passages[0].title == "A & B"
+    assert question.passages == (
+        Passage.of("A & B", "One. Two.", ("One.", " Two. ", "")),
+        Passage.of("C", "Three.", ("Three.",)),
+    )
     assert question.support == {question.passages[0].id}
+    assert question.facts == ((question.passages[0].id, "One."),)  # sentence 7 does not exist
+    assert question.support_titles == {"A & B"}
 
 
-def test_an_ampersand_that_starts_no_entity_stays(tmp_path: Path) -> None:
-    record = hotpotqa_record(context=[["R&copy", ["One."]]], supporting_facts=[["R&copy", 0]])
-    assert only(hotpotqa(array(tmp_path, record))).passages[0].title == "R&copy"
-
-
-def test_a_gold_title_without_a_passage_stays_in_the_support(tmp_path: Path) -> None:
+def test_gold_title_without_passage_stays_in_the_support(tmp_path: Path) -> None:
     question = only(hotpotqa(array(tmp_path, hotpotqa_record(supporting_facts=[["C", 0], ["D &amp; E", 0]]))))
     assert question.support == {question.passages[1].id, "missing:D & E"}
+    assert question.support_titles == {"C", "D & E"}
 
 
 def test_of_two_passages_with_a_gold_title_the_one_with_the_sentence_is_gold(tmp_path: Path) -> None:
-    context = [["C", ["Short."]], ["C", ["One.", "Two."]], ["C", ["Other.", "Two."]]]
+    context = [["C", ["Short."]], ["C", ["One.", "Two."]], ["C", ["Other.", "Two."]], ["C", ["One.", "Two."]]]
     question = only(hotpotqa(array(tmp_path, hotpotqa_record(context=context, supporting_facts=[["C", 1]]))))
     assert question.support == {question.passages[1].id}
+    assert question.passages[1] == question.passages[3]
 
 
-def test_a_repeated_paragraph_is_kept_with_the_same_id(tmp_path: Path) -> None:
-    context = [["C", ["One."]], ["C", ["One."]]]
-    first, second = only(hotpotqa(array(tmp_path, hotpotqa_record(context=context)))).passages
-    assert first == second
+@pytest.mark.parametrize(
+    "gold",
+    [
+        {"supporting_facts": [["A &amp; B", 0], ["C", 2], ["C", 3]]},
+        {"supporting_titles": ["A & B", "C"]},
+        {"supporting_titles": ["C"], "supporting_facts": [["A &amp; B", 1]]},
+    ],
+)
+def test_gold_titles_of_questions_without_contexts(tmp_path: Path, gold: Mapping[str, Any]) -> None:
+    question = only(hotpotqa(array(tmp_path, {"id": "a", "question": "?", "answer": "x", "type": "bridge", **gold})))
+    assert question.support_titles == {"A & B", "C"}
+    assert (question.support, question.passages, question.hops) == (frozenset(), (), 2)
 
 
-@pytest.mark.parametrize("paragraphs", [0, 2, 4, 6, 9, 10])
-def test_any_number_of_paragraphs_is_taken(tmp_path: Path, paragraphs: int) -> None:
-    context = [[str(n), ["One."]] for n in range(paragraphs)]
-    assert len(only(hotpotqa(array(tmp_path, hotpotqa_record(context=context)))).passages) == paragraphs
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ({"answers": ["Ann", "Anne"], "answer_aliases": ["A.", "Ann", " "]}, ("Ann", "Anne", "A.")),
+        ({"answer": "Ann", "answers": ["Anne", "Ann"]}, ("Ann", "Anne")),
+    ],
+)
+def test_answers_and_aliases(tmp_path: Path, answers: Mapping[str, Any], expected: tuple[str, ...]) -> None:
+    assert only(hotpotqa(array(tmp_path, {"id": "a", "question": "?", **answers}))).answers == expected
 
 
-def test_the_hops_follow_from_the_type(tmp_path: Path) -> None:
+def test_hops_follow_from_the_type(tmp_path: Path) -> None:
     records = [hotpotqa_record(), hotpotqa_record(_id="b", type="bridge_comparison"), hotpotqa_record(_id="c", type="")]
     assert [q.hops for q in hotpotqa(array(tmp_path, *records)).questions()] == [2, 4, None]
-
-
-def test_an_unknown_type_is_refused(tmp_path: Path) -> None:
-    file = array(tmp_path, hotpotqa_record(type="inference", evidences=[]))
-    message = refusal(hotpotqa(file))
-    assert message.startswith(f"{file}: record 1 (id 5a): type='inference'")
-    assert "looks like 2wiki" in message
 
 
 def test_evidences_become_hops(tmp_path: Path) -> None:
@@ -114,31 +114,103 @@ def test_evidences_become_hops(tmp_path: Path) -> None:
     assert question.decomposition == (Hop("C, director", "Ann", question.passages[1].id), Hop("Ann, born", "1900", ""))
 
 
-def test_the_alias_file_adds_answers(tmp_path: Path) -> None:
+def test_alias_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     aliases = tmp_path / "id_aliases.json"
     aliases.write_text('{"Q_id": "Q1", "aliases": ["UK", "Britain"], "demonyms": ["British"]}\n')
     file = array(tmp_path, hotpotqa_record(answer="UK", answer_id="Q1"), hotpotqa_record(_id="b", answer_id=None))
-    questions = list(hotpotqa(file, aliases).questions())
-    assert [question.answers for question in questions] == [("UK", "Britain", "British"), ("yes",)]
-
-
-def test_the_alias_file_is_looked_for_beside_the_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "id_aliases.json").write_text('{"Q_id": "Q1", "aliases": ["UK"], "demonyms": []}\n')
-    file = array(tmp_path, hotpotqa_record(answer="Britain", answer_id="Q1"))
-    assert only(hotpotqa(file, Path("id_aliases.json"))).answers == ("Britain", "UK")
-    (tmp_path / "id_aliases.json").rename(tmp_path / "other.json")
-    monkeypatch.setenv("KGQA_DATA", str(tmp_path / "data"))
-    refused = refusal(hotpotqa(file, Path("id_aliases.json")))
-    assert refused.startswith(f"dataset.aliases=id_aliases.json: no such file, nor in {tmp_path}, ")
-    assert refused.endswith("by dataset.aliases=null, or run: kgqa data download dataset=hotpotqa")
-
-
-def test_the_alias_file_changes_the_hash(tmp_path: Path) -> None:
-    aliases = tmp_path / "id_aliases.json"
-    aliases.write_text('{"Q_id": "Q1"}\n')
-    file = array(tmp_path, hotpotqa_record())
+    for named in (aliases, Path("id_aliases.json")):  # looked for next to the questions
+        questions = list(hotpotqa(file, named).questions())
+        assert [question.answers for question in questions] == [("UK", "Britain", "British"), ("yes",)]
     assert hotpotqa(file).sha256 != hotpotqa(file, aliases).sha256
+    assert hotpotqa(file).corpus_identity() == hotpotqa(file, aliases).corpus_identity()
+    monkeypatch.setenv("KGQA_DATA", str(tmp_path / "data"))
+    aliases.unlink()
+    assert f"no such file, nor in {tmp_path}, " in refusal(hotpotqa(file, Path("id_aliases.json")))
 
 
-def test_a_missing_alias_file_is_refused(tmp_path: Path) -> None:
-    assert "dataset.aliases=" in refusal(hotpotqa(array(tmp_path, hotpotqa_record()), tmp_path / "none.json"))
+# Where files are
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gzip", "crlf"])
+def test_encoding_is_recognized_from_the_content(tmp_path: Path, encoding: str) -> None:
+    text = json.dumps(MUSIQUE)
+    content = {"gzip": gzip.compress(text.encode()), "crlf": f"{text}\r\n\r\n".encode()}
+    (tmp_path / "questions").write_bytes(content.get(encoding) or text.encode(encoding))
+    assert only(musique(tmp_path / "questions")).id == "2hop__1_2"
+
+
+@pytest.mark.parametrize("below", ["", "questions", "musique"])
+@pytest.mark.parametrize("variable", [True, False])
+def test_data_folders_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str, variable: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KGQA_DATA", "own" if variable else "")
+    folder = Path("own" if variable else "data", below)
+    folder.mkdir(parents=True)
+    target = lines(tmp_path, MUSIQUE).rename(folder / "musique_dev.jsonl")
+    assert musique(None).file == target
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "musique_dev.jsonl.gz").write_bytes(gzip.compress(b"{}"))
+    assert musique("x").file == Path("x/musique_dev.jsonl.gz")
+
+
+def test_missing_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KGQA_DATA", str(tmp_path / "nowhere"))
+    message = refusal(musique(None))
+    assert "kgqa data download dataset=musique" in message
+    assert all(place in message for place in ("musique_dev.jsonl", str(tmp_path / "nowhere"), "data/musique"))
+    assert refusal(musique("none.jsonl")).startswith("dataset.path=none.jsonl: no such file")
+    assert "no package kgqa_absent" in refusal(musique("pkg://kgqa_absent/demo.jsonl"))
+    assert "no musique_dev.jsonl" in refusal(musique(tmp_path))
+    with pytest.raises(ConfigError, match=re.escape("dataset.files.dev=[]")):
+        MuSiQue("musique", None, "dev", {"dev": ()}, None, "musique", "musique")
+
+
+# Broken files
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", ": the file is empty; download it again"),
+        (b"[]", ": no answerable questions"),
+        (b"[\n" + json.dumps(MUSIQUE).encode()[:-30], ": not JSON: .*download it again"),
+        (json.dumps(MUSIQUE).encode() + b'\n{"id": "b', ":2: not JSON"),
+        (b'{"id": "caf\xe9"}\n', r":1: not JSON: not UTF-8 \(byte 0xe9\)"),
+        (gzip.compress(json.dumps(MUSIQUE).encode())[:-20], ": broken gzip file"),
+        (json.dumps(musique_record(question="\ud800?")).encode(), r":1: '\\ud800' is half a character"),
+        (json.dumps([MUSIQUE, MUSIQUE]).encode(), r": record 2 .*: id '2hop__1_2' is already taken by .*: record 1"),
+    ],
+)
+def test_broken_file_is_refused_with_its_place(tmp_path: Path, content: bytes, said: str) -> None:
+    file = tmp_path / "questions.jsonl"
+    file.write_bytes(content)
+    assert re.match(f"{re.escape(str(file))}{said}", refusal(musique(file)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"answer": 5}, "answer=5: .*; correct the record"),
+        ({"answer": " "}, "answer=' ': .*dev split"),
+        ({"answer": "", "answers": ["x"]}, "answer='': a question needs an answer"),
+        ({"paragraphs": "text"}, "paragraphs='text'"),
+        ({"paragraphs": [{"title": "T", "paragraph_text": "One."}]}, "no key 'paragraphs.0.is_supporting'"),
+        ({"id": None}, "id=None"),
+    ],
+)
+def test_invalid_value_is_named(tmp_path: Path, changes: Mapping[str, Any], said: str) -> None:
+    file = lines(tmp_path, musique_record(id="a"), musique_record(**changes))
+    assert re.match(f"{re.escape(str(file))}:2: {said}", refusal(musique(file)))
+
+
+def test_unknown_type_is_refused(tmp_path: Path) -> None:
+    message = refusal(hotpotqa(array(tmp_path, hotpotqa_record(type="inference", evidences=[]))))
+    assert "record 1 (id 5a): type='inference'" in message
+    assert "looks like 2wiki" in message
+
+
+def test_file_of_another_dataset_is_named(tmp_path: Path) -> None:
+    message = refusal(musique(array(tmp_path, hotpotqa_record())))
+    assert "record 1 (id 5a): no key 'id'; this looks like hotpotqa: run with dataset=hotpotqa" in message
+    assert "this looks like musique: run with dataset=musique" in refusal(hotpotqa(lines(tmp_path, MUSIQUE)))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.experiment import Experiment
 from kgqa.types import Question
 
 RECORD = {
@@ -63,7 +63,7 @@ def test_no_collection_is_made_of_a_collection(tmp_path: Path) -> None:
 
 
 def test_a_file_is_named_by_the_person_and_another_datasets_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="name the authors' file"):
+    with pytest.raises(DataError, match="get the authors' file from https"):
         _ = Experiment.of(["dataset=kgp"]).questions
     with pytest.raises(DataError, match="no such file"):
         _ = Experiment.of(["dataset=kgp", f"dataset.path={tmp_path / 'nowhere.json'}"]).questions

@@ -13,9 +13,7 @@ import pytest
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.datasets.demonstrations import load_thoughts
-from kgqa.errors import ConfigError
 from kgqa.prompting.demonstrations import demonstration_set, set_said
-from tests.thoughts_world import demonstration
 
 RELEASED = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "ircot_prompts.json.gz"
 SETS = json.loads((files("kgqa") / "demos" / "ircot_sets.json").read_text("utf-8"))
@@ -33,12 +31,6 @@ def test_three_sets_of_fifteen_differ_and_keep_the_files_order() -> None:
     assert demonstration_set(labelled, 1, 99) == labelled
     assert demonstration_set(labelled, 1, 0) == ()
     assert set_said(labelled, 2, 15) == "15 of 20 questions, random sample 2"
-
-
-@pytest.mark.parametrize("name", ["hotpotqa", "2wikimultihopqa", "musique", "iirc"])
-def test_the_authors_sets_are_three_of_fifteen_out_of_twenty(name: str) -> None:
-    assert [len(set(ids)) for ids in SETS[name]] == [15, 15, 15]
-    assert len(set().union(*SETS[name])) <= 20
 
 
 # the first and the last question of each set of run.py, and how many of its fifteen the released prompts have
@@ -79,21 +71,3 @@ def test_a_method_says_which_questions_it_shows(name: str, count: int, said: str
     for method in ("ircot", "retrieve_read", "iter_retgen"):
         built = build(compose([f"method={method}", *changes])["method"], "method")
         assert built.shows == f"{where}: {said}"
-
-
-@released
-@pytest.mark.parametrize("method", ["ircot", "iter_retgen"])
-def test_a_fourth_set_of_the_authors_is_refused_before_the_first_question(method: str) -> None:
-    node = compose([f"method={method}", f'method.few_shot_path="{RELEASED}#musique"', "method.demonstration_set=4"])
-    with pytest.raises(ConfigError, match=r"method.demonstration_set=4: the authors have sets 1 to 3"):
-        build(node["method"], "method")
-
-
-def test_readers_without_demonstrations_say_nothing_of_them() -> None:
-    node = compose(["method=retrieve_read", "method.reader=zero_shot"])["method"]
-    assert build(node, "method").shows == ""
-
-
-def test_questions_in_no_set_are_sampled() -> None:
-    labelled = tuple(demonstration(number) for number in range(5))
-    assert len(demonstration_set(labelled, 7, 3)) == 3

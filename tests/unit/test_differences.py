@@ -8,14 +8,12 @@ from functools import cache
 
 import pytest
 
-from kgqa.config.files import config_file, groups
+from kgqa.config.files import config_file, groups, list_choices
 from kgqa.config.overrides import override_key
-from kgqa.config.yaml_docs import list_choices
-from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.experiment import Experiment
 from kgqa.reproduce.cells import PlannedCell
-from kgqa.reproduce.differences import CHOSEN, differing, of_no_paper, parts
-from kgqa.reproduce.published import PublishedCell
-from kgqa.reproduce.reading import load_table, table_ids
+from kgqa.reproduce.differences import CHOSEN, list_parts, list_setting_differences, published_choice
+from kgqa.reproduce.tables import PublishedCell, load_table, table_ids
 from kgqa.util.plugins import package_conf
 
 KNOWN = groups()
@@ -49,7 +47,7 @@ def cells_of(table_id: str) -> list[PublishedCell]:
 
 def told(table_id: str, cell: PublishedCell) -> str:
     planned = PlannedCell(cell, cell.overrides, "run", ())
-    rows = differing(load_table(table_id), [planned], (), {cell.overrides: chosen(cell)})
+    rows = list_setting_differences(load_table(table_id), [planned], (), {cell.overrides: chosen(cell)})
     return "\n".join(" | ".join(row) for row in rows)
 
 
@@ -83,14 +81,16 @@ def test_every_choice_that_a_cell_makes_cites_a_source_or_says_it_has_none() -> 
         (place.partition("@")[0], name)
         for id_ in table_ids()
         for cell in cells_of(id_)
-        for place, name, _ in parts(chosen(cell))
+        for place, name, _ in list_parts(chosen(cell))
     }
     assert len(used) > 20
     for group, name in used:
         text = config_file(group, name).read_text(encoding="utf-8")
-        assert re.search(r"§|Table \d|Fig|model card|[Aa]ppendix|supplement|KGP|IRCoT|BEIR|TRACE", text) or of_no_paper(
-            group, name
-        ), f"conf/{group}/{name}.yaml: name the paper's place, or say: Not in the paper"
+        assert re.search(
+            r"§|Table \d|Fig|model card|[Aa]ppendix|supplement|KGP|IRCoT|BEIR|TRACE", text
+        ) or published_choice(group, name), (
+            f"conf/{group}/{name}.yaml: name the paper's place, or say: Not in the paper"
+        )
 
 
 @pytest.mark.parametrize("id_", table_ids())

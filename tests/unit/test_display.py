@@ -1,89 +1,88 @@
-"""What long work says where nobody looks on: lines for a log."""
+"""The display of long work in a log, its own log without secrets, and its heartbeat."""
 
 from __future__ import annotations
 
 import io
+import json
 import logging
-from types import SimpleNamespace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kgqa.runtime import display
+from kgqa.errors import EngineDied, notes
+from kgqa.runtime import work_log
 from kgqa.runtime.costs import Ledger
-from kgqa.runtime.display import BYTES, QUIET, PlainLines, log_lines
+from kgqa.runtime.display import QUIET, PlainLines, log_lines
+from kgqa.runtime.monitor import monitor_work, read_heartbeats
+from kgqa.runtime.work_log import LOG, log_event
 
 
-def test_step_starts_with_a_line() -> None:
-    assert _told_while_counting("passages") == ["reading passages", "indexing 3,000 passages"]
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / LOG).read_text(encoding="ascii").splitlines()]
 
 
-def test_step_has_a_line_per_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    _let_time_fly(monkeypatch)
-    assert _told_while_counting("passages") == [
-        "reading passages",
-        "reading: 2,000",
-        "indexing 3,000 passages",
-        "indexing: 1,000 of 3,000",
-        "indexing: 3,000 of 3,000",
-    ]
+def test_events_are_logged_and_not_shown(tmp_path: Path) -> None:
+    shown = io.StringIO()
+    with log_lines(PlainLines(shown)):
+        log_event("x", "no log is open")
+        with work_log.work_log(tmp_path):
+            log_event("x", "for the log")
+            logging.getLogger("kgqa.engines").info("for both")
+    logging.getLogger("kgqa.engines").info("nothing is open")
+    assert [line["message"] for line in lines(tmp_path)] == ["for the log", "for both"]
+    assert shown.getvalue() == "for both\n"
 
 
-def test_transfer_has_no_first_line() -> None:
-    assert _told_while_counting(BYTES) == []
+def test_secrets_are_not_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-Tr0ub4dor")
+    monkeypatch.setenv("OTHER_TOKEN", "short")
+    with work_log.work_log(tmp_path):
+        log_event("x", "a reply with sk-Tr0ub4dor in it", field=["sk-Tr0ub4dor"])
+        logging.getLogger("kgqa.engines").warning("for people: %s", "sk-Tr0ub4dor, short")
+    assert [line["message"] for line in lines(tmp_path)] == ["a reply with [key] in it", "for people: [key], short"]
+    assert lines(tmp_path)[0]["field"] == ["[key]"]
 
 
-def test_single_step_is_named_by_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    _let_time_fly(monkeypatch)
-    stream = io.StringIO()
-    with PlainLines(stream).counting("questions") as advance:
-        for _ in range(3):
-            advance("", 1_000, None)
-    assert stream.getvalue().splitlines() == ["questions: 2,000"]
+def test_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_log, "LARGEST", 2_000)
+    with work_log.work_log(tmp_path):
+        for number in range(500):
+            log_event("x", f"line {number}")
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == [LOG, *(f"{LOG}.{older}" for older in range(1, work_log.OLDER + 1))]
+    assert all(file.stat().st_size <= 2_000 for file in files)
+    assert lines(tmp_path)[-1]["message"] == "line 499"
 
 
-def test_stage_ends_with_sums() -> None:
-    stream = io.StringIO()
-    with PlainLines(stream).stage("questions", 2, Ledger()) as stage:
-        stage.finish(failed=False)
-        stage.finish(failed=True)
-    assert stream.getvalue().startswith("questions: 2 done · 0 model calls (0 % from the cache)")
-    assert stream.getvalue().endswith("· 1 failed\n")
+def test_unwritable_log_stops_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    (tmp_path / LOG).symlink_to("/dev/full")
+    for folder in (tmp_path / "file", tmp_path):
+        with work_log.work_log(folder):
+            log_event("x", "into a file that is no folder, and a full disk")
+    assert capfd.readouterr() == ("", "")
 
 
-def test_interrupted_stage_has_no_sums() -> None:
-    stream = io.StringIO()
-    with pytest.raises(KeyboardInterrupt), PlainLines(stream).stage("questions", 2, Ledger()):
-        raise KeyboardInterrupt
-    assert not stream.getvalue()
+def test_error_gets_notes_on_how_to_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["/bin/kgqa", "run", "ids=[a, b]"])
 
+    def work() -> None:
+        with monitor_work(QUIET, "run", tmp_path) as monitor:
+            (beat,) = read_heartbeats()
+            assert (beat.is_running, beat.what) == (True, "run")
+            with monitor.stage("questions", 7, Ledger()) as stage:
+                stage.finish(failed=False)
+                stage.finish(failed=True)
+                raise EngineDied("it died")
 
-def test_logged_lines_are_shown_within_the_block() -> None:
-    stream = io.StringIO()
-    with log_lines(PlainLines(stream)):
-        logging.getLogger("kgqa.engines").info("converting the weights")
-    logging.getLogger("kgqa.engines").info("nobody listens")
-    assert stream.getvalue() == "converting the weights\n"
-
-
-def test_quiet_display_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    QUIET.line("a line", alarm=True)
-    with QUIET.stage("questions", 1, Ledger()) as stage, QUIET.counting("passages") as advance:
-        stage.record()
-        stage.finish(failed=True)
-        advance("reading", 1, None)
-    assert not capsys.readouterr().out
-
-
-def _told_while_counting(unit: str) -> list[str]:
-    stream = io.StringIO()
-    with PlainLines(stream).counting(unit) as advance:
-        for _ in range(3):
-            advance("reading", 1_000, None)
-        for _ in range(3):
-            advance("indexing", 1_000, 3_000)
-    return stream.getvalue().splitlines()
-
-
-def _let_time_fly(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter(range(0, 10_000, 35))  # seconds, at each look
-    monkeypatch.setattr(display, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with pytest.raises(EngineDied) as died:
+        work()
+    assert notes(died.value) == (
+        f"saved: 2 of 7 questions in {tmp_path}, and every reply in the call cache",
+        "continue with: kgqa run 'ids=[a, b]'",
+    )
+    end = lines(tmp_path)[-1]
+    assert end | {"outcome": "failed", "failed": 1, "message": "EngineDied: it died"} == end
+    assert not read_heartbeats()

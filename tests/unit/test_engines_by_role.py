@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kgqa.artifacts.run import AS_READER
-from kgqa.config import factories as parts
 from kgqa.config.composing import compose
-from kgqa.engines.weights import Prices
-from kgqa.experiment.session.engines import Engines, Pool, RoleBinding, pool_key, role_nodes
+from kgqa.experiment.engines import Engines, Pool, RoleBinding, role_nodes
 
 
 def opened(pool: Pool) -> Engines:
@@ -23,24 +21,6 @@ def test_roles_share_an_engine_until_it_is_discarded() -> None:
     assert engines("selector") is engines("reader") is opened(pool)("agent") is first
     engines.discard([first])
     assert engines("reader") is not first
-
-
-def test_prices_are_read_once_for_a_role(monkeypatch: pytest.MonkeyPatch) -> None:
-    engines, built, model = opened(Pool()), [], parts.model
-
-    def counted(node: object) -> object:
-        built.append(node)
-        return model(node)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(parts, "model", counted)
-    told = [engines.prices("reader") for _ in range(3)]
-    assert isinstance(told[0], Prices)
-    assert told == [told[0]] * 3
-    assert len(built) == 1
-
-
-def test_equal_configurations_have_one_key_whatever_their_order() -> None:
-    assert pool_key({"a": 1, "b": 2}) == pool_key({"b": 2, "a": 1}) != pool_key({"a": 2, "b": 1})
 
 
 @pytest.mark.parametrize("role", AS_READER)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from kgqa.reproduce.reading import load_table, table_ids
+from kgqa.reproduce.tables import load_table, table_ids
 from kgqa.util.plugins import package_conf
 
 

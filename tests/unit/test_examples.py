@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,51 +94,11 @@ def test_the_graph_of_a_question_names_nothing_that_has_to_be_found(film: Exampl
     assert str(film.filled[3]) == "<Patrice Vaucelin; date of birth; 21 July 1926>"
 
 
-def test_a_fill_asks_for_the_last_unknown_and_may_find_nothing(film: Example) -> None:
-    assert (str(film.fill.triple), film.fill.value) == ("<Patrice Vaucelin; date of birth; ?4>", "21 July 1926")
-    assert film.fill.passages.startswith("Title: Patrice Vaucelin\n")
-    assert (film.unfillable.triple, film.unfillable.value) == (film.fill.triple, "unknown")
-    assert "21 July 1926" not in film.unfillable.passages
-
-
-def test_actions_search_for_each_passage_and_finish_with_the_thought(film: Example) -> None:
-    first, second, *_, last = film.actions
-    assert (first.thought, first.action) == (
-        "I need to find out first: Who directed The Painted Tollgate?", "Search[The Painted Tollgate director]",
-    )  # fmt: skip
-    assert first.observation.startswith("Title: The Painted Tollgate\n")
-    assert second.thought == (
-        "The Painted Tollgate was directed by Hedda Lindemoor. Now I need to find out: When was Hedda Lindemoor born?"
-    )
-    assert (last.thought, last.action, last.observation) == (film.thought, "Finish[Midnight at Orbury]", "")
-    assert film.thought.endswith("Thus, the film whose director was born later is Midnight at Orbury.")
-
-
-def test_a_pinned_passage_is_not_searched_for() -> None:
-    soldier = Example(next(each for each in load_thoughts("iirc") if "Averill" in each.question))
-    assert [action.action for action in soldier.actions] == ["Search[9th Marlow Rifles founded in]", "Finish[19]"]
-    assert soldier.passages.startswith(soldier.pinned)
-    assert soldier.fill.passages.startswith(soldier.pinned)
-
-
-def test_an_answer_that_no_thought_states_is_told(film: Example) -> None:
-    silent = replace(film.shown, thoughts="So the answer is: Midnight at Orbury.")
-    assert Example(silent).actions[1].thought.startswith("So it is Hedda Lindemoor. Now I need")
-    assert Example(silent).thought == ""
-
-
 def test_the_documented_record_has_all_that_methods_show(tmp_path: Path) -> None:
     documented = Path(__file__).parents[2] / "docs" / "OWN_CODE.md"
-    _, _, rest = documented.read_text(encoding="utf-8").partition("## Demonstrations")
+    _, _, rest = documented.read_text(encoding="utf-8").partition("## Few-shot examples")
     record = rest.partition("```json\n")[2].partition("```")[0]
     file = tmp_path / "my_pool.jsonl"
     file.write_text(record.replace("\n", ""), encoding="utf-8")
     [shown] = load_thoughts(str(file), needs=("steps", "triples", "implied", "entities"))
     assert shown.steps[0].answer == "Ida Vos"
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_second_set_holds_others(method: str) -> None:
-    again = questions_shown(method, "musique", "method.demonstration_set=2")
-    assert len(again) == 4
-    assert again != questions_shown(method, "musique")

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from kgqa.config.composing import compose
-from kgqa.config.yaml_docs import find_sources
+from kgqa.config.files import find_sources
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.identity import run_folder
-from kgqa.experiment.session.session import Session
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.session import Session
 
 OTHER = {"model": {"name": "another"}, "engine": {"batch_size": 7}}
 
@@ -21,11 +20,6 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
     assert experiment.choices["method"] == "no_context"
     with pytest.raises(DataError, match=r"none\.jsonl"):
         _ = experiment.questions
-
-
-def test_a_configuration_that_was_kept_is_not_composed_anew() -> None:
-    kept = {**compose(["method=no_context"]), "limit": 1}
-    assert len(Experiment.of(["method=no_context"], kept).questions) == 1
 
 
 def test_models_of_another_configuration_are_taken_where_none_are_named() -> None:
@@ -38,12 +32,12 @@ def test_models_of_another_configuration_are_taken_where_none_are_named() -> Non
 
 def test_a_run_is_named_by_what_can_change_an_answer() -> None:
     def folder(*overrides: str) -> Path:
-        return run_folder(Session(Experiment.of(["method=no_context", *overrides])))
+        return Experiment.of(["method=no_context", *overrides]).run_folder()
 
     assert folder() == folder("limit=2", "max_parallel_questions=3", "judge=kgp")
     assert folder() != folder("seed=3")
-    assert folder("name=mine").parts[-4:] == ("demo", "no_context", "smollm2_135m", "mine")
-    assert folder("out=elsewhere") == Path("elsewhere")
+    assert folder("run_name=mine").parts[-4:] == ("demo", "no_context", "smollm2_135m", "mine")
+    assert folder("output_dir=elsewhere") == Path("elsewhere")
 
 
 def test_settings_say_who_gave_a_value_and_what_the_paper_has() -> None:
@@ -54,6 +48,17 @@ def test_settings_say_who_gave_a_value_and_what_the_paper_has() -> None:
     assert said["method.chains"].startswith("given here; paper: 5 (R, §C.4")
     assert said["method.max_answer_tokens"] == "given here; default: 25 (not in the paper: the released code)"
     assert said["method.min_probability"].startswith("not in the paper")
+
+
+def test_an_own_model_needs_no_optional_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("conf/model").mkdir(parents=True)
+    keys = "_target_: kgqa.engines.weights.Model\nname: mine\npath: mine.gguf\nhub: null\npackages: []\nsha256: null\n"
+    Path("conf/model/mine.yaml").write_text(f"{keys}context: 512\n", encoding="utf-8")
+    experiment = Experiment.of(["model=mine", "engine=scripted", "method=no_context"])
+    assert "thinking" not in experiment.identity["model"]
+    with Session(experiment) as session:
+        assert session.engines.prices("reader") is None
 
 
 def test_a_part_that_nothing_was_chosen_for_is_named() -> None:

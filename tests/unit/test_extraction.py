@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Rank
-from kgqa.datasets.demonstrations import load_documents
-from kgqa.errors import ConfigError, EngineError
+from kgqa.errors import ConfigError
 from kgqa.kg.extraction import TripleExtractor
 from kgqa.prompting.demonstrations import DocumentDemonstration
 from kgqa.testing import drive
@@ -23,7 +20,6 @@ EXTRACTOR = TripleExtractor(
     head="title", layout="figures", max_tokens=512, max_prompt_tokens=2048, demonstrations="adaptive",
     demonstration_count=3, few_shot=DEMONSTRATIONS,
 )  # fmt: skip
-AUTHORS = Path(os.environ.get("KGQA_DATA", "data")) / "demonstrations" / "trace_demonstrations_flashrag.json.gz"
 PASSAGE = Passage.of("Low Tide", "Low Tide is a painting.")
 
 
@@ -131,49 +127,14 @@ def test_the_least_similar_demonstrations_are_dropped_before_the_passage_is_cut(
     assert cut != text
 
 
-def test_fixed_demonstrations_are_dropped_from_the_files_last_on() -> None:
-    flags, titles, _ = fitting(words(PASSAGE, 2), PASSAGE, demonstrations="fixed")
-    assert (flags, titles) == ({"demonstrations_dropped": 1}, ["Title 0", "Title 1", "Low Tide"])
-
-
-def test_a_long_passage_is_cut_at_its_end_and_flagged() -> None:
-    long = [f"word{i}" for i in range(3000)]
-    flags, _, text = fitting(400, Passage.of("Long", " ".join(long)), demonstrations="none")
-    assert flags == {"passage_cut": 1}
-    kept = text.split()
-    assert kept[:-1] == long[: len(kept) - 1]  # the last word may be cut in two
-    assert len(kept) > 250
-
-
 def test_an_instruction_that_leaves_no_room_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match=r"kg.max_prompt_tokens=20: the instruction .*; raise it"):
         drive(replace(EXTRACTOR, max_prompt_tokens=20).extract(PASSAGE), World())
 
 
-@pytest.mark.skipif(not AUTHORS.is_file(), reason="KGQA_DATA does not have the authors' demonstrations")
-@pytest.mark.parametrize("dataset", ["HOTPOTQA", "2WIKIMULTIHOPQA", "MUSIQUE"])
-def test_the_authors_longest_documents_leave_room_for_a_passage(dataset: str) -> None:
-    """Three of them alone are longer than the released code's limit, at about four characters a token."""
-    longest = sorted(load_documents(f"{AUTHORS}#{dataset}"), key=lambda document: -len(str(document)))
-    world = World()
-
-    def reply(call: Call[Any]) -> Any:
-        return len(call.text) // 4 if isinstance(call, CountTokens) else world(call)
-
-    extractor = replace(EXTRACTOR, demonstrations="fixed", few_shot=tuple(longest))
-    assert drive(extractor.extract(PASSAGE), reply).flags == {"demonstrations_dropped": 1}
-    assert shown_titles(world.prompt()) == [longest[0].title, longest[1].title, "Low Tide"]
-    assert world.prompt().endswith(PASSAGE.text)
-
-
 def test_a_reply_that_reaches_the_limit_is_flagged() -> None:
     extraction = drive(EXTRACTOR.extract(PASSAGE), World(Completion("<Low Tide; ty", "length")))
     assert extraction.flags == {"truncated_extraction": 1}
-
-
-def test_an_engine_error_ends_the_program() -> None:
-    with pytest.raises(EngineError, match="gone"):
-        drive(EXTRACTOR.extract(PASSAGE), World(EngineError("gone")))
 
 
 def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() -> None:
@@ -194,18 +155,6 @@ def test_the_title_is_every_head_of_the_instruction_and_of_the_demonstrations() 
     drive(replace(extractor, head="any").extract(PASSAGE), world)
     assert "or another entity of the text" in world.prompt()
     assert "<Fir; occupation; mason>" in world.prompt()
-
-
-@pytest.mark.parametrize("family", ["hotpotqa", "2wiki", "musique", "iirc"])
-def test_the_shipped_documents_suffice_where_the_title_is_every_head(family: str) -> None:
-    shipped = load_documents(family)
-    world = World()
-    changes: Any = {"demonstrations": "fixed", "few_shot": shipped, "demonstration_count": len(shipped)}
-    drive(replace(EXTRACTOR, **changes, max_prompt_tokens=9999).extract(PASSAGE), world)
-    for block in world.prompt().split("\n\n")[1:-1]:
-        title, _, _, *triples = block.splitlines()
-        assert triples
-        assert all(line.startswith(f"<{title.removeprefix('Title: ')};") for line in triples)
 
 
 def test_more_demonstrations_than_there_are_are_refused() -> None:

@@ -11,7 +11,7 @@ from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.errors import PromptTooLong
-from kgqa.methods.steps.reader import ReadingLog, merge_rankings, passages_text
+from kgqa.methods.steps.reader import ReadingLog, passages_text
 from kgqa.prompting import render_dry_run_reply
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question
@@ -72,17 +72,6 @@ def test_as_many_passages_are_shown_as_fit(kept: int) -> None:
     assert reading.tokens == reading.last == 103 * kept
 
 
-def test_an_engine_that_does_not_tell_how_long_the_prompt_is_is_asked_with_one_less_each_time() -> None:
-    world, reading = World(limit=500, told=0), ReadingLog()
-    drive(reading.generate(prompt, FIFTY[:7], 10), world)
-    assert world.shown == [[0, 1, 2, 3]]
-
-
 def test_a_prompt_that_does_not_fit_without_passages_is_an_error() -> None:
     with pytest.raises(PromptTooLong):
         drive(ReadingLog().generate(prompt, FIFTY, 10), World(limit=-1))
-
-
-def test_passages_of_several_searches_are_ordered_by_rank() -> None:
-    a, b, c, d = FIFTY[:4]
-    assert merge_rankings([(a, b), (c, a, d)]) == (a, c, b, d)

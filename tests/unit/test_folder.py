@@ -1,4 +1,4 @@
-"""A run's folder belongs to one configuration and one process, and gives up nothing it had."""
+"""A folder of a run or another stage belongs to one configuration and process, and loses no finished work."""
 
 from __future__ import annotations
 
@@ -7,103 +7,123 @@ import resource
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, Prediction
-from kgqa.artifacts.trace import PARTIAL_TRACE, read_trace
-from kgqa.calls import Choose, Generate, Search
-from kgqa.errors import ConfigError, DataError, EngineError, StorageError
-from kgqa.runtime.folder import RunFolder, run_name, trace_question
+from kgqa.artifacts.manifest import Code, Provenance, StageManifest
+from kgqa.artifacts.metrics import METRICS
+from kgqa.artifacts.predictions import PARTIAL_PREDICTIONS, PREDICTIONS, Prediction, question_ids
+from kgqa.artifacts.run import IDENTITY
+from kgqa.artifacts.trace import read_trace
+from kgqa.errors import ConfigError, DataError
+from kgqa.runtime.folder import ArtifactDir, RunFolder
 from kgqa.runtime.scheduler import CallRecord
-from kgqa.types import Answer, Completion, Message, Passage, Prompt, Question, Usage
+from kgqa.types import Answer, Completion, Passage, Question
+from kgqa.util.fs import jsonl_text
 from tests.engines_for_tests import ask
+from tests.unit.killing import contents, killed_at
 
 QUESTION = Question("q1", "Who?", ("Ann",), (Passage.of("T", "Ann did."),))
 ANSWER = Answer(
     "Ann", (QUESTION.passages[0].id,), context_tokens=3, flags={"odd": 1}, figures={"hops": 2}, notes={"chains": []}
 )
 PREDICTION = Prediction.of(QUESTION, ANSWER)
+PROVENANCE = Provenance(command=("kgqa", "verify"), kgqa=Code(version="1"), python="3.11", packages={})
 
 
-def test_other_configuration_is_refused(tmp_path: Path) -> None:
-    RunFolder(tmp_path / "run", {"method": {"beam": 5}, "seed": 0}).close()
+def test_folder_of_another_configuration_is_refused(tmp_path: Path) -> None:
+    for _ in range(2):
+        RunFolder(tmp_path / "run", {"method": {"beam": 5}, "seed": 0}).close()
+    before = contents(tmp_path)
     with pytest.raises(ConfigError, match=r"differs in method\.beam \(5 → 3\), seed \(0 → 1\)"):
         RunFolder(tmp_path / "run", {"method": {"beam": 3}, "seed": 1})
-
-
-def test_same_configuration_continues(tmp_path: Path) -> None:
-    for _ in range(2):
-        RunFolder(tmp_path / "run", {"seed": 0}).close()
-
-
-def test_second_process_is_refused(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "run", {})
-    with pytest.raises(ConfigError, match="another kgqa process"):
-        RunFolder(tmp_path / "run", {})
-    folder.close()
-
-
-def test_unreadable_identity(tmp_path: Path) -> None:
-    (tmp_path / "identity.json").write_text("{")
+    assert contents(tmp_path) == before
+    (tmp_path / "run" / IDENTITY).write_bytes(b"")  # as a full disk leaves it
+    RunFolder(tmp_path / "run", {"seed": 1}).close()
+    (tmp_path / "run" / IDENTITY).write_text("{")
     with pytest.raises(DataError, match=r"identity\.json: not readable"):
-        RunFolder(tmp_path, {})
+        RunFolder(tmp_path / "run", {})
 
 
 def test_predictions_keep_the_order(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path, {})
+    with pytest.raises(ConfigError, match="another kgqa process"):
+        RunFolder(tmp_path, {})
     failed = Question("q2", "When?", ("1900",))
     lost = Prediction.of(failed, ValueError("no"))
     folder.record(failed, lost, [])
     folder.record(QUESTION, PREDICTION, [])
     folder.finish([PREDICTION, lost])
     folder.close()
-    lines = [json.loads(line) for line in (tmp_path / "predictions.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / PREDICTIONS).read_text().splitlines()]
     assert [line["question_id"] for line in lines] == ["q1", "q2"]
     assert lines[1] == {"question_id": "q2", "answer": None, "error": "ValueError: no", "evidence": []}
-    assert not (tmp_path / "predictions.partial.jsonl").exists()
-
-
-def test_interrupted_rerun_keeps_earlier_files(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path, {})
-    folder.record(QUESTION, PREDICTION, [])
-    folder.finish([PREDICTION])
-    folder.close()
+    assert not (tmp_path / PARTIAL_PREDICTIONS).exists()
     RunFolder(tmp_path, {}).close()  # opened again and stopped before anything was answered
-    assert (tmp_path / "predictions.jsonl").read_text().count("\n") == 1
-    assert [traced.question.id for traced in read_trace(tmp_path)] == ["q1"]
+    assert question_ids(tmp_path) == ["q1", "q2"]
+
+
+def run_questions(folder: Path, count: int) -> None:
+    """Answer the first questions, the last one first, as `execute` does."""
+    questions = [Question(f"q{number}", "Who?", ("Ann",)) for number in range(count)]
+    predictions = [Prediction.of(question, Answer(f"answer to {question.id}")) for question in questions]
+    opened = RunFolder(folder, {"seed": 0})
+    try:
+        for question, prediction in reversed(list(zip(questions, predictions, strict=True))):
+            opened.record(question, prediction, [])
+        opened.finish(predictions)
+        opened.write_json(METRICS, {"questions": count})
+    finally:
+        opened.close()  # the system releases a killed process's lock
+
+
+def check_finished(folder: Path, counts: Sequence[int]) -> None:
+    """Check that predictions and metrics are of one run with one of these numbers of questions."""
+    ids = question_ids(folder)
+    assert len(ids) in counts
+    predictions = [Prediction.of(Question(id_, "Who?", ()), Answer(f"answer to {id_}")) for id_ in sorted(ids)]
+    assert (folder / PREDICTIONS).read_text() == jsonl_text(each.json() for each in predictions)
+    if (folder / METRICS).is_file():
+        assert json.loads((folder / METRICS).read_text())["questions"] == len(ids)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_at_any_write_a_run_loses_nothing_and_ends_with_the_same_files(tmp_path: Path, after: bool) -> None:
+    for write in range(24):
+        fresh, enlarged = tmp_path / f"fresh{write}", tmp_path / f"enlarged{write}"
+        run_questions(enlarged, 2)
+        for folder in (fresh, enlarged):
+            with killed_at(write, after=after):
+                run_questions(folder, 4)
+        check_finished(enlarged, (2, 4))
+        for folder in (fresh, enlarged):
+            run_questions(folder, 4)
+            check_finished(folder, (4,))
+            assert sorted(traced.question.id for traced in read_trace(folder)) == ["q0", "q1", "q2", "q3"]
+            assert not list(folder.glob("*.partial.*"))
 
 
 def test_trace_survives_a_cut(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="not the folder of a run"):
+        list(read_trace(tmp_path))
     folder = RunFolder(tmp_path, {})
-    record = CallRecord((0,), ask("say"), Completion("said"), cached=True)
     for _ in range(3):
-        folder.record(QUESTION, PREDICTION, [record])
+        folder.record(QUESTION, PREDICTION, [CallRecord((0,), ask("say"), Completion("said"), cached=True)])
     folder.finish([])
     folder.close()
     traced = list(read_trace(tmp_path))
     assert len(traced) == 3
-    assert traced[0].calls[0].text == "said"
-    assert traced[0].calls[0].cached is True
+    assert (traced[0].calls[0].text, traced[0].calls[0].cached) == ("said", True)
     trace = tmp_path / "trace.jsonl.zst"
     trace.write_bytes(trace.read_bytes()[:-10])
     assert len(list(read_trace(tmp_path))) == 2
 
 
-def test_folder_without_trace(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="not the folder of a run"):
-        list(read_trace(tmp_path))
-
-
-def test_run_names() -> None:
-    assert run_name({"a": 1, "b": 2}) == run_name({"b": 2, "a": 1})
-    assert run_name({"a": 1, "b": 2}) != run_name({"a": 1, "b": 3})
-    assert len(run_name({})) == 8
-
-
 def test_disk_limit_is_one_line(tmp_path: Path) -> None:
-    """The limit on file size is the kernel's own refusal, as a full disk is."""
+    """The kernel's limit on file size refuses as a full disk does."""
     script = textwrap.dedent("""
         import sys
         from pathlib import Path
@@ -126,30 +146,45 @@ def test_disk_limit_is_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "metrics.json").exists()
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
-@pytest.mark.parametrize("file", [PARTIAL_TRACE, PARTIAL_PREDICTIONS])
-def test_full_disk_is_an_error_at_close_too(tmp_path: Path, file: str) -> None:
-    (tmp_path / file).symlink_to("/dev/full")
-    folder = RunFolder(tmp_path, {})
-    with pytest.raises(StorageError, match="No space left on device; make room or give out=DIR"):
-        folder.record(QUESTION, PREDICTION, [])
-    with pytest.raises(StorageError, match="No space left on device; make room or give out=DIR"):
-        folder.close()
-    (tmp_path / file).unlink()
-    RunFolder(tmp_path, {}).close()  # nobody holds its lock
+@dataclass(frozen=True)
+class Counted:
+    questions: int
 
 
-@pytest.mark.parametrize("half", ["", "\ud800"], ids=["whole", "half"])
-def test_a_line_of_the_trace_says_what_json_makes_of_the_question(half: str) -> None:
-    reply = Completion(f"half {half}", usage=Usage(3, 0, 1, 0.25))
-    shown = [(Message("system", f'é "q" {half}'), Message("user", "long\n" * 99)), (Message("user", "🌲"),)]
-    records = [
-        CallRecord((0,), Generate(Prompt("few_shot/answer", shown[0], "so"), 5, ("\n",)), reply, cached=False),
-        CallRecord((1,), Choose(Prompt("trace/select", shown[1]), ("A",)), EngineError("no"), cached=True),
-        CallRecord((2,), Search("q", 1), QUESTION.passages, cached=False),
-    ]
-    traced = trace_question(QUESTION, PREDICTION, records)
-    line = traced.line()
-    assert json.loads(line) == json.loads(json.dumps(traced.json()))
-    assert line.endswith(b"\n")
-    assert line.count(b"\n") == 1
+def stage_of(parent: Path, **identity: object) -> ArtifactDir:
+    return ArtifactDir.for_identity("verify", parent, identity)
+
+
+def finished_stage(parent: Path) -> ArtifactDir:
+    stage = stage_of(parent, seed=0, order=("a", "b"))
+    with stage.lock():
+        stage.write("verdicts.jsonl", ["1\n", "2\n"])
+        stage.finish(Counted(2), PROVENANCE)
+    return stage
+
+
+def test_finished_stage_is_found_by_its_identity(tmp_path: Path) -> None:
+    stage = finished_stage(tmp_path)
+    assert stage_of(tmp_path, order=["a", "b"], seed=0).outcome(Counted) == Counted(2)
+    assert stage_of(tmp_path, seed=1).path != stage.path
+    assert stage_of(tmp_path, seed=1).outcome(Counted) is None
+    with stage.lock(), pytest.raises(ConfigError, match="another kgqa process"), stage.lock():
+        pass
+    assert stage.outcome(Counted) is None  # started again
+    with (
+        pytest.raises(ConfigError, match=r"differs in order .*, seed \(0 → 1\)"),
+        ArtifactDir("verify", stage.path, {"seed": 1}).lock(),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_text("3\n")])
+def test_missing_or_changed_file_makes_a_stage_unfinished(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    stage = finished_stage(tmp_path)
+    damage(stage.path / "verdicts.jsonl")
+    assert stage.outcome(Counted) is None
+    manifest = StageManifest.read(stage.path, "verify")
+    with pytest.raises(DataError, match=r"verdicts\.jsonl: (no such file|changed .*); run the command .* kgqa verify"):
+        manifest.file(stage.path, "verdicts.jsonl")
+    with pytest.raises(DataError, match="made by kgqa data verify, not by kgqa collect safe"):
+        StageManifest.read(stage.path, "collect safe")

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kgqa.config import factories as parts
+from kgqa.config import building as parts
 from kgqa.config.composing import compose
 from kgqa.datasets.folder import Folder
-from kgqa.datasets.html_text import plain_text
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.identity import run_identity
-from kgqa.experiment.session.session import Session
+from kgqa.experiment.experiment import Experiment
 from kgqa.types import Question
 from tests.unit.test_pdf import SENTENCE, STATIONS, make
 
@@ -50,21 +46,6 @@ def test_text_markdown_html_and_pdf_are_read_by_path(tmp_path: Path) -> None:
     ]
 
 
-def test_all_questions_share_one_tuple_of_passages(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(SENTENCE * 20, encoding="utf-8")
-    first, second = ask(tmp_path, WHO, {**WHO, "question": "Why?"})
-    assert first.passages is second.passages
-    assert (first.id, second.id) == ("q1", "q2")
-
-
-def test_passages_have_the_size_asked_for_and_end_at_sentences(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(SENTENCE * 20, encoding="utf-8")
-    ask(tmp_path)
-    passages = list(folder(tmp_path, size=150).passages())
-    assert {len(passage.text) for passage in passages} == {2 * len(SENTENCE) - 1}
-    assert all(passage.text.endswith(".") for passage in passages)
-
-
 def test_a_question_says_its_answers_type_and_support(tmp_path: Path) -> None:
     (tmp_path / "mill.txt").write_text(f"{SENTENCE * 4}\n\nThe mill was built by\nAnn Reed.", encoding="utf-8")
     make(tmp_path / "tables.pdf", ["Words.", "Table 2: Flow", STATIONS])
@@ -81,20 +62,6 @@ def test_a_question_says_its_answers_type_and_support(tmp_path: Path) -> None:
     assert [passage.place for passage in gold] == ["", "page 1", "table 2 page 1"]
     assert gold[0].text.endswith("Ann Reed.")
     assert question.support_titles == {"mill", "tables"}
-
-
-def test_support_by_title_alone_names_no_passage(tmp_path: Path) -> None:
-    (tmp_path / "mill.txt").write_text("The mill.", encoding="utf-8")
-    (question,) = ask(tmp_path, {**WHO, "support": ["mill"]})
-    assert not question.support
-    assert question.support_titles == {"mill"}
-
-
-def test_support_names_the_file_and_its_passages_have_the_heading(tmp_path: Path) -> None:
-    (tmp_path / "mill.md").write_text("# The old mill\n\nBuilt by Ann.", encoding="utf-8")
-    (question,) = ask(tmp_path, {**WHO, "support": ["mill", {"title": "mill", "text": "by Ann"}]})
-    assert question.support_titles == {"The old mill"} == {passage.title for passage in question.passages}
-    assert question.support == {passage.id for passage in question.passages}
 
 
 @pytest.mark.parametrize(
@@ -118,45 +85,6 @@ def test_a_question_without_an_answer_is_refused(tmp_path: Path) -> None:
         ask(tmp_path, WHO, {"question": "Who?"})
 
 
-def test_two_files_of_one_name_are_titled_by_their_paths(tmp_path: Path) -> None:
-    for place in ("a/notes.txt", "b/notes.txt", "b/other.txt"):
-        (tmp_path / place).parent.mkdir(exist_ok=True)
-        (tmp_path / place).write_text(f"Words of {place}.", encoding="utf-8")
-    (question,) = ask(tmp_path)
-    assert [passage.title for passage in question.passages] == ["a/notes.txt", "b/notes.txt", "other"]
-
-
-def test_an_empty_document_is_left_out_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "empty.txt").write_text(" \n", encoding="utf-8")
-    make(tmp_path / "scan.pdf", [""])
-    (tmp_path / "full.txt").write_text("Words.", encoding="utf-8")
-    (tmp_path / "sheet.xlsx").write_bytes(b"x")
-    (tmp_path / ".hidden.txt").write_text("Hidden.", encoding="utf-8")
-    with caplog.at_level(logging.WARNING, "kgqa"):
-        (question,) = ask(tmp_path)
-    assert [passage.text for passage in question.passages] == ["Words."]
-    said = "\n".join(caplog.messages)
-    assert "2 of 3 documents have no text: empty, scan" in said
-    assert "files of other kinds are left out: 1 .xlsx" in said
-
-
-def test_documents_without_any_text_are_refused(tmp_path: Path) -> None:
-    make(tmp_path / "scan.pdf", [""])
-    with pytest.raises(DataError, match=r"no text in scan; scanned documents need text recognition"):
-        ask(tmp_path)
-
-
-def test_a_folder_without_documents_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no documents in it; put \.txt, .*\.pdf files there"):
-        ask(tmp_path)
-
-
-def test_a_document_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"one\ntwo \xff\xfe")
-    with pytest.raises(DataError, match=r"a\.txt:2: not UTF-8 \(byte 0xff\); convert the file to UTF-8"):
-        ask(tmp_path)
-
-
 def test_a_missing_folder_or_questions_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"name the folder with your documents: dataset\.path=FOLDER"):
         list(folder(None).questions())
@@ -169,17 +97,17 @@ def test_a_missing_folder_or_questions_file_is_refused(tmp_path: Path) -> None:
         list(folder(tmp_path, questions_file="nothing.jsonl").questions())
 
 
-def test_an_unknown_kind_is_refused() -> None:
+def test_documents_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no documents there; name \.txt, .*\.pdf files"):
+        ask(tmp_path)
+    make(tmp_path / "scan.pdf", [""])
+    with pytest.raises(DataError, match=r"scan.pdf: no text in it; scanned documents need text recognition"):
+        ask(tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo \xff\xfe")
+    with pytest.raises(DataError, match=r"a\.txt:2: not UTF-8 \(byte 0xff\); convert the file to UTF-8"):
+        ask(tmp_path)
     with pytest.raises(ConfigError, match=r"dataset\.kinds: \.odt: no reader"):
         Folder("folder", None, (".odt",), None, 250, "hotpotqa", "hotpotqa")
-
-
-def test_questions_may_lie_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "documents").mkdir()
-    (tmp_path / "documents" / "a.txt").write_text("Words.", encoding="utf-8")
-    (tmp_path / "mine.jsonl").write_text(json.dumps(WHO), encoding="utf-8")
-    (question,) = folder(tmp_path / "documents", questions_file=str(tmp_path / "mine.jsonl")).questions()
-    assert (question.text, len(question.passages)) == ("Who built the mill?", 1)
 
 
 def test_identity_follows_documents_questions_and_size_but_no_paths(tmp_path: Path) -> None:
@@ -196,23 +124,8 @@ def test_identity_follows_documents_questions_and_size_but_no_paths(tmp_path: Pa
         identities.append(folder(tmp_path / name).sha256)
     assert identities[0] == identities[1]
     assert len({*identities, folder(tmp_path / "a", size=100).sha256}) == 4
-
-
-def test_a_runs_identity_holds_hashes_and_no_paths() -> None:
-    with Session(Experiment.of(["dataset=pdf", "method=no_context"])) as session:
-        identity = run_identity(session)["dataset"]
+    identity = Experiment.of(["dataset=pdf", "method=no_context"]).identity["dataset"]
     assert set(identity) == {"_target_", "name", "kinds", "passage_size", "sha256"}
-
-
-def test_html_gives_its_blocks_without_scripts_styles_and_head() -> None:
-    page = """<html><head><title>T</title><style>p {}</style><body><h1>Mill &amp; weir</h1>
-    <script>var a = "<p>no</p>";</script><p>One <i>two</i>
-    three<br>four</p><table><tr><td>a</td><td>b</td></tr><tr><td>c<td>d</table>"""
-    assert plain_text(page) == "Mill & weir\n\nOne two three\n\nfour\n\na b\n\nc d"
-
-
-def test_broken_html_still_gives_its_text() -> None:
-    assert plain_text("<p>One</b></p></div><p>Two <unknown>three <") == "One\n\nTwo\n\nthree <"
 
 
 def test_the_shipped_set_has_forty_questions_half_of_them_structural() -> None:
@@ -228,14 +141,3 @@ def test_the_shipped_set_has_forty_questions_half_of_them_structural() -> None:
         assert all(bool(passage.place) == (question.type == "structural") for passage in gold)
     several = [question for question in questions if len(question.support_titles) > 1]
     assert len(several) == 6
-
-
-def test_the_shipped_answers_stand_in_their_support() -> None:
-    """But for those that compare pages, or are computed."""
-    dataset = parts.dataset(compose(["dataset=pdf"])["dataset"])
-    elsewhere = set()
-    for question in dataset.questions():
-        gold = " ".join(passage.text.lower() for passage in question.passages if passage.id in question.support)
-        if not any(answer.lower() in gold for answer in question.answers):
-            elsewhere.add(question.id)
-    assert elsewhere == {"structural_08", "structural_12", "structural_14"}

@@ -55,11 +55,6 @@ def test_offline_only_the_copy_on_this_machine_is_looked_for(
     assert hub.find_snapshot("owner/model", ("*",), local=True) is not None
 
 
-def test_without_the_hubs_library_there_is_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert hub.find_file("owner/model", "a.gguf", local=True) is None
-
-
 def test_an_encoders_folder_is_known_by_its_files_wherever_it_lies(tmp_path: Path) -> None:
     for place in ("here", "there"):
         (tmp_path / place / "deep").mkdir(parents=True)

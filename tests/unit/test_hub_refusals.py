@@ -101,17 +101,3 @@ def test_offline_the_hub_is_not_asked(tmp_path: Path) -> None:
         refused = lines(endpoint, tmp_path, offline=True)
     assert len(refused) == 2
     assert all("HF_HUB_OFFLINE forbids the download; unset it, or name a folder" in line for line in refused)
-
-
-@pytest.mark.parametrize("choice", ["ranker=contriever", "retriever=e5_mistral"])
-def test_a_preset_whose_model_is_out_of_reach_ends_the_run_before_it_begins(choice: str, tmp_path: Path) -> None:
-    method = "retrieve_read" if choice.startswith("retriever") else "trace"
-    chosen = ["ranker=lexical", "demonstrations_ranker=lexical", choice]
-    environment = {**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    command = [sys.executable, "-m", "kgqa", "run", f"method={method}", "engine=scripted", "limit=1", *chosen]
-    ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    (line,) = ran.stderr.splitlines()
-    assert ran.returncode == 2
-    assert "name a folder" in line or "pip install 'kgqa[" in line
-    assert not (tmp_path / "outputs").exists() or not list((tmp_path / "outputs").glob("demo/*/*/*"))

@@ -7,17 +7,16 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
-from kgqa.cache.in_flight import InFlightCalls
-from kgqa.cache.requests import Done, Request, next_reply
-from kgqa.cache.store import CallCache, Origin
+from kgqa.cache.in_flight import Done, InFlightCalls, Request, next_reply
+from kgqa.cache.store import CallCache
 from kgqa.calls import ModelCall
-from kgqa.types import Completion, Json
+from kgqa.types import Completion
 from tests.engines_for_tests import Batches, ask
 from tests.unit.scheduling import drive, named, two_steps
 
@@ -123,47 +122,29 @@ def test_call_that_fails_elsewhere_is_made_here(cache: CallCache, other: CallCac
     assert next_reply(done).value.text == "mine"
 
 
-def test_stopped_run_releases_its_calls(cache: CallCache, other: CallCache) -> None:
-    made = SimpleQueue[Any]()
-    request = Request((0,), 1, ask("hello"), time.monotonic())
-    theirs = InFlightCalls(Done(), other, {"engine": "x"}, made.put)
-    theirs.begin([request])
-    mine = InFlightCalls(Done(), cache, {"engine": "x"}, made.put)
-    mine.begin([request])
-    assert made.empty()
-    theirs.stop()
-    assert made.get(timeout=5) == [request]
-    mine.stop()
-
-
 def requests(count: int) -> list[Request]:
     return [Request((number,), number, ask(f"question {number}"), time.monotonic()) for number in range(count)]
 
 
-def test_replies_are_committed_together(cache: CallCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    done, commits = Done(), list[int]()
-    asked, put = InFlightCalls(done, cache, {"engine": "x"}), cache.put
-
-    def counted(items: Collection[tuple[str, Json]], origin: Origin) -> dict[str, Json]:
-        commits.append(len(items))
-        return put(items, origin)
-
-    monkeypatch.setattr(cache, "put", counted)
-    for request in asked.begin(requests(5)):
-        asked.finish([(request, Completion(f"reply {request.ticket}"))], time.monotonic())
+def test_replies_are_committed_together(cache: CallCache) -> None:
+    done = Done()
+    calls = InFlightCalls(done, cache, {"engine": "x"})
+    for request in calls.begin(requests(5)):
+        calls.finish([(request, Completion(f"reply {request.ticket}"))], time.monotonic())
     assert done.qsize() == 1  # the commit of all
     assert [next_reply(done).value.text for _ in range(5)] == [f"reply {number}" for number in range(5)]
-    assert (commits, len(cache)) == ([5], 5)
+    assert len(cache) == 5
 
 
-def test_reply_that_is_not_json_fails_only_its_call(cache: CallCache) -> None:
+def test_only_a_reply_that_is_no_json_fails(cache: CallCache) -> None:
     done = Done()
-    asked = InFlightCalls(done, cache, {"engine": "x"})
-    for request in asked.begin(requests(3)):
-        asked.finish([(request, object() if request.ticket == 1 else Completion("kept"))], time.monotonic())
-    replies = {reply.ticket: reply.value for reply in (next_reply(done) for _ in range(3))}
-    assert isinstance(replies[1], TypeError)
-    assert [replies[0].text, replies[2].text, len(cache)] == ["kept", "kept", 2]
+    calls = InFlightCalls(done, cache, {"engine": "x"})
+    first, second, third = calls.begin(requests(3))
+    replies = [(first, Completion("one")), (second, {"not": object()}), (third, Completion("three"))]
+    calls.finish(replies, time.monotonic())
+    values = [next_reply(done).value for _ in replies]
+    assert (values[0].text, type(values[1]), values[2].text) == ("one", TypeError, "three")
+    assert len(cache) == 2
 
 
 def test_reply_after_stop_is_stored(cache: CallCache) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import tracemalloc
-
 import numpy as np
 import pytest
 from scipy.stats import bootstrap
@@ -38,15 +35,6 @@ def test_two_values_give_the_quantiles_of_a_binomial() -> None:
     assert interval([0.0, 1.0], level=0.4) == (0.5, 0.5)
 
 
-def test_a_95_percent_interval_covers_the_truth_about_95_times_in_100() -> None:
-    generator = random.Random(7)
-    covered, trials, truth = 0, 400, 0.4
-    for trial in range(trials):
-        low, high = interval([float(generator.random() < truth) for _ in range(100)], seed=trial, resamples=1000)
-        covered += low <= truth <= high
-    assert 0.91 <= covered / trials <= 0.98  # 3 standard errors are 0.033
-
-
 def test_the_seed_decides_and_the_order_of_questions_does_not() -> None:
     assert interval(FEW_VALUES, seed=3, resamples=1000) == interval(FEW_VALUES, seed=3, resamples=1000)
     assert interval(FEW_VALUES, seed=3, resamples=1000) == interval(FEW_VALUES[::-1], seed=3, resamples=1000)
@@ -59,28 +47,10 @@ def test_one_value_or_equal_values_give_that_value_twice(values: list[float]) ->
     assert interval(values) == (values[0], values[0])
 
 
-def test_the_interval_contains_the_mean_and_stays_within_the_values() -> None:
-    low, high = interval(FEW_VALUES)
-    assert 0 <= low < sum(FEW_VALUES) / len(FEW_VALUES) < high <= 1
-
-
-def test_more_questions_give_a_narrower_interval() -> None:
-    few, many = interval([0.0, 1.0] * 20), interval([0.0, 1.0] * 500)
-    assert many[1] - many[0] < (few[1] - few[0]) / 4
-
-
 def test_chunks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = interval(FEW_VALUES, resamples=1000)
     monkeypatch.setattr(intervals, "_CELLS_PER_CHUNK", 70)
     assert interval(FEW_VALUES, resamples=1000) == whole
-
-
-def test_memory_stays_bounded_for_20_000_different_values() -> None:
-    tracemalloc.start()
-    interval([number**0.5 for number in range(20_000)], resamples=200)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 64 * 2**20
 
 
 @pytest.mark.parametrize("values", [[], [0.5, float("nan")], [float("inf"), 0.0]])

@@ -14,7 +14,7 @@ from kgqa.config.composing import compose
 from kgqa.errors import ConfigError, EngineError
 from kgqa.judge.forms import FORMS
 from kgqa.judge.judges import Judge, JudgedAnswer, Panel, Verdict
-from kgqa.scoring.verdicts import summarise_verdicts
+from kgqa.scoring.summary import summarise_verdicts
 from kgqa.testing import drive
 from kgqa.types import Completion
 
@@ -40,61 +40,41 @@ def one(form: str = "three_way", **changed: Any) -> Judge:
     return judge
 
 
-@pytest.mark.parametrize(
-    ("reply", "label"),
-    [
-        ('{"verdict": "correct"}', "correct"),
-        ('{"verdict": "incorrect"}', "incorrect"),
-        ('{"verdict": "not_attempted"}', "not_attempted"),
-        ('```json\n{"verdict": "Not attempted"}\n```', "not_attempted"),
-        ("CORRECT", "correct"),
-        ("INCORRECT.", "incorrect"),
-        (" not-attempted \n", "not_attempted"),
-        ("The answer is correct", None),
-        ("not correct", None),
-        ("correct or incorrect", None),
-        ('{"verdict": "correctish"}', None),
-        ('{"verdict": true}', None),
-        ('{"verdict": ["correct"]}', None),
-        ('{"answer": "correct"}', None),
-        ('{"verdict": "correct"', None),
-        ('{"verdict": ' + "9" * 5000 + "}", None),
-        ("A", None),
-        ("", None),
-    ],
-)
-def test_a_three_way_verdict_is_read_whole_or_not_at_all(reply: str, label: str | None) -> None:
-    assert FORMS["three_way"].read(reply) == label
+READINGS: dict[str, dict[str, str | None]] = {
+    "three_way": {
+        '{"verdict": "correct"}': "correct",
+        '{"verdict": "incorrect"}': "incorrect",
+        '{"verdict": "not_attempted"}': "not_attempted",
+        '```json\n{"verdict": "Not attempted"}\n```': "not_attempted",
+        "CORRECT": "correct",
+        "INCORRECT.": "incorrect",
+        " not-attempted \n": "not_attempted",
+        "The answer is correct": None,
+        "not correct": None,
+        "correct or incorrect": None,
+        '{"verdict": "correctish"}': None,
+        '{"verdict": true}': None,
+        '{"verdict": ["correct"]}': None,
+        '{"answer": "correct"}': None,
+        '{"verdict": "correct"': None,
+        '{"verdict": ' + "9" * 5000 + "}": None,
+        "A": None,
+        "": None,
+    },
+    "kgp": {"1": "correct", " 0\n": "incorrect", "1.": "correct", "10": None, "0 or 1": None, "one": None, "": None},
+    "safe": {
+        '{"is_correct": "correct", "reasoning": "the same town"}': "correct",
+        '{"is_correct": "wrong", "reasoning": "a {brace}"}': "incorrect",
+        '{"is_correct": "incorrect", "reasoning": ""}': None,
+        '{"is_correct": true}': None,
+        "wrong": "incorrect",
+    },
+}
 
 
-@pytest.mark.parametrize(
-    ("reply", "label"),
-    [
-        ("1", "correct"),
-        (" 0\n", "incorrect"),
-        ("1.", "correct"),
-        ("10", None),
-        ("0 or 1", None),
-        ("one", None),
-        ("", None),
-    ],
-)
-def test_kgps_verdict_is_one_digit(reply: str, label: str | None) -> None:
-    assert FORMS["kgp"].read(reply) == label
-
-
-@pytest.mark.parametrize(
-    ("reply", "label"),
-    [
-        ('{"is_correct": "correct", "reasoning": "the same town"}', "correct"),
-        ('{"is_correct": "wrong", "reasoning": "a {brace}"}', "incorrect"),
-        ('{"is_correct": "incorrect", "reasoning": ""}', None),
-        ('{"is_correct": true}', None),
-        ("wrong", "incorrect"),
-    ],
-)
-def test_safes_verdict_is_correct_or_wrong(reply: str, label: str | None) -> None:
-    assert FORMS["safe"].read(reply) == label
+@pytest.mark.parametrize("form", FORMS)
+def test_verdict_is_read_whole_or_not_at_all(form: str) -> None:
+    assert {reply: FORMS[form].read(reply) for reply in READINGS[form]} == READINGS[form]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -109,16 +89,15 @@ def test_a_judge_sees_question_golds_and_answer_and_no_passage(form: str) -> Non
     assert call.schema == FORMS[form].schema
 
 
-def test_an_unreadable_reply_is_asked_for_once_more_with_a_reminder() -> None:
-    verdict, calls = judged(one(), "Well, it depends.", '{"verdict": "incorrect"}')
+@pytest.mark.parametrize("form", FORMS)
+def test_unreadable_reply_is_repeated_once_with_a_reminder(form: str) -> None:
+    verdict, calls = judged(
+        one(form), "Well, it depends.", "0" if form == "kgp" else "wrong" if form == "safe" else "incorrect"
+    )
     assert verdict.label == "incorrect"
-    assert verdict.votes[0].replies == ("Well, it depends.", '{"verdict": "incorrect"}')
+    assert len(verdict.votes[0].replies) == 2
     assert "Your last reply" in calls[1].prompt.messages[-1].content
     assert "Your last reply" not in calls[0].prompt.messages[-1].content
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_judge_that_is_never_readable_gives_no_verdict(form: str) -> None:
     verdict, calls = judged(one(form), "banana", "banana")
     assert verdict.label is None
     assert len(calls) == 2
@@ -138,28 +117,21 @@ def panel(*members: str, skip_exact: bool = False) -> Panel:
     return Panel(members, 32, skip_exact)
 
 
-def test_a_panel_says_what_more_than_half_of_it_say() -> None:
-    three = panel("three_way", "kgp", "safe")
-    verdict, calls = judged(three, "correct", "1", "wrong")
-    assert verdict.label == "correct"
-    assert [vote.label for vote in verdict.votes] == ["correct", "correct", "incorrect"]
-    assert [call.role for call in calls] == ["judge_1", "judge_2", "judge_3"]
-
-
-def test_a_tie_has_no_verdict_and_silence_counts_towards_the_half() -> None:
-    two = panel("three_way", "safe")
-    assert judged(two, "correct", "wrong")[0].label is None
-    assert judged(panel("three_way", "kgp", "safe"), "not attempted", "0", "correct")[0].label is None
-    assert judged(panel("three_way", "kgp", "safe"), "correct", "x", "x", "x", "x")[0].label is None
-
-
-def test_a_member_that_cannot_be_asked_has_no_vote_and_the_others_go_on() -> None:
-    verdict, _ = judged(panel("three_way", "kgp", "safe"), EngineError("gone"), "0", "wrong")
-    assert verdict.label == "incorrect"
-    assert verdict.votes[0].error == "EngineError: gone"
-
-
-def test_a_panels_members_have_models_of_their_own() -> None:
+@pytest.mark.parametrize(
+    ("replies", "label"),
+    [
+        (("correct", "1", "wrong"), "correct"),
+        (("not attempted", "0", "correct"), None),  # a tie
+        (("correct", "x", "x", "x", "x"), None),  # a vote that cannot be read counts towards the half
+        ((EngineError("gone"), "0", "wrong"), "incorrect"),
+    ],
+)
+def test_panel_has_the_verdict_of_more_than_half(replies: tuple[str | Exception, ...], label: str | None) -> None:
+    verdict, calls = judged(panel("three_way", "kgp", "safe"), *replies)
+    assert verdict.label == label
+    assert [call.role for call in calls[:2]] == ["judge_1", "judge_2"] or len(calls) > 3
+    if isinstance(replies[0], EngineError):
+        assert verdict.votes[0].error == "EngineError: gone"
     assert panel("three_way:a@vllm", "three_way", "kgp:b").roles == {
         "judge_1": "a@vllm",
         "judge_2": None,
@@ -201,9 +173,5 @@ def test_accuracy_counts_failed_as_wrong_and_leaves_out_the_unscored() -> None:
     assert (summary.unscored, summary.failed, summary.exact) == (1, 1, 1)
     assert summary.agreement_with_em.n == 3  # neither unscored, nor failed, nor taken for correct unseen
     assert summary.agreement_with_em.percent == pytest.approx(200 / 3)
-
-
-def test_a_judge_that_never_says_anything_has_no_accuracy() -> None:
-    summary = summarise_verdicts([judgement(None, "judged"), judgement(None, "failed")], [True, False])
-    assert summary.accuracy == UNDEFINED
-    assert summary.unscored == 1
+    silent = summarise_verdicts([judgement(None, "judged"), judgement(None, "failed")], [True, False])
+    assert (silent.accuracy, silent.unscored) == (UNDEFINED, 1)

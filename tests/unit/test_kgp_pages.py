@@ -33,22 +33,11 @@ def test_a_question_about_a_page_is_answered_from_its_node() -> None:
     assert not world.made(Search)
 
 
-def test_the_document_that_the_question_names_is_the_one_looked_into() -> None:
-    answer = walk(World(structural_reply("page 1")), question=STRUCTURED)
-    assert answer.evidence == (PAGES[0].id,)
-
-
 def test_a_content_question_over_documents_with_pages_walks_through_their_passages_alone() -> None:
     world = World(structural_reply("content"))
     answer = walk(world, question=STRUCTURED)
     assert world.made(Search)[0].pool == POOL
     assert "structural" not in answer.flags
-
-
-def test_a_page_that_is_not_there_is_counted_and_the_graph_walked() -> None:
-    answer = walk(World(structural_reply("page 77")), question=STRUCTURED)
-    assert answer.flags["unknown_place"] == 1
-    assert answer.notes["traversal"]
 
 
 def test_pages_too_long_for_the_model_are_each_read_from_their_beginning() -> None:
@@ -68,15 +57,6 @@ def test_pages_too_long_for_the_model_are_each_read_from_their_beginning() -> No
     assert answer.flags == {"structural": 1, "context_cut": 1}
     assert asked.count("line 80 of the table\n") == 2
     assert "report, page 2:\nline 0 of the table" in asked
-
-
-def test_a_question_too_long_itself_is_the_questions_error() -> None:
-    class Tiny(World):
-        def read(self, call: Generate) -> Completion:
-            raise PromptTooLong(4_000, 10)
-
-    with pytest.raises(PromptTooLong):
-        walk(Tiny(structural_reply("page 1")), question=STRUCTURED)
 
 
 def test_nothing_is_classified_where_documents_have_no_pages_or_it_is_switched_off() -> None:

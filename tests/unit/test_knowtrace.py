@@ -9,7 +9,7 @@ import pytest
 
 from kgqa.calls import Call, CountTokens, Generate, Search
 from kgqa.datasets.demonstrations import load_examples
-from kgqa.errors import DataError, PromptTooLong
+from kgqa.errors import PromptTooLong
 from kgqa.methods.knowtrace import KnowTrace
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
@@ -119,13 +119,6 @@ def test_a_text_that_does_not_hold_the_whole_graph_is_flagged() -> None:
     assert world.answer(memory="texts").flags == {"cut_memory": 2}
 
 
-def test_pairs_of_one_iteration_are_completed_side_by_side() -> None:
-    widths: list[int] = []
-    world = World([" No\n- Reed Lake | author\n- Ada Holm | school\n", CONCLUDE], [AUTHOR, SCHOOL])
-    drive(METHOD.answer(QUESTION), world, widths)
-    assert widths == [2]
-
-
 def test_backtracing_keeps_what_leads_to_the_answer() -> None:
     answer = two_hops().answer()
     assert answer.notes["support"] == [
@@ -219,15 +212,3 @@ def test_more_pairs_than_allowed_are_cut_and_counted() -> None:
     lines = "\n".join(f"- Reed Lake | question {number}" for number in range(9))
     world = World([f" No\n{lines}", CONCLUDE], [AUTHOR] * 4)
     assert world.answer().flags == {"too_many_pairs": 1}
-
-
-def test_an_example_with_other_keys_is_refused_with_its_line() -> None:
-    with pytest.raises(DataError, match=r"knowtrace_explore\.jsonl:1: expected an object with the keys question"):
-        load_examples("knowtrace_explore.jsonl", ("question",))
-
-
-@pytest.mark.parametrize(("memory", "form"), [("triplets", "<subject; relation; object>"), ("paths", "→ relation →")])
-def test_the_form_of_the_knowledge_is_told(memory: str, form: str) -> None:
-    world = two_hops()
-    world.answer(memory=memory)
-    assert form in world.prompts("knowtrace/explore")[0].partition("\n")[0]

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kgqa.calls import Call, CountTokens, Generate, Search
+from kgqa.calls import Call, CountTokens, Search
 from kgqa.config.building import build
 from kgqa.config.composing import compose
-from kgqa.methods.react import read_action
-from kgqa.methods.steps.replies import bullet_items, read_conclusion, text_after_label
-from kgqa.prompting import render_dry_run_reply
+from kgqa.methods.steps.replies import bullet_items, read_conclusion, read_score, text_after_label
+from kgqa.methods.text_baselines import read_action
 from kgqa.testing import drive
 from kgqa.types import Completion
 from tests.baselines_world import HOLM, QUESTION, REED, World, method
@@ -34,18 +33,6 @@ def test_iter_retgen_searches_by_the_whole_previous_generation_and_the_question(
     assert (answer.text, answer.flags) == ("Gorm", {})
     assert "Title: Reed Lake" in world.prompts[0].prompt.messages[0].content.rpartition("Passages:")[2]
     assert set(answer.evidence) == {REED.id, HOLM.id}
-
-
-def test_iter_retgen_reads_only_the_passages_of_its_iteration() -> None:
-    world = World(" Ada Holm.\nAnswer: x", "\nAnswer: Gorm", passages=(REED, HOLM))
-    world.answer("iter_retgen")
-    second = world.prompts[1].prompt.messages[0].content.rpartition("Passages:")[2]
-    assert "Title: Ada Holm" in second
-
-
-def test_iter_retgen_flags_an_answer_without_marker() -> None:
-    answer = World("Ada Holm.", "First.\nGorm").answer("iter_retgen")
-    assert (answer.text, answer.flags) == ("Gorm", {"no_answer_marker": 1})
 
 
 @pytest.mark.parametrize("threshold", [0, 10])
@@ -95,29 +82,6 @@ def test_self_ask_concludes_where_it_cannot_ask_on(replies: list[str], flags: di
     assert world.prompts[-1].prompt.prefill.endswith("\nFinal answer:")
 
 
-class Endless(World):
-    """Answers every prompt so that the method goes on, as a dry run does."""
-
-    def __call__(self, call: Call[Any]) -> Any:
-        if isinstance(call, Generate):
-            self.replies.append(render_dry_run_reply(call.prompt.name, len(self.prompts)))
-        return super().__call__(call)
-
-
-@pytest.mark.parametrize("name", ["knowtrace", *NAMES])
-def test_a_reply_ends_where_a_small_model_would_begin_another_example(name: str) -> None:
-    world = Endless()
-    world.answer(name)
-    shown = 0
-    for call in world.prompts:
-        text = call.prompt.messages[-1].content.partition("\n\n")[2]  # behind the instruction
-        begins = text.partition(":")[0] + ":"
-        if f"\n{begins}" in text:  # once more: there are examples
-            shown += 1
-            assert any(f"\n{begins}".startswith(stop) for stop in call.stop), f"{call.prompt.name}: {call.stop}"
-    assert shown
-
-
 def test_react_alternates_thought_action_and_observation() -> None:
     world = World(
         " I need the author.\nAction 1: Search[Reed Lake author]",
@@ -141,23 +105,6 @@ def test_react_says_what_cannot_be_carried_out_and_goes_on() -> None:
     flags = {"prompted_action": 1, "unreadable_action": 1, "repeated_search": 1, "unfinished": 1, "forced_answer": 1}
     assert answer.flags == flags
     assert world.prompts[-1].prompt.prefill.endswith("Action 4: Finish[")
-
-
-def test_react_that_does_not_finish_has_no_answer() -> None:
-    world = World(" Hm.\nAction 1: Search[x]", " Hm.\nAction 2: Search[y]")
-    answer = world.answer("react", max_steps=2)
-    assert (answer.text, answer.flags) == ("", {"unfinished": 1, "empty_answer": 1})
-    assert len(world.prompts) == 2
-
-
-def test_react_asks_for_the_action_of_a_thought_that_came_without() -> None:
-    world = World(
-        " I need the author.\nThe author.\nThe author.", " Search[Reed Lake author]", " So.\nAction 2: Finish[x]"
-    )
-    answer = world.answer("react")
-    assert world.calls == ["step", "step", "search Reed Lake author", "step"]
-    assert world.prompts[1].prompt.prefill == "Thought 1: I need the author.\nAction 1:"
-    assert answer.flags == {"prompted_action": 1}
 
 
 def test_sg_prompt_retrieves_once_then_builds_one_graph_of_all_passages() -> None:
@@ -197,3 +144,112 @@ READERS: list[Callable[[str], Any]] = [
 def test_any_reply_can_be_read_and_nothing_is_made_up(text: str) -> None:
     for read in READERS:
         assert read(text) in text
+
+
+# GE-Reasoning: the question's graph, its sub-questions, and how sure an answer has to be
+
+PLAIN: dict[str, Any] = {"rewrite": False, "threshold": 0}
+GRAPH = "<Reed Lake; author; ?1>\n<?1; born in; ?2>"
+
+
+def test_each_triple_is_asked_for_and_what_is_sure_enough_goes_on() -> None:
+    world = World(
+        GRAPH, " Who wrote Reed Lake?", " Ada Holm\n", " 9", " Where was Ada Holm born?", " Gorm.", " 6.",
+        " The author is from Gorm.\nAnswer: Gorm",
+    )  # fmt: skip
+    answer = world.answer("ge_reasoning")
+    assert world.calls == [
+        "parse",
+        *("ask", "search Who wrote Reed Lake?", "fill", "confidence"),
+        *("ask", "search Where was Ada Holm born?", "fill", "confidence"),
+        "answer",
+    ]
+    assert answer.text == "Gorm"
+    assert not answer.flags
+    shown = world.prompts[-1].prompt.messages[0].content.rpartition("Triples:")[2]
+    assert shown == (
+        "\n<Reed Lake; author; Ada Holm>\n<Ada Holm; born in; Gorm>\n"
+        "Sub-questions:\nWho wrote Reed Lake? Ada Holm\nWhere was Ada Holm born? Gorm"
+    )
+    assert answer.notes["fills"] == [("Who wrote Reed Lake?", "Ada Holm", 9), ("Where was Ada Holm born?", "Gorm", 6)]
+
+
+@pytest.mark.parametrize(("reply", "flag"), [(" 5", "unsure_fill"), (" surely", "unreadable_score")])
+def test_what_is_not_sure_enough_is_left_out(reply: str, flag: str) -> None:
+    world = World("<Reed Lake; author; ?1>", " Who wrote Reed Lake?", " Ada Holm", reply, "\nAnswer: Gorm")
+    answer = world.answer("ge_reasoning")
+    assert answer.flags == {flag: 1, "unfilled": 1}
+    final = world.prompts[-1].prompt.messages[0].content.rpartition("Question:")[2]
+    assert "<Reed Lake; author; ?1>" in final
+    assert "Ada Holm" not in final
+
+
+def test_what_the_passages_do_not_tell_is_not_judged() -> None:
+    world = World("<Reed Lake; author; ?1>", " Who wrote it?", "unknown", "\nAnswer: Gorm")
+    assert world.answer("ge_reasoning").flags == {"unfilled": 1}
+
+
+def test_ge_reasoning_fills_independent_triples_side_by_side() -> None:
+    widths: list[int] = []
+    world = World("<Reed Lake; author; ?1>\n<Ada Holm; born in; ?2>", "Ada Holm", "Gorm", "\nAnswer: Gorm")
+    drive(method("ge_reasoning", **PLAIN).answer(QUESTION), world, widths)
+    assert widths == [2]
+
+
+def test_ge_reasoning_asks_the_next_triple_where_the_first_does_not_tell() -> None:
+    world = World("<?1; wrote; Reed Lake>\n<?1; born in; Gorm>", "unknown", "Ada Holm", "\nAnswer: Gorm")
+    answer = world.answer("ge_reasoning", **PLAIN)
+    assert world.calls == ["parse", "search wrote Reed Lake", "fill", "search born in Gorm", "fill", "answer"]
+    assert answer.notes["filled_graph"] == [("Ada Holm", "wrote", "Reed Lake"), ("Ada Holm", "born in", "Gorm")]
+    assert not answer.flags
+
+
+# ERA-CoT: entities with types, implied relations for each pair, each scored
+
+
+def test_each_pair_of_entities_has_a_number_of_implied_relations_and_all_pairs_together_any() -> None:
+    between = "\n".join(f"<A; relation {number}; B>\n<b; relation {number}; a>" for number in range(3))
+    others = "\n".join(f"<entity {number}; relation; C>" for number in range(30))
+    world = World("A (person)", "", f"{between}\n{others}", *["9"] * 32, "\nAnswer: Gorm")
+    answer = world.answer("era_cot", relations_per_pair=2)
+    assert "at most 2 for each pair" in world.prompts[2].prompt.messages[0].content
+    assert [relation for relation, _ in answer.notes["implicit"]][:3] == [
+        "<A; relation 0; B>",
+        "<b; relation 0; a>",
+        "<entity 0; relation; C>",
+    ]
+    assert answer.figures["implicit"] == 32
+    assert answer.flags == {"too_many_relations": 4}
+
+
+def test_era_cot_goes_through_its_five_stages() -> None:
+    world = World(
+        " Reed Lake\n- Ada Holm\n- Gorm",  # the prompt ends with the first mark, here
+        "Reed Lake; by; Ada Holm>\n<Gorm; twinned with; Reed>",  # and here
+        "<Reed Lake's author; born in; Gorm>\n<Gorm; capital of; Reed>\n<Reed Lake; by; Ada Holm>",
+        " 8",
+        " 2",
+        " It follows.\nAnswer: Gorm",
+    )
+    answer = world.answer("era_cot")
+    assert world.calls == [f"search {QUESTION.text}", "entities", "explicit", "implicit", "score", "score", "answer"]
+    final = world.prompts[-1].prompt.messages[0].content
+    assert "<Reed Lake's author; born in; Gorm>" in final
+    assert "capital of" not in final  # scored below the threshold
+    once = len(f"Title: {REED.title} {REED.text}".split())
+    assert answer.figures == {"entities": 3, "explicit": 2, "implicit": 1, "passage_tokens": 6 * once}
+    assert answer.context_tokens == once
+    assert answer.text == "Gorm"
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [(" 10", 10), ("8.", 8), ("10.", 10), ("7/10", 7), ("**9**", 9), ("Score: 6", 6), ("8.5", 8.5), ("9.0", 9)],
+)
+def test_a_score_is_read_as_models_write_it(text: str, score: float) -> None:
+    assert read_score(text) == score
+
+
+@pytest.mark.parametrize("text", ["100", "10.5", "-1", "11/10", "x", "", "The relation is 8"])
+def test_what_is_no_number_from_0_to_10_is_no_score(text: str) -> None:
+    assert read_score(text) is None

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from kgqa.cache.key import cache_key
 from kgqa.calls import Call, CountTokens, Generate, Search
-from kgqa.methods.steps.knowtrace_state import COMPLETER, EXPLORER
+from kgqa.methods.knowtrace import COMPLETER, EXPLORER
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Lesson, Passage, Question
 from tests.unit.test_knowtrace import (
@@ -19,7 +16,6 @@ from tests.unit.test_knowtrace import (
     AUTHOR,
     CONCLUDE,
     METHOD,
-    QUESTION,
     SCHOOL,
     World,
     two_hops,
@@ -67,14 +63,6 @@ def test_of_the_papers_example_the_town_and_the_industrialist_are_dropped() -> N
     )
 
 
-def test_the_filtered_share_of_the_papers_example_is_what_a_hand_counts() -> None:
-    figures = toy(EXPLORED, COMPLETED).figures
-    pair, industrialist = "Birmingham | where Birmingham is located", "<James Watt; is; an industrialist>"
-    useless = [pair, COMPLETED[1], industrialist, f"<{RIOTING}; refers to; Priestley Riots>"]
-    assert figures["filtered_tokens"] == sum(len(text.split()) for text in useless)
-    assert figures["written_tokens"] == sum(len(text.split()) for text in EXPLORED + COMPLETED)
-
-
 def test_a_reply_of_which_all_is_kept_is_learnt_as_it_was_written() -> None:
     odd = " No\nWhat to look up:\n* Reed Lake : who wrote it\n"
     world = World([odd, ASK_SCHOOL, CONCLUDE], [f"1. {AUTHOR}", SCHOOL])
@@ -106,20 +94,6 @@ def test_calls_are_numbered_as_the_trace_has_them() -> None:
     asked = [call.prompt.name.partition("/")[2] for call in world.calls if isinstance(call, Generate)]
     assert asked == ["explore", "complete", "rewrite", "explore", "complete", "rewrite", "explore"]
     assert [lesson.call for lesson in answer.lessons] == [0, 1, 3, 4, 6]
-
-
-@pytest.mark.parametrize("memory", ["triplets", "paths"])
-def test_prompts_can_be_made_again_from_the_notes(memory: str) -> None:
-    """As asked, and with the support alone; triples are lists there, as in a trace."""
-    world = two_hops()
-    answer = world.answer(memory=memory)
-    notes = json.loads(json.dumps(answer.notes))
-    supported = replace(METHOD, memory=memory).support_prompts(QUESTION, notes)  # type: ignore[arg-type]
-    asked = [call.prompt for call in world.calls if isinstance(call, Generate) and "explore" in call.prompt.name]
-    assert [whole for whole, _ in supported] == asked
-    assert supported[1][0] == supported[1][1]
-    assert "kept" in asked[2].messages[0].content.rpartition("Knowledge:")[2]
-    assert "kept" not in supported[2][1].messages[0].content.rpartition("Knowledge:")[2]
 
 
 def test_each_operation_has_a_role_of_its_own_and_the_readers_keys() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from kgqa.artifacts.predictions import Prediction
 from kgqa.artifacts.schema import as_json
-from kgqa.experiment.run.answering import without_tokens
-from kgqa.reproduce.reading import load_table
+from kgqa.experiment.answers import without_tokens
+from kgqa.reproduce.tables import load_table
 from kgqa.scoring.published_delta import read_measured_value
 from kgqa.scoring.questions import score_question
 from kgqa.scoring.summary import summarise
@@ -23,11 +23,6 @@ def test_ircot_counts_the_passages_of_each_thought_and_of_the_reader() -> None:
     answer = World([WROTE, CONCLUDED, "1901"], {"wrote": (BIRCH,), "": (ALDER, CEDAR)}).answer(IRCOT)
     assert answer.figures == {"passage_tokens": words(ALDER, CEDAR) + 2 * words(ALDER, CEDAR, BIRCH)}
     assert answer.context_tokens == words(ALDER, CEDAR, BIRCH)
-
-
-def test_the_table_compares_this_figure() -> None:
-    table = load_table("knowtrace/table2")
-    assert {metric.name: metric.path for metric in table.metrics}["Tok"] == "figures.passage_tokens"
 
 
 def test_estimated_tokens_are_not_reported() -> None:

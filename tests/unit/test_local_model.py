@@ -8,8 +8,8 @@ import pytest
 
 from kgqa.engines.weights import Model
 from kgqa.errors import ConfigError
-from kgqa.system import local_model, presets
-from kgqa.system.local_model import best_local_model, describe_model
+from kgqa.system import models
+from kgqa.system.models import best_local_model
 
 
 @pytest.fixture
@@ -21,11 +21,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return (tmp_path / model.name,) if model.name in sizes else ()
 
     monkeypatch.setattr(Model, "at_hand", at_hand)
-    monkeypatch.setattr(presets, "_bytes", lambda weights: sizes[weights.name])
-    for module in (presets, local_model):
+    monkeypatch.setattr(models, "_bytes", lambda weights: sizes[weights.name])
+    for module in (models,):
         monkeypatch.setattr(module, "missing_libraries", lambda engine: [])
         monkeypatch.setattr(module, "gpus", lambda: ())
-    monkeypatch.setattr(presets, "memory", lambda: 100e9)
+    monkeypatch.setattr(models, "memory", lambda: 100e9)
     return sizes
 
 
@@ -46,11 +46,6 @@ def test_the_largest_that_a_cpu_can_bear_is_taken(here: dict[str, int]) -> None:
     assert chosen() == "flan_t5_xl"
 
 
-def test_what_does_not_fit_the_memory_is_not_taken(here: dict[str, int]) -> None:
-    here.update(smollm2_135m=98_000_000, qwen2_5_coder_1_5b=99_000_000_000)
-    assert chosen() == "smollm2_135m"
-
-
 @pytest.mark.parametrize("override", ["model=qwen3_8b", "model.path=x.gguf", "engine=scripted"])
 def test_a_person_who_chooses_is_not_chosen_for(override: str, here: dict[str, int]) -> None:
     assert best_local_model([override]) is None
@@ -63,11 +58,3 @@ def test_without_any_weights_the_command_for_the_smallest_is_named(here: dict[st
         best_local_model([])
     with pytest.raises(ConfigError, match="engine=openai: which model"):
         best_local_model(["engine=openai"])
-
-
-def test_the_line_says_which_and_how_to_take_another(here: dict[str, int]) -> None:
-    here["qwen2_5_coder_1_5b"] = 1_100_000_000
-    preset = best_local_model([])
-    assert preset is not None
-    assert describe_model(preset).startswith("model: qwen2_5_coder_1_5b (1.1 GB), the best whose weights are here")
-    assert "model=PRESET (kgqa models)" in describe_model(preset)

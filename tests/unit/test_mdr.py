@@ -52,20 +52,6 @@ def test_the_reader_is_given_pairs_in_the_order_of_the_product_of_their_scores()
     assert answer.text == "b"
 
 
-def test_no_more_pairs_are_read_than_wanted() -> None:
-    answer, calls = answered("first_hop=2", "second_hop=2", "pairs=2")
-    assert "3: " not in contexts(calls)
-    assert answer.figures == {"pairs": 2}
-
-
 def test_xiongs_score_is_the_sum() -> None:
     _, calls = answered("first_hop=2", "second_hop=1", "score=sum")
     assert "1: text a\ntext c\n2: text b\ntext a\n" in contexts(calls)  # 1.7 and 1.4
-
-
-def test_a_single_passage_is_read_alone_and_none_is_read_without_contexts() -> None:
-    answer, _ = answered(question=Question("q", "Which?", ("b",), (A,)))
-    assert answer.evidence == (A.id,)
-    answer, calls = answered(question=Question("q", "Which?", ("b",)))
-    assert answer.evidence == ()
-    assert "Contexts" not in contexts(calls)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kgqa.errors import ConfigError
-from kgqa.scoring.drop import best_alignment, drop_scores
-from kgqa.scoring.metrics import PROFILES, score
+from kgqa.scoring.metrics import PROFILES, abstains, best_alignment, contains_gold, drop_scores, score
 from kgqa.scoring.normalisation import normalise, normalise_for_drop
 
 ANSWERS = st.text() | st.sampled_from(["yes", "no", "the", "", "1,000", "nan", "-5", "Paris, France", "the Paris"])
@@ -59,18 +55,10 @@ def test_drop_puts_numbers_in_one_notation_and_splits_at_hyphens(text: str, expe
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_an_equal_answer_scores_one_under_every_profile(profile: str) -> None:
+def test_equal_missing_and_empty_answers_score_alike_under_every_profile(profile: str) -> None:
     assert em_and_f1("The Eiffel Tower.", ["eiffel tower"], profile) == (1, 1)
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_a_missing_prediction_scores_zero_even_where_the_gold_answer_is_empty(profile: str) -> None:
     assert em_and_f1(None, ["Paris"], profile) == (0, 0)
     assert em_and_f1(None, [""], profile) == (0, 0)
-
-
-@pytest.mark.parametrize("profile", PROFILES)
-def test_an_empty_answer_scores_zero(profile: str) -> None:
     assert em_and_f1("", ["Paris"], profile) == (0, 0)
 
 
@@ -105,11 +93,6 @@ def test_drop_compares_sets_of_words_so_repetition_is_free() -> None:
     assert em_and_f1("new york new york", ["New New York"], "drop") == (0, 1)
 
 
-def test_typographic_quotes_are_part_of_a_word_as_in_the_official_scorers() -> None:
-    assert em_and_f1("“Paris”", ["Paris"], "musique") == (0, 0)
-    assert em_and_f1('"Paris"', ["Paris"], "musique") == (1, 1)
-
-
 def test_aliases_count_where_the_benchmark_counts_them() -> None:
     golds = ["International Business Machines", "IBM"]
     assert em_and_f1("IBM", golds, "hotpotqa") == (0, 0)
@@ -135,18 +118,18 @@ def test_drop_rounds_each_questions_f1_to_two_digits() -> None:
     assert score("alpha beta gamma", ["alpha delta epsilon zeta"], "drop")["f1"] == 0.29
 
 
-def test_drop_pairs_spans_one_to_one_whatever_their_order() -> None:
-    assert drop_scores(["Bob Hope", "Ann"], ["Ann", "Bob Hope"]) == (1, 1)
-
-
-def test_drop_charges_for_spans_too_many_and_too_few() -> None:
-    assert drop_scores(["Ann", "Bob"], ["Ann"]) == (0, 0.5)
-    assert drop_scores(["Ann"], ["Ann", "Bob", "Cy"]) == (0, 0.33)
-
-
-def test_drop_does_not_take_a_repeated_span_for_two_different_ones() -> None:
-    assert drop_scores(["Ann", "Ann"], ["Ann", "Bob"]) == (0, 0.5)
-    assert drop_scores(["Ann", "Ann"], ["Ann"]) == (0, 0.5)
+@pytest.mark.parametrize(
+    ("predicted", "gold", "expected"),
+    [
+        (["Bob Hope", "Ann"], ["Ann", "Bob Hope"], (1, 1)),
+        (["Ann", "Bob"], ["Ann"], (0, 0.5)),
+        (["Ann"], ["Ann", "Bob", "Cy"], (0, 0.33)),
+        (["Ann", "Ann"], ["Ann", "Bob"], (0, 0.5)),
+        (["Ann", "Ann"], ["Ann"], (0, 0.5)),
+    ],
+)
+def test_drop_pairs_spans_one_to_one(predicted: list[str], gold: list[str], expected: tuple[float, float]) -> None:
+    assert drop_scores(predicted, gold) == expected
 
 
 def test_the_alignment_is_the_best_overall_and_not_greedy() -> None:
@@ -154,24 +137,14 @@ def test_the_alignment_is_the_best_overall_and_not_greedy() -> None:
     assert best_alignment([[0.9, 0.8], [0.8, 0.0]]) == pytest.approx(1.6)
 
 
-def test_drop_needs_a_span_on_both_sides() -> None:
+def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         drop_scores(["Ann"], [])
-
-
-def test_a_question_without_gold_answers_is_refused() -> None:
-    with pytest.raises(ValueError, match="without gold answers"):
-        score("Paris", [], "musique")
-    with pytest.raises(ValueError, match="without gold answers"):
-        score(None, [], "musique")
-
-
-def test_one_string_in_place_of_a_list_of_golds_is_refused() -> None:
+    for prediction in ("Paris", None):
+        with pytest.raises(ValueError, match="without gold answers"):
+            score(prediction, [], "musique")
     with pytest.raises(TypeError, match="list of gold answers"):
         score("Paris", "Paris", "musique")
-
-
-def test_an_unknown_profile_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match=r"'hotpot' is unknown: did you mean hotpotqa\?"):
         score("Paris", ["Paris"], "hotpot")
 
@@ -196,35 +169,6 @@ def test_an_exact_match_of_something_has_full_f1(gold: str, profile: str) -> Non
     assert score(f"The {gold.upper().lower()} ", [gold.upper().lower()], profile) == {"em": 1, "f1": 1}
 
 
-@settings(deadline=None)
-@given(
-    prediction=ANSWERS, golds=st.lists(ANSWERS, min_size=1, max_size=3), profile=st.sampled_from(["musique", "drop"])
-)
-def test_exact_match_implies_full_f1_where_empty_answers_agree(prediction: str, golds: list[str], profile: str) -> None:
-    scores = score(prediction, golds, profile)
-    assert scores["em"] == 0 or scores["f1"] == 1
-
-
-@settings(deadline=None)
-@given(prediction=ANSWERS, golds=st.lists(ANSWERS, min_size=1, max_size=3), alias=ANSWERS)
-def test_one_more_alias_never_lowers_a_score_taken_over_all_golds(
-    prediction: str, golds: list[str], alias: str
-) -> None:
-    for profile in ("2wiki", "musique", "drop"):
-        before, after = score(prediction, golds, profile), score(prediction, [*golds, alias], profile)
-        assert after["em"] >= before["em"]
-        assert after["f1"] >= before["f1"]
-
-
-def test_scoring_is_imported_without_third_party_packages() -> None:
-    script = (
-        "import sys, kgqa.scoring.metrics, kgqa.scoring.support, kgqa.scoring.intervals, kgqa.scoring.summary;"
-        "print(*({'numpy', 'scipy', 'torch'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
-
-
 @pytest.mark.parametrize(
     ("prediction", "em", "f1"),
     [("Ann", 0, 0.5), ('["Bob Hope", "Ann"]', 1, 1), ("[Ann, Bob]", 0, 0.83), ("Ann, Bob Hope", 0, 0.4), ("[]", 0, 0)],
@@ -236,3 +180,52 @@ def test_drop_takes_lists_for_several_spans(prediction: str, em: float, f1: floa
 
 def test_drop_takes_brackets_inside_a_gold_for_text() -> None:
     assert em_and_f1("sic", ["[sic]"], "drop") == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "", " ", "The", "N/A", "Unknown", "unknown.", "I don't know.", "I do not know the answer to this question.",
+        "I cannot determine the answer from the given passages.", "Not mentioned", "not provided", "No information",
+        "No information available", "Cannot be determined", "It cannot be determined from the passages.",
+        "It is not mentioned in the passages who wrote it.", "It is not possible to say.",
+        "There is no information about his mother.", "There is not enough information to answer.",
+        "Insufficient information.", "The passages do not mention the founder.",
+        "The provided context does not specify the year.", "I'm not sure.", "Unable to determine",
+        "The answer is not provided", "Unanswerable",
+    ],
+)  # fmt: skip
+def test_saying_that_there_is_no_answer_is_abstaining(answer: str) -> None:
+    assert abstains(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "no", "yes", "none", "None", "Nobody", "Nobody Knows", "I Don't Want to Know", "Unknown Pleasures",
+        "Not Without My Daughter", "No Country for Old Men", "The Unknown Soldier", "0", "NA-17",
+        "Paris, which the passages do not mention",
+    ],
+)  # fmt: skip
+def test_an_answer_with_such_words_in_it_is_an_answer(answer: str) -> None:
+    assert not abstains(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "golds", "contained"),
+    [
+        ("It was written in Paris, France.", ["Paris"], 1),
+        ("The Paris.", ["paris"], 1),
+        ("Parisian", ["Paris"], 0),
+        ("I do not know", ["no"], 0),
+        ("No, it is not.", ["no"], 1),
+        ("Rolling on the river", ["river rolling"], 0),
+        ("He is known as J.R.R. Tolkien", ["Tolkien, J.R.R.", "J. R. R. Tolkien", "JRR Tolkien"], 1),
+        ("City of Light", ["Paris", "city of light"], 1),
+        ("Paris", ["The"], 0),
+        ("", ["the"], 1),
+        ("", ["Paris"], 0),
+    ],
+)
+def test_the_words_of_a_gold_answer_are_in_the_answer(answer: str, golds: list[str], contained: int) -> None:
+    assert contains_gold(answer, golds) == contained

@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.config import factories as parts
-from kgqa.config.axes import parse_axes
-from kgqa.config.composing import compose
-from kgqa.config.files import config_file, groups, load_node
+from kgqa.config import building as parts
+from kgqa.config.composing import compose, parse_axes
+from kgqa.config.files import config_file, find_sources, groups
 from kgqa.config.user_code import find_user_parts, hash_user_code
-from kgqa.config.yaml_docs import find_sources
 from kgqa.errors import ConfigError
 from kgqa.prompting import render, template_names
-from kgqa.system.presets import list_presets
 from kgqa.util import plugins as places
 
 METHOD = """
@@ -85,41 +82,6 @@ def test_a_choice_of_ones_own_wins_over_ours_and_is_said_to() -> None:
     assert find_user_parts(compose(["method=trace"])) is None
 
 
-def test_KGQA_CONF_names_another_folder_whose_neighbours_are_searched(  # noqa: N802
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own_method("elsewhere")
-    write("prompts/elsewhere/ask.j2", "{% block user %}Who?{% endblock %}")
-    (folder / "away").mkdir()
-    monkeypatch.chdir(folder / "away")
-    assert "elsewhere" not in groups()["method"]
-    monkeypatch.setenv("KGQA_CONF", str(folder / "conf"))
-    assert vars(parts.method(compose(["method=elsewhere"])["method"])) == {"depth": 3}
-    assert render("elsewhere/ask").messages[0].content == "Who?"
-    monkeypatch.setenv("KGQA_CONF", "nowhere")
-    with pytest.raises(ConfigError, match=r"^KGQA_CONF=nowhere: no such folder"):
-        groups()
-
-
-@pytest.mark.usefixtures("folder")
-def test_the_conf_folder_of_another_program_changes_nothing() -> None:
-    before = compose([])
-    write("conf/config.yaml", "defaults:\n  - optimizer: adam\nlimit: 7\n")
-    write("conf/optimizer/adam.yaml", "rate: 1\n")
-    assert compose([]) == before
-    assert "optimizer" not in groups()
-
-
-@pytest.mark.usefixtures("folder")
-def test_choices_of_ones_own_may_build_upon_ours_and_ours_upon_them() -> None:
-    write("conf/retriever/both.yaml", "defaults:\n  - hybrid\n  - _self_\ndepth: 50\n")
-    config = compose(["retriever=both"])
-    assert config["retriever"]["dense"]["_target_"].startswith("kgqa.")
-    assert config["retriever"]["depth"] == 50
-    write("conf/ranker/near.yaml", "defaults:\n  - lexical\n")
-    assert compose(["graph=knn", "ranker@graph.encoder=near"])["graph"]["encoder"] == load_node("ranker", "lexical")
-
-
 def test_an_installed_package_declares_components(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = folder / "site"
     monkeypatch.syspath_prepend(str(site))
@@ -159,13 +121,6 @@ def test_what_is_wrong_with_ones_own_module_is_one_line(name: str, text: str, sa
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_target_that_is_nowhere_names_its_line() -> None:
-    own_method("gone")
-    Path("gone.py").unlink()
-    assert refusal("gone").startswith("conf/method/gone.yaml:2: method._target_=gone.Mine: no module 'gone' in /")
-
-
-@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("target", ["os.system", "subprocess.run", "print", ".x"])
 def test_nothing_else_that_is_installed_can_be_built(target: str) -> None:
     with pytest.raises(ConfigError, match="only these and kgqa's own are imported"):
@@ -201,10 +156,3 @@ def test_a_file_that_is_no_component_is_named(choice: str, text: str, said: str)
     write(f"conf/{choice}/mine.yaml", text)
     with pytest.raises(ConfigError, match=f"(?m)\\A[^\n]*{said}[^\n]*\\Z"):
         compose([f"{choice}=mine"])
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_model_that_is_none_is_named_where_all_are_listed() -> None:
-    write("conf/model/resnet.yaml", "rate: 1\n")
-    with pytest.raises(ConfigError, match=r"^conf/model/resnet.yaml: model: no _target_"):
-        list_presets()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kgqa.config.files import flatten
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.reproduce.protocol import Protocol, protocol_of
-from kgqa.reproduce.reading import table_ids
-from kgqa.reproduce.stages import Stages
-from kgqa.sweeps.cells import Cell
-from kgqa.sweeps.metric import refuse_unknown_metric
+from kgqa.experiment.experiment import Experiment
+from kgqa.reproduce.protocol import Protocol, ProtocolRuns, protocol_of
+from kgqa.reproduce.tables import table_ids
+from kgqa.sweeps.cells import Cell, check_metric
 
 PAPERS = ("ircot", "trace", "knowtrace", "kgp", "safe")
 TABLE = {"ircot": "ircot/table4", "trace": "trace/table1", "safe": "safe/table3"}
@@ -23,7 +21,7 @@ def protocol(table_id: str) -> Protocol:
 
 
 def among(paper: str, *overrides: str) -> dict[str, list[int]]:
-    chosen = protocol(TABLE[paper]).among(Experiment.of(overrides))
+    chosen = ProtocolRuns(Cell(0, "a", Experiment.of(overrides)), protocol(TABLE[paper]), TABLE[paper]).among
     return {key: list(values) for key, values in chosen.items()}
 
 
@@ -32,7 +30,7 @@ def test_every_paper_has_one_whose_tables_and_metrics_there_are() -> None:
         (found, *_) = [each for id_ in table_ids() if id_.startswith(f"{paper}/") and (each := protocol_of(id_))]
         assert set(found.tables) | set(found.metrics) <= set(table_ids())
         for metric in (found.metric, *found.metrics.values()):
-            refuse_unknown_metric("metric", metric)
+            check_metric("metric", metric)
 
 
 def test_what_is_chosen_among_is_a_key_of_the_method_it_is_said_of() -> None:
@@ -56,7 +54,7 @@ def test_each_cell_gets_its_own_choice() -> None:
 @pytest.mark.parametrize("asked", [5, 36, 40])
 def test_where_nothing_is_chosen_as_many_are_drawn_as_the_paper_asked(asked: int) -> None:
     few = protocol("safe/table3").model_copy(update={"test": asked})
-    (cell,) = Stages(Cell(0, "a", Experiment.of(["method=no_context"])), few, "safe/table3").tests()
+    (cell,) = ProtocolRuns(Cell(0, "a", Experiment.of(["method=no_context"])), few, "safe/table3").tests()
     assert len(cell.experiment.questions) == min(asked, 36)
 
 
@@ -65,9 +63,9 @@ def test_cells_with_and_without_a_choice_are_asked_the_same_questions() -> None:
     base = ("dataset=demo", "engine=scripted", "ranker=lexical")
     ids = set()
     for overrides in (("method=retrieve_read",), ("method=retrieve_read", "method.scope=none"), ("method=ircot",)):
-        stages = Stages(Cell(0, "a", Experiment.of([*base, *overrides])), small, "ircot/table4")
-        tests = stages.tests()
+        runs = ProtocolRuns(Cell(0, "a", Experiment.of([*base, *overrides])), small, "ircot/table4")
+        tests = runs.tests()
         assert len(tests) == 3
         ids |= {tuple(question.id for question in cell.experiment.questions) for cell in tests}
-        assert not {id_ for cell in stages.tried() for id_ in cell.experiment.settings.ids or ()} & set(next(iter(ids)))
+        assert not {id_ for cell in runs.tried() for id_ in cell.experiment.settings.ids or ()} & set(next(iter(ids)))
     assert len(ids) == 1

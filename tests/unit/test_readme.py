@@ -8,15 +8,12 @@ import re
 import shlex
 import subprocess
 import sys
-from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
-from kgqa.cli import tree
-from kgqa.cli.parsing import HelpWanted, parse
+from kgqa.cli.commands import parse
 from kgqa.config.composing import compose
-from scripts.regenerate_readme import without_name
 from tests.shown_commands import ROOT, every_command
 from tests.without_weights import stand_in_defaults
 
@@ -29,15 +26,9 @@ SHOWN = {
 GIVEN = {place: [word for word in words[words.index("kgqa") + 1 :] if word != "…"] for place, words in SHOWN.items()}
 
 
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
-
-
 @pytest.mark.parametrize("place", GIVEN)
 def test_every_command_shown_is_known_with_its_options(place: str) -> None:
-    given = GIVEN[place]
-    with suppress(HelpWanted) if {"-h", "--help"} & set(given) else nullcontext():
-        assert vars(parse(tree(), given))
+    assert vars(parse([word for word in GIVEN[place] if word not in ("-h", "--help")]))
 
 
 @pytest.mark.parametrize("place", [place for place, given in GIVEN.items() if given[0] == "run" and given[1] != "-m"])
@@ -57,19 +48,15 @@ def shown_files() -> dict[str, str]:
     return dict(found)
 
 
-def test_adding_a_method_a_dataset_or_a_model_takes_less_than_thirty_lines() -> None:
-    files = shown_files()
-    assert len(files) == 5
-    assert all(len(content.splitlines()) < LONGEST for content in files.values())
-
-
 def test_the_method_dataset_and_model_that_own_code_shows_how_to_add_run(tmp_path: Path) -> None:
     for name, content in shown_files().items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
     question = {"question": "Who built it?", "answer": "Ann", "texts": {"Mill": "Ann built the mill."}}
     (tmp_path / "trivia.jsonl").write_text(json.dumps(question) + "\n", encoding="utf-8")
-    keys = "method=draft_and_check dataset=trivia dataset.path=trivia.jsonl model=my_model engine=scripted out=run"
+    keys = (
+        "method=draft_and_check dataset=trivia dataset.path=trivia.jsonl model=my_model engine=scripted output_dir=run"
+    )
     ended = subprocess.run(
         [sys.executable, "-m", "kgqa", "run", *keys.split()],
         cwd=tmp_path, capture_output=True, text=True, check=False,
@@ -93,16 +80,3 @@ def test_the_python_that_the_tutorial_shows_runs(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", shown], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert len(list((tmp_path / "outputs" / "demo").glob("*/*/*/report.html"))) == 3
-
-
-@pytest.mark.parametrize(
-    ("line", "shown"),
-    [
-        ("report: outputs/demo/trace/small/75359709/report.html", "report: outputs/demo/trace/small/…/report.html"),
-        ("outputs/demo/trace/small/75359709-3-0a1b", "outputs/demo/trace/small/…"),
-        ("demo/trace/small/75359709  3  0.0", "demo/trace/small/…         3  0.0"),
-        ("* e8e2f76cc9dc6925  1861/1924", "* e8e2f76cc9dc6925  1861/1924"),
-    ],
-)
-def test_names_that_an_edit_of_a_method_changes_are_left_out(line: str, shown: str) -> None:
-    assert without_name(line) == shown

@@ -1,9 +1,10 @@
-"""One content, several writers: a run has the same figures in Markdown, HTML, CSV and LaTeX; text stays text."""
+"""The sections of a run and their writers: equal figures in every form, texts stay texts, pages keep their size."""
 
 from __future__ import annotations
 
 import base64
 import csv
+import io
 import json
 import re
 import shutil
@@ -15,40 +16,56 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kgqa.artifacts.predictions import question_ids
-from kgqa.artifacts.run import FinishedRun
+from kgqa.artifacts.run import FinishedRun, list_runs
 from kgqa.artifacts.trace import TracedCall, read_trace
 from kgqa.cli.main import main
 from kgqa.errors import DataError
-from kgqa.report.content import sections
-from kgqa.report.html import html
-from kgqa.report.latex import escape_latex, latex
-from kgqa.report.markdown import markdown
-from kgqa.report.packing import REFERENCE, Packing, abridge_trace
+from kgqa.experiment.compare import compare_answers
+from kgqa.report.explorer import REFERENCE, SHARED, Packing, abridge_call, run_page
+from kgqa.report.exports import write_export
 from kgqa.report.page import mark_text
-from kgqa.report.questions import QuestionRow, load_reported_questions
-from kgqa.report.writing import WRITERS, write_report
+from kgqa.report.questions import load_reported_questions
+from kgqa.report.run_report import notices, sections, write_report
+from kgqa.report.section import (
+    MarkedCell,
+    Section,
+    csv_text,
+    escape_latex,
+    html_fragment,
+    latex,
+    markdown,
+    quote_formula,
+    unquote_formula,
+)
+from kgqa.report.sweeps import SweepReport
+from kgqa.scoring.questions import METRICS, Metric, ScoredQuestion
+from kgqa.sweeps.cells import check_metric, freeze_cells
+from kgqa.viewer.folder import Folder
+from kgqa.viewer.table import columns_of
+from scripts.bench.questions import write_questions
 
 HOSTILE = "</script><script>alert(1)</script><!-- & | \x01"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real run of five questions, one of whose passages and answers is hostile."""
+    """A real run of five questions, one of which has a hostile question and passage."""
     base = tmp_path_factory.mktemp("report")
-    questions = base / "questions.jsonl"
     lines = (Path(__file__).parents[2] / "kgqa/datasets/demo.jsonl").read_text(encoding="utf-8").splitlines()[:5]
     first = json.loads(lines[0])
     first["paragraphs"][0]["paragraph_text"] += HOSTILE
     first["question"] += HOSTILE
-    questions.write_text("\n".join([json.dumps(first), *lines[1:]]), encoding="utf-8")
+    (base / "questions.jsonl").write_text("\n".join([json.dumps(first), *lines[1:]]), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(base)
         patch.delenv("KGQA_CACHE", raising=False)
-        asked = ("method=trace", "dataset=musique", f"dataset.path={questions}", "engine=scripted")
+        asked = ("method=trace", "dataset=musique", f"dataset.path={base / 'questions.jsonl'}", "engine=scripted")
         lexical = ("ranker=lexical", "demonstrations_ranker=lexical")
-        assert main(["run", *asked, *lexical, f"out={base / 'run'}"]) == 0
+        assert main(["run", *asked, *lexical, f"output_dir={base / 'run'}"]) == 0
     return base / "run"
 
 
@@ -57,10 +74,18 @@ def run(folder: Path) -> FinishedRun:
     return FinishedRun.read(folder)
 
 
+@pytest.fixture(scope="module")
+def page(folder: Path) -> str:
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def inflated(line: str) -> Any:
+    return json.loads(zlib.decompress(base64.b64decode(line), -zlib.MAX_WBITS))
+
+
 def packed(page: str) -> list[Any]:
     """The rows, the shared texts and the traces, as a browser unpacks them."""
-    lines = [line for element in re.findall(r'id="(?:index|traces)">([^<]*)<', page) for line in element.split("\n")]
-    return [json.loads(zlib.decompress(base64.b64decode(line), -zlib.MAX_WBITS)) for line in lines]
+    return [inflated(line) for text in re.findall(r'id="(?:index|traces)">([^<]*)<', page) for line in text.split("\n")]
 
 
 def whole(value: Any, texts: list[str]) -> Any:
@@ -79,196 +104,274 @@ def rounded(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def test_every_table_of_the_markdown_is_in_the_html(run: FinishedRun) -> None:
-    page = unescape(re.sub(r"<svg.*?</svg>", "", "".join(html(run)), flags=re.DOTALL))
-    text = markdown(run)
+def csv_rows(file: Path) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_every_table_is_in_markdown_html_and_notebooks(run: FinishedRun, folder: Path, page: str) -> None:
+    text, html = (folder / "report.md").read_text("utf-8"), re.sub(r' class="number"', "", unescape(page))
+    fragment = unescape(html_fragment(run.title, sections(run)))
     assert len(sections(run)) >= 8
     for section in sections(run):
-        assert f"<h2>{section.title}</h2>" in page
+        assert f"<h2>{section.title}</h2>" in html
         assert section.title == "Scores" or f"## {section.title}\n" in text
         for row in section.rows:
             assert "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" in text
             name, *cells = row
-            assert f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) in page
+            assert f'<th scope="row">{name}</th>' + "".join(f"<td>{cell}</td>" for cell in cells) in html
+            assert "".join(f"<td>{cell}</td>" for cell in row) in fragment
 
 
 def test_questions_average_to_the_scores_of_the_run(run: FinishedRun) -> None:
     rows = [reported.row for reported in load_reported_questions(run)]
-    for name in ("em", "f1", "support_recall"):
-        mean = 100 * sum(getattr(row, name) for row in rows) / len(rows)
-        assert mean == pytest.approx(run.metrics.scores.named()[name].mean)
+    for name in ("em", "f1", "containment", "support_recall", "support_error_rate"):
+        mean = 100 * sum(row.scores[name] or 0 for row in rows) / len(rows)
+        assert mean == pytest.approx(run.metrics.score(name).mean)
     assert sum(row.prompt_tokens or 0 for row in rows) == run.metrics.cost.method.prompt_tokens
     assert sum(row.output_tokens or 0 for row in rows) == run.metrics.cost.method.output_tokens
 
 
-def test_the_traces_in_the_html_are_those_of_the_run(run: FinishedRun, folder: Path) -> None:
-    rows, shared, *traces = packed((folder / "report.html").read_text(encoding="utf-8"))
+def test_the_traces_in_the_page_are_those_of_the_run(run: FinishedRun, folder: Path, page: str) -> None:
+    rows, shared, *traces = packed(page)
     assert [row["id"] for row in rows] == question_ids(run.folder)
     assert shared
     kept = {traced.question.id: traced for traced in read_trace(folder)}
     for row, trace in zip(rows, traces, strict=True):
         texts = [shared[each] if isinstance(each, int) else each for each in trace["paragraphs"]]
         traced = kept[row["id"]]
-        calls = [abridge_trace(call) for call in traced.calls]
+        calls = [abridge_call(call) for call in traced.calls]
         assert whole(trace["value"], texts) == rounded({**traced.json(), "calls": calls, "judgement": None})
+
+
+def test_hostile_text_ends_no_element_and_the_page_needs_no_network(page: str) -> None:
+    rows, *_ = packed(page)
+    assert rows[0]["question"].endswith(HOSTILE)
+    assert "alert(1)" not in page
+    assert page.count("<script") == page.count("</script>") == 3
+    assert set(re.findall(r"https?://[^\"' ]+", page)) <= {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"<(link|img|iframe|script src)|@import|url\((?!#)", page)
+    assert "default-src 'none'" in page
 
 
 def test_of_a_ranking_the_best_texts_are_shown() -> None:
     texts, scores = [f"text {n}" for n in range(40)], [n / 40 for n in range(40)]
     ranking = TracedCall((0,), "rank", {"scorer": "ranker", "query": "q", "texts": texts}, scores, cached=False)
-    shown = abridge_trace(ranking)
+    shown = abridge_call(ranking)
     assert (shown["of"], shown["texts"][:2], shown["reply"][:2]) == (40, ["text 39", "text 38"], [39 / 40, 38 / 40])
     assert len(shown["texts"]) == len(shown["reply"]) == 10
     failed = replace(ranking, reply={"error": "EngineError", "message": "no"})
-    assert abridge_trace(failed) == failed.json()
+    assert abridge_call(failed) == failed.json()
 
 
-def test_hostile_text_ends_no_element(folder: Path) -> None:
-    page = (folder / "report.html").read_text(encoding="utf-8")
-    rows, *_ = packed(page)
-    assert rows[0]["question"].endswith(HOSTILE)
-    assert "alert(1)" not in page
-    assert page.count("<script") == page.count("</script>") == 3
-
-
-def test_the_page_asks_no_network(folder: Path) -> None:
-    page = (folder / "report.html").read_text(encoding="utf-8")
-    assert set(re.findall(r"https?://[^\"' ]+", page)) <= {"http://www.w3.org/2000/svg"}
-    assert not re.search(r"<(link|img|iframe|script src)|@import|url\((?!#)", page.replace("url(#arrow", ""))
-    assert "default-src 'none'" in page
-
-
-def test_a_paragraph_that_two_questions_have_is_kept_once() -> None:
+def test_a_paragraph_that_two_questions_have_is_stored_once_up_to_a_limit() -> None:
     packing = Packing()
     ours, theirs = "A demonstration that every prompt repeats, word for word.", "What only this question has to say."
     sizes = [len(packing.pack({"prompts": [f"{ours}\n\n{theirs} {n}"] * 50})) for n in range(4)]
-    assert packing.shared == [ours]
+    assert list(packing.shared) == [ours]
     assert sizes[1] < sizes[0]
     assert max(sizes) < 400
+    for _ in range(2):
+        for number in range(300):
+            packing.pack([f"{number} " + "word " * 2000])
+    assert SHARED / 2 < sum(map(len, packing.shared)) <= SHARED
 
 
-def test_what_json_does_not_know_is_packed_all_the_same() -> None:
-    line = Packing().pack([float("-inf"), 1.5, ("a pair", "half a character: \ud800"), "é"])
-    value = json.loads(zlib.decompress(base64.b64decode(line), -zlib.MAX_WBITS))["value"]
-    assert value == ["-inf", 1.5, ["a pair", "half a character: \ud800"], "é"]
-
-
-def test_what_is_packed_stays_as_it_is() -> None:
-    value = {"texts": ["A text of more than forty characters, which is cut."] * 2, "scores": (0.123456, 1.0)}
+def test_packing_takes_values_that_json_lacks_and_changes_nothing() -> None:
+    value = [float("-inf"), 1.5, ("a pair", "half a character: \ud800"), "é", {"texts": ["forty " * 9], "n": 0.123456}]
     before = deepcopy(value)
-    Packing().pack(value)
+    line = inflated(Packing().pack(value))
     assert value == before
+    texts = ["forty " * 9]
+    assert whole(line["value"], texts) == [
+        "-inf", 1.5, ["a pair", "half a character: \ud800"], "é", {"texts": texts, "n": 0.1235},
+    ]  # fmt: skip
 
 
-def test_the_csv_has_a_line_a_question_in_the_files_order(run: FinishedRun, folder: Path) -> None:
-    with write_report(folder, "csv").open(encoding="utf-8", newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert [line["id"] for line in lines] == question_ids(run.folder)
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    base = tmp_path_factory.mktemp("sizes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(base)
+        patch.setenv("KGQA_CACHE", str(base / "cache"))
+        asked = ("method=all_documents", "dataset=musique", f"dataset.path={write_questions(base / 'q.jsonl', 300)}")
+        assert main(["run", *asked, "engine=scripted", f"output_dir={base / 'run'}"]) == 0
+    return FinishedRun.read(base / "run")
+
+
+def test_a_page_has_every_row_and_as_many_calls_as_fit(long_run: FinishedRun) -> None:
+    for limit in (500_000, 1_000_000):
+        page = "".join(run_page(long_run, sections(long_run), [], limit))
+        assert 0.9 * limit < len(page.encode()) <= limit
+        traces = re.findall(r'id="traces">([^<]*)<', page)[0].split("\n")[1:]
+        assert len(traces) == 300
+        assert f"The calls of {sum(trace != '' for trace in traces)} of these questions are in this page" in page
+    assert 'id="selection"' not in "".join(run_page(long_run, sections(long_run), []))
+
+
+def test_failed_and_flagged_questions_come_first(long_run: FinishedRun, tmp_path: Path) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(long_run.folder, copied)
+    predictions = [json.loads(line) for line in (copied / "predictions.jsonl").read_text("utf-8").splitlines()]
+    disputed = predictions[-1]
+    vote = {"verdict": "correct", "fate": "judged", "votes": [], "judge": "three_way"}
+    line = {"question_id": disputed["question_id"], "answer": disputed["answer"], **vote}
+    (copied / "verdicts.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    page = "".join(run_page(FinishedRun.read(copied), [], [], 300_000))
+    traces = re.findall(r'id="traces">([^<]*)<', page)[0].split("\n")[1:]
+    assert traces[-1]
+    assert not traces[-2]
+
+
+def test_the_csv_has_a_line_per_question_in_the_files_order(run: FinishedRun, folder: Path) -> None:
     rows = {reported.row.id: reported.row for reported in load_reported_questions(run)}
+    lines = csv_rows(write_report(folder, "csv"))
+    assert [line["id"] for line in lines] == question_ids(run.folder)
     for line in lines:
-        row: QuestionRow = rows[line["id"]]
+        row = rows[line["id"]]
         assert (line["answer"], float(line["f1"])) == (row.answer, row.f1)
         assert json.loads(line["gold"]) == list(row.gold)
 
 
-def test_latex_has_the_scores_with_their_intervals(run: FinishedRun) -> None:
-    f1 = run.metrics.scores.f1
-    text = latex(run)
+def test_latex_has_the_scores_with_their_intervals(run: FinishedRun, folder: Path) -> None:
+    f1, text = run.metrics.score("f1"), write_report(folder, "latex").read_text(encoding="utf-8")
     assert f"F1 & {f1.mean:.1f} & [{f1.low:.1f}, {f1.high:.1f}] & 5 \\\\" in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == text.count(r"\toprule") >= 4
     assert "{EM and F1 by scoring profile: trace on musique with smollm2\\_135m, scripted}" in text
-
-
-def test_latex_takes_special_characters_as_they_are() -> None:
+    assert "% Scripted replies: no model was asked." in text
     assert escape_latex("50 % of A_b & {c}\n~^\\") == (
         r"50 \% of A\_b \& \{c\} \textasciitilde{}\textasciicircum{}\textbackslash{}"
     )
 
 
-@pytest.mark.parametrize("form", WRITERS)
-def test_a_report_can_be_written_elsewhere(folder: Path, tmp_path: Path, form: str) -> None:
-    before = (folder / "report.md").read_bytes()
-    assert main(["report", str(folder), "--format", form, "--out", str(tmp_path / "here")]) == 0
-    assert (tmp_path / "here").stat().st_size > 500
-    assert (folder / "report.md").read_bytes() == before
+def test_marks_and_links_are_written_in_each_form() -> None:
+    row = [MarkedCell("1", link="a.html"), MarkedCell("50.0", "best"), MarkedCell("4_0", "second", worse=True), "text"]
+    section = Section("T", ("cell", "EM", "F1", "x"), [row])
+    assert "| [1](a.html) | **50.0** | <u>4_0</u>\\* | text |" in markdown("title", [section])
+    assert r"1 & \textbf{50.0} & \underline{4\_0$^*$} & text \\" in latex("title", [section])
+    assert section.numeric_columns() == [True, True, True, False]
 
 
-def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
+def test_notices_say_that_no_model_was_asked_and_what_failed(run: FinishedRun) -> None:
+    (scripted,) = notices(run)
+    assert scripted.startswith("**Scripted replies: no model was asked.**")
+    failed = replace(run, metrics=run.metrics.replace(failed=2, trained_questions={"kg.model": 3}))
+    _, learned, why = notices(failed)
+    assert learned.startswith("**kg.model was trained on 3 of 5 questions.**")
+    assert "2 of 5 questions failed** and count as wrong, more than max_failure_rate=0.05 allows" in why
+
+
+def test_bad_requests_are_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(DataError, match=r"metrics\.json: no such file, so this is not the folder of a run that ended"):
         write_report(tmp_path, "html")
     assert not list(tmp_path.iterdir())
-
-
-def test_an_unknown_form_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(folder), "--format", "pdf"]) == 2
-    assert "--format pdf: no such value; choose from: card, csv, eee, html" in capsys.readouterr().err
+    assert "--format pdf: no such value; choose from: csv, eee, html" in capsys.readouterr().err
+    assert main(["report", str(folder), "--score", "F1"]) == 2
+    assert "--score: only for the report of a sweep" in capsys.readouterr().err
 
 
-def test_texts_of_sections_keep_their_code_and_nothing_else_is_markup() -> None:
-    assert mark_text("by `musique`, **never** <b> & `<i>`") == (
-        "by <code>musique</code>, <strong>never</strong> &lt;b&gt; &amp; <code>&lt;i&gt;</code>"
-    )
-
-
-def test_verdicts_stand_beside_the_answers_they_were_given_for(
+def test_verdicts_are_shown_for_the_answers_they_were_given_for(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The second answer is another one since, the third got no verdict, the fourth question had failed."""
     judged = tmp_path / "judged"
     shutil.copytree(folder, judged)
     predictions = [json.loads(line) for line in (judged / "predictions.jsonl").read_text("utf-8").splitlines()]
-    given = [("correct", "judged"), ("correct", "judged"), (None, "judged"), (None, "failed"), ("incorrect", "exact")]
+    verdicts = [
+        ("correct", "judged"),
+        ("correct", "judged"),
+        (None, "judged"),
+        (None, "failed"),
+        ("incorrect", "exact"),
+    ]
     lines = []
-    for place, ((verdict, fate), prediction) in enumerate(zip(given, predictions, strict=True)):
+    for place, ((verdict, fate), prediction) in enumerate(zip(verdicts, predictions, strict=True)):
         answer = "another" if place == 1 else prediction["answer"]
         votes = [{"verdict": verdict, "replies": ["a reply"], "error": None}]
         line = {"question_id": prediction["question_id"], "verdict": verdict, "fate": fate, "answer": answer}
         lines.append(json.dumps({**line, "votes": votes, "judge": "three_way"}))
     (judged / "verdicts.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    with write_report(judged, "csv").open(encoding="utf-8", newline="") as file:
-        assert [line["verdict"] for line in csv.DictReader(file)] == ["correct", "", "unscored", "", "incorrect"]
+    rows = csv_rows(write_report(judged, "csv"))
+    assert [line["verdict"] for line in rows] == ["correct", "", "unscored", "", "incorrect"]
     shown = []
     for prediction in predictions:
         assert main(["show", str(judged), prediction["question_id"]]) == 0
         shown.append([line for line in capsys.readouterr().out.splitlines() if line.startswith("judge:")])
-    assert shown == [
-        ["judge:  correct (three_way)"],
-        [],
-        ["judge:  unscored (three_way)"],
-        [],
-        ["judge:  incorrect (three_way)"],
-    ]
+    assert [line.split()[1] if line else "" for line in map("".join, shown)] == [
+        "correct", "", "unscored", "", "incorrect",
+    ]  # fmt: skip
 
 
-def test_a_line_that_is_no_verdict_is_refused(folder: Path, tmp_path: Path) -> None:
-    judged = tmp_path / "judged"
-    shutil.copytree(folder, judged)
-    (judged / "verdicts.jsonl").write_text('{"question_id": "q", "verdict": "correct"}\n', encoding="utf-8")
+def test_damaged_files_are_refused(folder: Path, tmp_path: Path) -> None:
+    damaged, magic = tmp_path / "damaged", b"\x28\xb5\x2f\xfd"  # each question is a separate zstd frame
+    shutil.copytree(folder, damaged)
+    (damaged / "verdicts.jsonl").write_text('{"question_id": "q", "verdict": "correct"}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"verdicts\.jsonl:1: not a verdict: fate is missing: .*; judge the run again"):
-        write_report(judged, "html")
+        write_report(damaged, "html")
+    (damaged / "verdicts.jsonl").unlink()
+    _, _, *others = (damaged / "trace.jsonl.zst").read_bytes().split(magic)
+    (damaged / "trace.jsonl.zst").write_bytes(magic + magic.join(others))
+    for form in ("html", "csv"):
+        with pytest.raises(DataError, match=r"trace\.jsonl\.zst: no question .*, which predictions\.jsonl has"):
+            write_report(damaged, form)
 
 
-@pytest.mark.parametrize("form", ["html", "csv"])
-def test_a_trace_that_lacks_a_question_is_refused(folder: Path, tmp_path: Path, form: str) -> None:
-    lacking, magic = tmp_path / "lacking", b"\x28\xb5\x2f\xfd"  # each question is a zstd frame of its own
-    shutil.copytree(folder, lacking)
-    _, _, *others = (lacking / "trace.jsonl.zst").read_bytes().split(magic)
-    (lacking / "trace.jsonl.zst").write_bytes(magic + magic.join(others))
-    with pytest.raises(DataError, match=r"trace\.jsonl\.zst: no question .*, which predictions\.jsonl beside it has"):
-        write_report(lacking, form)
+def test_a_metric_that_is_registered_is_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def words(row: ScoredQuestion) -> float:
+        return min(len((row.answer or "").split()), 10) / 10
+
+    monkeypatch.setitem(METRICS, "words", Metric("words", "word share", words, column=True, tested=True))
+    monkeypatch.chdir(tmp_path)
+    swept = ("method=golden", "method.max_answer_tokens=1,2", "dataset=demo", "limit=3", "engine=scripted")
+    assert main(["run", "-m", *swept, "ranker=lexical", "sweep.name=s"]) == 0
+    report = SweepReport.read(Path("outputs/sweeps/s"), "word share")
+    (table,), runs = report.tables(), [cell.finished for cell in report.cells if cell.finished]
+    assert "word share" in table.header
+    assert table.plots[0].y == "word share"
+    assert report.csv().startswith("cell,name,method.max_answer_tokens,status,questions,EM,F1,containment,")
+    assert "word share low" in report.csv()
+    mean = runs[0].metrics.score("words").mean
+    assert mean is not None
+    assert f"| word share | {mean:.1f}  [" in (runs[0].folder / "report.md").read_text("utf-8")
+    for form in ("latex", "csv"):
+        write_report(runs[0].folder, form)
+    assert "word share & " in (runs[0].folder / "report.tex").read_text("utf-8")
+    shares = [float(line["words"]) for line in csv_rows(runs[0].folder / "report.csv")]
+    assert 100 * sum(shares) / 3 == pytest.approx(mean)
+    compared = compare_answers([each.folder for each in runs], flips=0)
+    assert [row[0] for row in compared.sections[0].rows] == ["EM", "F1", "word share"]
+    assert "word share" in columns_of(Folder(Path("outputs")).rows(list_runs(Path("outputs"))))
+    check_metric("tune.metric", "words")
+    (cell,) = freeze_cells([("", ["method=golden"])])
+    cell.metrics, cell.status = runs[0].metrics, "done"
+    assert cell.score("words", "tune.metric") == runs[0].metrics.score("words")
+    written = write_export(runs[0].folder, tmp_path / "eee", "eee")[0].read_text("utf-8")
+    assert "kgqa.words" in written
 
 
-def test_runs_on_other_questions_do_not_stand_against_each_other(folder: Path, tmp_path: Path) -> None:
-    shorter = tmp_path / "shorter"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        asked = ("method=no_context", "dataset=demo", "limit=2", "engine=scripted")
-        assert main(["run", *asked, f"out={shorter}"]) == 0
-    with pytest.raises(DataError, match=r"3 questions are not in both .* only in .*run; give two runs"):
-        write_report(folder, "html", None, shorter)
-    assert not list(folder.glob("against-*"))
+def test_texts_of_sections_keep_their_code_and_bold_and_nothing_else_is_markup() -> None:
+    assert mark_text("by `musique`, **never** <b> & `<i>`") == (
+        "by <code>musique</code>, <strong>never</strong> &lt;b&gt; &amp; <code>&lt;i&gt;</code>"
+    )
 
 
-def test_only_a_page_stands_against_another_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(folder), "--against", str(folder), "--format", "md"]) == 2
-    assert "only for the HTML report of a run" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "=cmd|' /C calc'!A0", "-", "'=1", "''@x", "=", "+a"]
+)
+def test_a_formula_is_marked_as_text(text: str) -> None:
+    assert quote_formula(text) == f"'{text}"
+
+
+@pytest.mark.parametrize(
+    "value", [-1.5, -3, 0, None, True, "", "a=b", "-1.5", "+3", "1e-5", "-1,200.5", "'", "O'Neill"]
+)
+def test_numbers_and_other_texts_stay_as_they_are(value: object) -> None:
+    assert quote_formula(value) is value
+
+
+@given(st.text(alphabet="'=+-@\t\ra1. ", max_size=6) | st.text())
+def test_a_text_is_read_back_from_csv_as_it_was(text: str) -> None:
+    (row,) = csv.reader(io.StringIO(csv_text([[text, "end"]]), newline=""))
+    assert unquote_formula(row[0]) == text
+    assert not row[0].startswith(("=", "@", "\t", "\r"))

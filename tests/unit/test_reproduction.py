@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from kgqa.report.plots import Plot, Point, Series, svg, ticks
-from kgqa.report.reproduction import CellLine, Line, Reproduction, plots
-from kgqa.report.reproduction_writing import write_reproduction
+from kgqa.report.reproduction import CellLine, Line, Reproduction, write_reproduction
 from kgqa.scoring.published_delta import Metric, Ours, Value
 
 
@@ -31,7 +30,8 @@ def figure_of(**changes: Any) -> Reproduction:
 
 
 def test_a_figure_has_the_papers_points_hollow_beside_ours() -> None:
-    (plot,) = plots(figure_of())
+    (plot,) = figure_of().plots()
+    assert (plot.title, plot.x, plot.y) == ("Figure 4, EM", "L", "EM")
     theirs, ours = plot.series
     assert [(point.x, point.y) for point in theirs.points] == [(1, 40.0), (3, 44.0)]
     assert [(point.x, point.y, point.low) for point in ours.points] == [(1, 45.0, 40.0), (2, 47.0, 41.0)]
@@ -39,20 +39,36 @@ def test_a_figure_has_the_papers_points_hollow_beside_ours() -> None:
     assert not ours.hollow
 
 
+def test_a_metric_can_be_the_x_axis() -> None:
+    em, calls = Metric("EM", "scores.em", "%", ""), Metric("Calls", "calls", "calls", "")
+    ours = {em: Ours(45.0, 40.0, 50.0, 50), calls: Ours(3.0, None, None, 50)}
+    theirs = {em: Value(40.0, approximate=False, spread=None), calls: Value(2.0, approximate=False, spread=None)}
+    lines = [Line("Row", "1", metric, theirs[metric], ours[metric], "OK", "") for metric in (em, calls)]
+    (plot,) = figure_of(against="Calls", rows=("Row",), lines=lines, columns=("1", "2")).plots()
+    assert (plot.x, plot.y, [(p.x, p.y, p.label) for each in plot.series for p in each.points]) == (
+        "Calls", "EM", [(2.0, 40.0, "1"), (3.0, 45.0, "1")],
+    )  # fmt: skip
+    assert figure_of(rows=("Row",), lines=lines, columns=("1",)).plots() == []
+
+
 def test_tables_and_figures_without_a_point_have_no_plots() -> None:
-    assert plots(figure_of(place="Table 4")) == []
-    assert plots(figure_of(lines=[])) == []
+    assert figure_of(place="Table 4").plots() == []
+    assert figure_of(lines=[]).plots() == []
 
 
 def test_a_plot_is_well_formed_and_its_points_lie_in_order() -> None:
-    drawn = svg(Plot("a <b>", "x", "y", [Series("s & t", [Point(1, 5.0), Point(2, 7.0, 6.0, 9.0)], 0)]))
+    drawn = svg(Plot("a <b>", "x axis", "y axis", [Series("s & t", [Point(1, 5.0), Point(2, 7.0, 6.0, 9.0)], 0)]))
     root = ElementTree.fromstring(drawn)
     space = "{http://www.w3.org/2000/svg}"
     (line,) = root.iter(f"{space}polyline")
     (x1, y1), (x2, y2) = (map(float, pair.split(",")) for pair in line.attrib["points"].split())
     assert x1 < x2
     assert y1 > y2  # pixels count downwards
-    assert "s & t" in [text.text for text in root.iter(f"{space}text")]
+    upright = [text.text for text in root.iter(f"{space}text") if "transform" not in text.attrib]
+    turned = [text.text for text in root.iter(f"{space}text") if "transform" in text.attrib]
+    assert "s & t" in upright
+    assert "x axis" in upright
+    assert turned == ["y axis"]
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (33.3, 71.9), (-3.0, 4.0), (0.001, 0.0012), (1e6, 5e6)])

@@ -15,9 +15,9 @@ from kgqa.calls import Call, CountTokens, Generate
 from kgqa.config.building import build
 from kgqa.config.composing import compose
 from kgqa.errors import ConfigError
-from kgqa.experiment.session.experiment import Experiment
+from kgqa.experiment.experiment import Experiment
 from kgqa.methods.safe import Safe, read_answer, read_step
-from kgqa.methods.steps.safe_verdict import CORRECT, errors, read_verdict, verdict_schema
+from kgqa.methods.steps.safe_verdict import CORRECT, errors, read_verdict
 from kgqa.testing import drive
 from kgqa.types import Answer, Completion, Passage, Question
 
@@ -76,20 +76,6 @@ def test_without_feedback_steps_follow_each_other_to_the_final_answer() -> None:
     assert not answer.flags
 
 
-def test_every_step_is_judged_before_the_next() -> None:
-    world = World(AUTHOR, RIGHT, BORN, RIGHT, FINAL, RIGHT)
-    assert world.answer().text == "Gorm"
-    assert world.stages == ["step", "judge"] * 3
-
-
-@pytest.mark.parametrize(("feedback", "role"), [("self", "reader"), ("model", "feedback")])
-def test_the_reader_judges_itself_or_another_model_does(feedback: str, role: str) -> None:
-    world = World(AUTHOR, RIGHT, FINAL, RIGHT)
-    world.answer(feedback=feedback)
-    assert [call.role for call in world.calls] == ["reader", role] * 2
-    assert world.calls[1].schema == verdict_schema(400, "paper")
-
-
 def test_another_evaluator_has_to_be_named() -> None:
     """The reader would judge itself, and nothing would say so."""
     own = ("method=safe", "method.feedback=model", "dataset=demo")
@@ -97,15 +83,6 @@ def test_another_evaluator_has_to_be_named() -> None:
         _ = Experiment.of(own).method
     for overrides in ((*own, "roles.feedback=qwen3_4b"), ("method=safe", "dataset=demo")):
         assert isinstance(Experiment.of(overrides).method, Safe)
-
-
-def test_verdicts_of_examples_are_shown_as_people_write_them() -> None:
-    said = {"error_type": "Off-topic", "diagnosis": "It's about Gorm & Åland's <lakes>.", "guidance": "Go on."}
-    example = {"passages": "", "question": "?", "steps": [], "step": "Step 1: So.", "verdict": said}
-    world = World(FINAL, RIGHT)
-    world.answer(verdict_few_shot=(example,))
-    shown = """{"error_type": "Off-topic", "diagnosis": "It's about Gorm & Åland's <lakes>.", "guidance": "Go on."}"""
-    assert f"\nVerdict: {shown}\n" in world.calls[1].prompt.messages[0].content
 
 
 def test_a_rejected_step_is_tried_again_with_diagnosis_and_guidance() -> None:
@@ -121,12 +98,6 @@ def test_a_rejected_step_is_tried_again_with_diagnosis_and_guidance() -> None:
     assert answer.figures["errors, off-topic"] == 1
     assert answer.figures["errors at step 1"] == 1
     assert answer.figures["retries"] == 1
-
-
-def test_guidance_for_a_right_step_leads_the_next_one() -> None:
-    world = World(AUTHOR, verdict(CORRECT, "Now her birth."), FINAL, RIGHT)
-    world.answer()
-    assert "Guidance: Now her birth." in world.calls[2].prompt.messages[0].content
 
 
 def test_a_step_that_stays_wrong_is_kept_after_the_last_retry_and_flagged() -> None:
@@ -173,30 +144,6 @@ def test_a_verdict_that_cannot_be_read_is_asked_for_once_more_and_then_accepted(
     assert answer.flags == {"unparsable_verdict": 1, "no_passage_cited": 1}
 
 
-def test_guidance_outlives_a_verdict_that_cannot_be_read() -> None:
-    """The step that it led to is written once more, and is shown so that a greedy model writes another one."""
-    led = verdict(CORRECT, "Say where she was born.")
-    again = verdict(CORRECT, "Now the answer.")
-    world = World(AUTHOR, led, " So. (Logical)", "fine", "fine", BORN, again, FINAL, RIGHT)
-    world.answer(unparsable="retry")
-    steps = [call.prompt.messages[0].content for call in world.calls if call.prompt.name == "safe/step"]
-    assert [text.count("Guidance: Say where she was born.") for text in steps] == [0, 1, 1, 0]
-    assert [text.count("Attempt at step 2 that could not be judged: So. (Logical)") for text in steps] == [0, 0, 1, 0]
-    assert "Guidance: Now the answer." in steps[3]
-
-
-def test_a_verdict_cut_at_its_limit_is_flagged_as_such() -> None:
-    cut = Completion('{"error_type": "Redundancy", "diagnosis": "It says', "length")
-    answer = World(FINAL, cut, "fine").answer()
-    assert answer.flags == {"unparsable_verdict": 1, "cut_verdict": 1, "no_passage_cited": 1}
-    assert World(FINAL, cut, RIGHT).answer().flags == {"cut_verdict": 1, "no_passage_cited": 1}
-
-
-def test_an_unreadable_verdict_can_count_as_an_error_instead() -> None:
-    world = World(FINAL, "fine", "fine", FINAL, RIGHT)
-    assert world.answer(unparsable="retry").figures["retries"] == 1
-
-
 def test_ten_passages_are_kept_gold_among_them_in_an_order_of_the_questions_own() -> None:
     passages = tuple(Passage.of(f"T{number}", f"text {number}") for number in range(20))
     gold = frozenset(passage.id for passage in passages[15:19])
@@ -207,14 +154,6 @@ def test_ten_passages_are_kept_gold_among_them_in_an_order_of_the_questions_own(
     assert chosen == configured().sample_passages(one)
     assert chosen != configured().sample_passages(replace(one, id="two"))
     assert len(configured().sample_passages(QUESTION)) == 2
-
-
-def test_only_passages_that_attribution_steps_cite_are_evidence() -> None:
-    logical = " Passage 1 and step 1 agree. (Logical)"
-    world = World(" According to Passage 9, all is well. (Attribution)", logical, FINAL)
-    answer = world.answer(feedback="none")
-    assert answer.evidence == ()
-    assert answer.flags == {"no_passage_cited": 1}
 
 
 @pytest.mark.parametrize(
@@ -252,12 +191,6 @@ def test_error_types_are_a_closed_vocabulary(written: str, error_type: str | Non
     assert (found.error_type if found else None) == error_type
 
 
-@pytest.mark.parametrize(("labels", "count"), [("paper", 10), ("released", 11)])
-def test_the_taxonomy_is_the_papers_or_the_released_one_and_the_schema_knows_it(labels: Any, count: int) -> None:
-    assert len(errors(labels)) == count
-    assert json.loads(verdict_schema(400, labels))["properties"]["error_type"]["enum"] == [*errors(labels), CORRECT]
-
-
 def test_the_released_error_is_asked_for_and_read_only_where_it_was_chosen() -> None:
     early = verdict("Premature Conclusion")
     world = World(FINAL, early, FINAL, RIGHT)
@@ -278,14 +211,3 @@ def test_any_reply_can_be_read_and_nothing_is_made_up(text: str) -> None:
         assert answer in text
     found = read_verdict(text)
     assert found is None or found.error_type in (*errors("paper"), CORRECT)
-
-
-@pytest.mark.parametrize("reply", ["", "\n\n", "Ja, das ist so.", "la " * 300, '{"error_type": ', "{}", "[[[" * 50])
-def test_odd_replies_are_survived_and_flagged(reply: str) -> None:
-    def odd(call: Call[Any]) -> Any:
-        return len(call.text) if isinstance(call, CountTokens) else Completion(reply, "length")
-
-    answer = drive(configured().answer(replace(QUESTION, passages=())), odd)
-    assert answer.flags["forced_answer"] == 1
-    assert answer.flags["unparsable_verdict"] == configured().max_steps
-    assert answer.flags["cut_verdict"] == 2 * configured().max_steps

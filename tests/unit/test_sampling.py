@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 
 import pytest
 
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.run.manifest import manifest
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.identity import run_folder
-from kgqa.experiment.session.session import Session
-from kgqa.sweeps.tune_split import Tuning, parts
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.manifest import manifest
+from kgqa.experiment.session import Session
+from kgqa.sweeps.tuning import Tuning, split_questions
 from tests.unit.question_files import lines, musique_record
 
 
 def ids(*overrides: str) -> list[str]:
     return [question.id for question in Experiment.of(["method=no_context", *overrides]).questions]
-
-
-def folder(*overrides: str) -> Path:
-    with Session(Experiment.of(["method=no_context", *overrides])) as session:
-        return run_folder(session)
 
 
 def test_a_sample_is_the_same_for_the_same_seed_whatever_else_is_chosen() -> None:
@@ -34,20 +27,7 @@ def test_a_sample_is_the_same_for_the_same_seed_whatever_else_is_chosen() -> Non
     assert drawn != ids("sample=10", "seed=2")
     assert set(drawn) < set(ids("sample=20", "seed=1"))
     assert drawn != everything[:10]
-
-
-def test_limit_takes_the_first_of_a_sample() -> None:
-    assert ids("sample=10", "seed=1", "limit=3") == ids("sample=10", "seed=1")[:3]
-
-
-def test_a_sample_does_not_depend_on_the_order_of_the_file(tmp_path: Path) -> None:
-    records = [musique_record(id=f"2hop__{number}") for number in range(60)]
-    (tmp_path / "a").mkdir()
-    one = lines(tmp_path / "a", *records)
-    random.Random(5).shuffle(records)
-    other = lines(tmp_path, *records)
-    chosen = ["dataset=musique", "sample=20", "seed=4"]
-    assert sorted(ids(*chosen, f"dataset.path={one}")) == sorted(ids(*chosen, f"dataset.path={other}"))
+    assert ids("sample=10", "seed=1", "limit=3") == drawn[:3]
 
 
 def test_more_than_there_are_is_refused() -> None:
@@ -58,7 +38,10 @@ def test_more_than_there_are_is_refused() -> None:
 
 
 def test_a_sampled_run_is_a_run_of_its_own_and_says_which_questions_it_asked() -> None:
-    assert folder("sample=10") != folder()
+    assert (
+        Experiment.of(["method=no_context", "sample=10"]).run_folder()
+        != Experiment.of(["method=no_context"]).run_folder()
+    )
     with Session(Experiment.of(["method=no_context", "sample=10", "seed=1", "limit=4"])) as session:
         written = manifest(session, None).json()["dataset"]
     assert list(written["sampled"]) == ids("sample=10", "seed=1")[:4]
@@ -73,12 +56,11 @@ def test_a_split_is_another_file(tmp_path: Path) -> None:
     here = ["dataset=musique", f"dataset.path={tmp_path}"]
     assert ids(*here) == ids(*here, "dataset.split=dev") == ["2hop__dev"]
     assert ids(*here, "dataset.split=train") == ["2hop__train"]
-    assert folder(*here) == folder(*here, "dataset.split=dev") != folder(*here, "dataset.split=train")
-
-
-def test_files_of_a_split_can_be_named(tmp_path: Path) -> None:
-    lines(tmp_path, musique_record(id="2hop__mine"))
-    assert ids("dataset=musique", f"dataset.path={tmp_path}", "dataset.files.dev=[questions.jsonl]") == ["2hop__mine"]
+    assert (
+        Experiment.of(["method=no_context", *here]).run_folder()
+        == Experiment.of(["method=no_context", *here, "dataset.split=dev"]).run_folder()
+        != Experiment.of(["method=no_context", *here, "dataset.split=train"]).run_folder()
+    )
 
 
 def test_a_split_that_is_not_there_is_told_with_what_brings_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -86,10 +68,7 @@ def test_a_split_that_is_not_there_is_told_with_what_brings_it(monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"dataset\.split=test: no such split of dataset=2wiki; choose from: dev, "):
         ids("dataset=2wiki", "dataset.split=test")
-    for dataset in ("hotpotqa", "hotpotqa_fullwiki"):
-        with pytest.raises(DataError, match="run: kgqa data download dataset=hotpotqa_train,"):
-            ids(f"dataset={dataset}", "dataset.split=train")
-    with pytest.raises(DataError, match="run: kgqa data download dataset=iirc,"):
+    with pytest.raises(DataError, match="dataset=iirc, or another dataset of kgqa data list"):
         ids("dataset=iirc", "dataset.split=train")
 
 
@@ -98,11 +77,10 @@ def test_dev_may_be_of_another_split_than_test(tmp_path: Path) -> None:
         records = [musique_record(id=f"2hop__{split}{n}", question=f"{split} {n}?") for n in range(9)]
         lines(tmp_path, *records).rename(tmp_path / f"musique_ans_v1.0_{split}.jsonl")
     experiment = Experiment.of(["method=no_context", "dataset=musique", f"dataset.path={tmp_path}"])
-    given = {"metric": "f1", "dev": "4", "dev_split": "train", "test": "5"}
-    dev, test = parts(experiment, Tuning.of(given))
+    dev, test = split_questions(experiment, 4, 5, seed=0, dev_split="train")
     assert (len(dev.ids), len(test.ids)) == (4, 5)
-    assert dev.path == str(tmp_path / "musique_ans_v1.0_train.jsonl")
+    assert dev.file == str(tmp_path / "musique_ans_v1.0_train.jsonl")
     assert all("train" in id_ for id_ in dev.ids)
     assert all("dev" in id_ for id_ in test.ids)
     with pytest.raises(ConfigError, match=r"tune\.dev_path and tune\.dev_split: give one of them"):
-        Tuning.of({**given, "dev_path": "x"})
+        Tuning.of(["method.beam=3,5", "tune.metric=f1", "tune.dev_split=train", "tune.dev_path=x"])

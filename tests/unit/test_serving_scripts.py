@@ -42,11 +42,6 @@ def test_a_key_of_ones_own_is_taken_and_not_shown(tmp_path: Path, given: str, ke
     assert (taken, told) == (key, "")
 
 
-def test_a_server_keeps_its_memory_mapped_unless_told_otherwise(tmp_path: Path) -> None:
-    assert served(tmp_path)[0][2] == "0"
-    assert served(tmp_path, MALLOC_MMAP_MAX_="65536")[0][2] == "65536"
-
-
 def test_a_server_listens_on_this_machine_alone(tmp_path: Path) -> None:
     (_, words, _), _ = served(tmp_path, "--host", "0.0.0.0")
     assert words.endswith("--host 127.0.0.1")

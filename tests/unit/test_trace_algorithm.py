@@ -128,9 +128,3 @@ def test_chains_scores_and_order_are_those_of_algorithm_1(name: str) -> None:
         stopped += sum(path.finished for path in expected)
     assert {0, settings.get("max_length", 4)} <= lengths  # chains that stop at once, and the longest, are among them
     assert stopped
-
-
-def test_the_least_probability_decides_some_of_them() -> None:
-    every = {**RELEASED, "min_probability": 0.0}
-    cases = [Case(seed) for seed in range(40)]
-    assert any(algorithm_1(case, every) != algorithm_1(case, RELEASED) for case in cases)

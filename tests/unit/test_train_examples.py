@@ -14,10 +14,10 @@ from kgqa.engines.chat import ChatTemplate
 from kgqa.errors import ConfigError, DataError
 from kgqa.runtime.display import QUIET
 from kgqa.training.collect.collecting import Collecting
-from kgqa.training.train.evaluation import Evaluation, next_passages
+from kgqa.training.train.evaluation import evaluate, next_passages
 from kgqa.training.train.examples import prepare_examples, read_example_file, render_example, split_examples
-from kgqa.training.train.request import ExampleSplit, TextExample, TrainRequest
-from kgqa.training.trainers.task import REPLIES, TrainResult
+from kgqa.training.train.request import ExampleSplit, TrainRequest
+from kgqa.training.trainers.process import REPLIES, TextExample, TrainResult
 from kgqa.types import Json, Message, Prompt
 
 TEMPLATE = (
@@ -100,6 +100,7 @@ def test_training_prompt_equals_inference_prompt(prompt: Prompt, begins: str) ->
         return engine.render(Generate(each.prompt, 1, role=each.role))
 
     made = render_example(example, render)
+    assert isinstance(made, TextExample)
     assert made.prompt == engine.render(Generate(prompt, 64, ("\n",), role="agent"))
     assert made.completion == f"{begins} is so"
     assert made.question == "demo/q"
@@ -139,31 +140,10 @@ def test_folder_depends_on_what_changes_weights(tmp_path: Path) -> None:
     words = [f"train.examples={given}", "train.base=smollm2_135m"]
     plain = TrainRequest.of("kgp_llama", words)
     examples = prepare_examples(plain, QUIET)
-    for word, same in (("train.save_minutes=1", True), ("train.max_hours=2", True), ("train.lora_r=4", False)):
+    for word, same in (("train.save_minutes=1", True), ("train.lora_r=4", False)):
         other = TrainRequest.of("kgp_llama", [*words, word])
         assert (other.folder(examples) == plain.folder(examples)) is same
     assert isinstance(examples.train[0], TextExample)
-
-
-def test_several_datasets_choose_what_is_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ["dataset=demo,pdf", "limit=6"]
-    examples = prepare_examples(TrainRequest.of("mdr", words), QUIET)
-    assert {question.partition("/")[0] for question in examples.questions} == {"demo"}
-    assert examples.made_of == ("demo",)
-    assert len(examples.text_hashes) == len(examples.questions)
-    few = prepare_examples(TrainRequest.of("mdr", [*words, "train.examples=2"]), QUIET)
-    assert len(few.text_hashes) == len(few.questions) <= 2
-    assert {*few.text_hashes} < {*examples.text_hashes}
-
-
-def test_dry_run_collects_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    request = TrainRequest.of("dpr", ["dataset=demo,pdf", "dry_run=true"])
-    with pytest.raises(
-        ConfigError, match=r"no examples yet, and a dry run collects none: kgqa collect dpr .*dataset=demo,pdf"
-    ):
-        prepare_examples(request, QUIET)
 
 
 def facts_of(*words: str) -> ExampleSplit:
@@ -171,16 +151,6 @@ def facts_of(*words: str) -> ExampleSplit:
     collected = ["collect.agent=llama", "dataset=demo", *words]
     Collecting.of("kgp", collected).collect(QUIET, ["kgqa", "collect", "kgp", *collected])
     return prepare_examples(TrainRequest.of("kgp_llama", ["dry_run=true", "dataset=demo", *words]), QUIET)
-
-
-def test_method_overrides_choose_what_is_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the recipe's method, which is not the one that a run has by itself."""
-    monkeypatch.chdir(tmp_path)
-    examples = facts_of("method=kgp", "method.instruction=What comes next?")
-    assert all(isinstance(each, TextExample) and "What comes next?" in each.prompt for each in examples.train)
-    wrong = TrainRequest.of("kgp_llama", ["method=kgp", "method.instructions=x"])
-    with pytest.raises(ConfigError, match=r"unknown key 'method\.instructions'; did you mean method\.instruction"):
-        prepare_examples(wrong, QUIET)
 
 
 def test_fact_ranks_its_passage_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,11 +177,11 @@ def test_figures_and_baselines_of_facts(tmp_path: Path, monkeypatch: pytest.Monk
         peak_memory=0, device="CPU", processes=1, versions={}, held_out_loss=(None, None), curve=(),
         measured={"first place": ((0.0, 0.0), (0.0, 1.0))},
     )  # fmt: skip
-    evaluation = Evaluation(tmp_path, examples)
-    figures = {figure.name: figure for figure in evaluation.measured(result, seed=0)}
+    evaluation = evaluate(tmp_path, examples, result, seed=0)
+    figures = {figure.name: figure for figure in evaluation.measured}
     assert {name: (figure.before, figure.after, figure.n) for name, figure in figures.items()} == {
         "first place": (0, 50, 2), "token F1": (0, 100, 2), "gold passage first": (0, 100, 2),
     }  # fmt: skip
-    beside = evaluation.baselines()
+    beside = evaluation.baselines
     assert beside.keys() == {"token F1, the question as query", "gold passage first, the question as query"}
     assert 0 < beside["token F1, the question as query"] < 100

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from kgqa.artifacts.manifest import Code
-from kgqa.artifacts.trained import Losses, Measured, Trained, TrainedExamples, find_trained, list_trainings, prefer
+from kgqa.artifacts.trained import Losses, Measured, Trained, TrainedExamples, find_trained, list_trainings
 from kgqa.errors import ConfigError, DataError, EngineDied, UsageError
-from kgqa.protocols.training import ModelSize
-from kgqa.report.training import card, curves_svg, report
+from kgqa.report.page import sections_page
+from kgqa.report.section import Section, markdown
+from kgqa.report.training import card_sections, confusion_section, loss_plot
 from kgqa.runtime.display import QUIET, Display
-from kgqa.training.train import exporting, planning, several
+from kgqa.training.train import grid as grids
 from kgqa.training.train.examples import prepare_examples
-from kgqa.training.train.exporting import export_merged, find_damage, remove_checkpoints
+from kgqa.training.train.export import find_damage, remove_checkpoints
+from kgqa.training.train.grid import TrainCell, train_grid, training_grid
 from kgqa.training.train.planning import plan_training
 from kgqa.training.train.request import ExampleSplit, TrainRequest
-from kgqa.training.train.several import TrainCell, train_grid, training_grid
-from kgqa.training.trainers.process import check_exit, environment
+from kgqa.training.trainers.process import check_exit
 from kgqa.types import Json
 from kgqa.util.fs import json_text, sha256, text_digest
 from tests.unit.test_train_examples import file, lines
@@ -68,19 +65,13 @@ def test_the_card_is_made_of_the_manifest_alone(tmp_path: Path) -> None:
     made = trained(tmp_path)
     read = Trained.read(tmp_path)
     assert read == made
-    text = card(read)
-    for told in (
-        "# agent",
-        "Llama 2 Community License",
-        "2wiki: Apache-2.0",
-        "2.5000",
-        "1.4000",
-        "2.0 GB",
-        "kgp/evidence",
-    ):
+    text = markdown(read.name, card_sections(read))
+    shown = ("# agent", "Llama 2 Community License", "2wiki: Apache-2.0", "2.5000", "1.4000", "2.0 GB", "kgp/evidence")
+    for told in shown:
         assert told in text
     assert "| token F1 | 16.4 | 25.2 | +8.8 [+2.0, +15.0] | 32 |" in text
-    page = report(read, curves_svg("agent", {"loss": ((1, 2.5), (2, 1.25))}), {"Off-topic": {"Off-topic": 3, "": 1}})
+    curve = Section("Losses by step", (), (), plots=[loss_plot("agent", {"loss": ((1, 2.5), (2, 1.25))})])
+    page = sections_page("agent", "", [curve, confusion_section({"Off-topic": {"Off-topic": 3, "": 1}})])
     assert "no verdict" in page
     assert "<svg" in page
 
@@ -94,7 +85,7 @@ def test_what_was_changed_since_is_found(tmp_path: Path) -> None:
     assert "has another sha256 than after training" in first
     assert "the examples are missing" in second
     (tmp_path / "manifest.json").write_text('{"name": "agent"}')
-    with pytest.raises(DataError, match="kind is missing: damaged"):
+    with pytest.raises(DataError, match="steps is missing: damaged"):
         list(find_damage(tmp_path))
 
 
@@ -116,22 +107,6 @@ def test_a_name_is_its_newest_finished_training(tmp_path: Path, monkeypatch: pyt
     assert list(find_damage(tmp_path / "agent/done")) == []
 
 
-def test_changed_base_is_not_merged(tmp_path: Path) -> None:
-    manifest = trained(tmp_path).replace(base="smollm2_135m")
-    (tmp_path / "manifest.json").write_text(json_text(manifest.json()))
-    with pytest.raises(DataError, match="its weights are b179c9523d0e now, agent was trained on ffffff"):
-        export_merged(tmp_path, None, QUIET)
-
-
-def test_a_merging_that_was_killed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trained(tmp_path)
-    killed = subprocess.CompletedProcess([], -9, "", "")
-    monkeypatch.setattr(exporting, "_base", lambda trained: SimpleNamespace(folder=lambda report: tmp_path))
-    monkeypatch.setattr(subprocess, "run", lambda *given, **options: killed)
-    with pytest.raises(EngineDied, match="merging failed: exit code -9, no message"):
-        export_merged(tmp_path, None, QUIET)
-
-
 @pytest.mark.parametrize(
     ("code", "error", "log", "kind", "message"),
     [
@@ -150,34 +125,10 @@ def test_end_of_a_trainer_is_one_line(
         check_exit(code, error, tmp_path / "log")
 
 
-def test_processes_share_the_cores_and_one_takes_one_gpu() -> None:
-    assert environment(1, {"CUDA_VISIBLE_DEVICES": "2,3"})["CUDA_VISIBLE_DEVICES"] == "2"
-    several = environment(2, {"CUDA_VISIBLE_DEVICES": "2,3", "OMP_NUM_THREADS": "3"})
-    assert (several["CUDA_VISIBLE_DEVICES"], several["OMP_NUM_THREADS"]) == ("2,3", "3")
-    assert environment(10**6, {})["OMP_NUM_THREADS"] == "1"
-    if sys.platform == "linux":
-        assert several["GLOO_SOCKET_IFNAME"] == "lo"
-        assert environment(2, {"GLOO_SOCKET_IFNAME": "eth1"})["GLOO_SOCKET_IFNAME"] == "eth1"
-
-
 def request(folder: Path, *words: str) -> TrainRequest:
     listed: list[dict[str, Json]] = [{"prompt": f"p{n} " * 900, "completion": "c " * 90} for n in range(40)]
     (folder / "lines.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in listed))
     return TrainRequest.of("safe_evaluator", [f"train.examples={folder / 'lines.jsonl'}", "dry_run=true", *words])
-
-
-def test_plan_is_estimated_from_the_size(tmp_path: Path) -> None:
-    """8.2 billion parameters, rank 64: 175 million trainable ones."""
-    asked = request(tmp_path)
-    plan = plan_training(asked, prepare_examples(asked, QUIET))
-    trainable = asked.training.trainable(ModelSize(8.2e9))
-    assert 0.85 * 175e6 < trainable < 1.15 * 175e6
-    assert plan.cost.memory["base"] == pytest.approx(8.2e9 * 0.6)
-    assert plan.cost.memory["trainable"] == 16 * trainable
-    rows = dict(plan.rows())
-    assert rows["steps"] == "2 of 64 (2 epochs)"
-    assert "estimated" in rows["time"]
-    assert "missing" in rows["weights"]
 
 
 def test_plan_counts_what_training_will_keep(tmp_path: Path) -> None:
@@ -197,20 +148,6 @@ def test_plan_counts_what_training_will_keep(tmp_path: Path) -> None:
     assert rows["left out"].startswith("10 of them, longer than 100 tokens")
     cut = TrainRequest.of("safe_evaluator", [*words, "train.truncation=true"])
     assert plan_training(cut, prepare_examples(cut, QUIET)).cost.tokens == 30 * 31 + 10 * 100
-
-
-def test_missing_memory_names_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = request(tmp_path, "train.quantization=none")
-    monkeypatch.setattr(planning, "available_memory", lambda: 8e9)
-    [warning] = plan_training(asked, prepare_examples(asked, QUIET)).warnings
-    assert warning == "more memory than is available; set train.quantization=nf4, or a smaller train.max_length"
-
-
-@pytest.mark.parametrize(("parameters", "layers", "width"), [(8.2e9, 36, 4096), (6.7e9, 32, 4096), (70e9, 80, 8192)])
-def test_layers_and_width_are_estimated_within_a_sixth(parameters: float, layers: int, width: int) -> None:
-    size = ModelSize(parameters)
-    assert abs(size.layers / layers - 1) < 1 / 6
-    assert abs(size.width / width - 1) < 1 / 6
 
 
 def grid(folder: Path, *words: str) -> list[TrainCell]:
@@ -236,7 +173,7 @@ def losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[float, float
             (folder / "manifest.json").write_text(json_text(trained(folder).replace(losses=values).json()))
         return folder
 
-    monkeypatch.setattr(several, "train", train)
+    monkeypatch.setattr(grids, "train", train)
     return by_rate
 
 
@@ -262,17 +199,6 @@ def test_failed_training_stops_no_other(tmp_path: Path, losses: dict[float, floa
         train_grid(grid(tmp_path, RATES), [], QUIET)
 
 
-def test_preferred_training_is_newest_even_with_equal_times(tmp_path: Path, losses: dict[float, float]) -> None:
-    losses |= {1e-5: 1.0, 5e-5: 2.0, 1e-4: 3.0}
-    folders = [each.cell.folder for each in train_grid(grid(tmp_path, RATES), [], QUIET)]
-    ahead = time.time_ns() + 10**9
-    for folder in folders:
-        for each in folders:
-            os.utime(each / "manifest.json", ns=(ahead, ahead))
-        prefer(folder)
-        assert find_trained("kgp_llama") == folder
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -281,15 +207,9 @@ def test_preferred_training_is_newest_even_with_equal_times(tmp_path: Path, loss
         (["train.max_length=256,512"], r"train\.max_length: held-out losses cannot be compared over it"),
         (["train.learning_rate=interval(1,2)"], "has no list of values"),
         (["train.lora_r=4,0"], r"train\.lora_r=0: must be at least 1"),
-        (["train.save_minutes=1,2"], r"train\.save_minutes=2: the same training as train\.save_minutes=1"),
         (["train.lora_r=4,8", "train.eval_fraction=0"], r"train\.eval_fraction=0: nothing is held out to choose by"),
     ],
 )
 def test_grid_that_cannot_be_compared_is_refused(tmp_path: Path, words: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         grid(tmp_path, *words)
-
-
-def test_grid_prepares_examples_once(tmp_path: Path) -> None:
-    first, second = grid(tmp_path, "train.lora_r=4,8")
-    assert first.examples is second.examples

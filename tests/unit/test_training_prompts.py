@@ -9,7 +9,7 @@ import pytest
 
 from kgqa.artifacts.examples import Example, Source
 from kgqa.calls import Call, CountTokens, Generate
-from kgqa.config import factories as parts
+from kgqa.config import building as parts
 from kgqa.config.composing import compose
 from kgqa.engines.chat import ChatTemplate
 from kgqa.engines.thinking import Thinking
@@ -17,7 +17,7 @@ from kgqa.methods.kgp import Kgp, WalkState
 from kgqa.methods.safe import Safe
 from kgqa.methods.steps.safe_verdict import CORRECT
 from kgqa.testing import drive
-from kgqa.training.collect.kgp import NextFacts
+from kgqa.training.collect.facts import NextFacts
 from kgqa.types import Completion, Hop, Passage, Question
 from tests.unit.test_chat import CHATML
 from tests.unit.test_safe_rules import BRIDGE, configured
@@ -66,7 +66,7 @@ def test_kgps_agent_is_asked_what_it_was_trained_with(template: ChatTemplate, ag
     question = Question("q", "Where was the author of Reed Lake born?", ("Gorm",), (first, second), decomposition=hops)
     method = parts.method(compose(["method=kgp"])["method"])
     assert isinstance(method, Kgp)
-    recipe = NextFacts({}, agent, 0.1, 0)
+    recipe = NextFacts({}, 0.1, 0, agent)
     (example,) = (made for made in recipe.collect([Source("mine", [question], method)], lambda: None))
     assert isinstance(example, Example)
     asked: list[Generate] = []

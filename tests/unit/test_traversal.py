@@ -1,33 +1,34 @@
-"""The picture of a KGP traversal: XML whatever its texts hold."""
+"""The notes of a method, and a traversal as lines."""
 
 from __future__ import annotations
-
-from xml.etree import ElementTree
 
 import pytest
 
 from kgqa.artifacts.predictions import Prediction
-from kgqa.artifacts.trace import TracedCall, TracedQuestion
-from kgqa.artifacts.trace_notes import Notes
+from kgqa.artifacts.trace import Notes, TracedQuestion
 from kgqa.errors import DataError
-from kgqa.report.traversal import traversal_svg
+from kgqa.report.graph_lines import traversal_lines
 from kgqa.types import Json, Passage, Question
 
 
-def test_control_characters_and_markup_leave_the_picture_readable() -> None:
-    passages = (Passage("a", "A", "one\x02 & <two>\x0b"), Passage("b", "B", "\ud800"))
+def test_a_traversal_is_told_seed_by_seed_with_gold_passages_marked() -> None:
+    passages = (Passage("a", "A", "one"), Passage("b", "B", "two"), Passage("c", "C", "three"))
     step = {"path": ["a"], "neighbours": 1, "evidence": "", "chosen": ["b"]}
-    walked = {"traversal": {"agent": "random", "seeds": ["a"], "steps": [step], "paths": [["a", "b"]]}}
+    walked = {"traversal": {"agent": "random", "seeds": ["a", "c"], "steps": [step], "paths": [["a", "b"]]}}
     traced = TracedQuestion(
-        Question("q1", "Who\x01?", ("Ann",), passages, frozenset({"b"})),
+        Question("q1", "Who?", ("Ann",), passages, frozenset({"b"})),
         Prediction("q1", "Ann", None, ("a", "b"), notes=walked),
-        (TracedCall((0,), "neighbours", {"passage_id": "a"}, ["b"], cached=False),),
+        (),
     )
-    drawn = Notes.of(traced).traversal
-    assert drawn is not None
-    picture = ElementTree.fromstring(traversal_svg(traced, drawn))
-    titles = [title.text for title in picture.iter("{http://www.w3.org/2000/svg}title")]
-    assert titles == ["A: one  & <two> ", "B:  "]
+    traversal = Notes.of(traced).traversal
+    assert traversal is not None
+    assert list(traversal_lines(traced, traversal)) == [
+        "agent: random · 2 seeds · 1 paths",
+        "  A: one",
+        "    chooses among 1 neighbours",
+        "    → * B: two",
+        "  C: three   (not walked on from: the budget was spent)",
+    ]
 
 
 STEP = {"path": ["a"], "neighbours": 1, "evidence": "", "chosen": []}

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kgqa.artifacts.verification import VerifiedQuestion
+from kgqa.artifacts.verdicts import VerifiedQuestion
 from kgqa.calls import Call, Generate
 from kgqa.config.building import build
 from kgqa.config.composing import compose
-from kgqa.kg.verification import Verification, gold_passages
+from kgqa.kg.verification import Verification
 from kgqa.testing import drive
 from kgqa.types import Completion, Passage, Question
 
@@ -57,15 +57,6 @@ def _verified(verifier: Verifier, question: Question = QUESTION, **changed: obje
     return drive(_safe(**changed).verify(question, question.answers[0]), verifier)
 
 
-def test_only_gold_passages_are_read_in_their_order() -> None:
-    assert gold_passages(QUESTION) == (FILM, TOWN)
-    assert gold_passages(replace(QUESTION, pinned=(OTHER,))) == (OTHER, FILM, TOWN)  # IIRC's main passage
-    verifier = Verifier()
-    assert _verified(verifier).verdict == "valid"
-    assert [FILM.text in verifier.prompts("triples")[0], TOWN.text in verifier.prompts("triples")[1]] == [True, True]
-    assert not any("cake" in text.lower() for text in verifier.prompts("triples"))
-
-
 def test_gleaning_is_given_what_there_is_and_stops_when_a_round_adds_nothing() -> None:
     verifier = Verifier(
         glean=[{"triples": [BORN]}, {"triples": [["PARASITE", "Directed_By", "bong"]]}, {"triples": []}]
@@ -75,22 +66,6 @@ def test_gleaning_is_given_what_there_is_and_stops_when_a_round_adds_nothing() -
     assert json.dumps(BORN) in verifier.prompts("glean")[1]
     assert line.figures["triples extracted"] == 1
     assert (line.figures["triples gleaned in round 1"], line.figures["triples gleaned in round 2"]) == (1, 0)
-
-
-def test_at_most_so_many_rounds_are_gleaned_and_none_if_so_set() -> None:
-    def new(number: int) -> dict[str, object]:
-        return {"triples": [["Parasite", "seen_by", str(number)]]}
-
-    one = replace(QUESTION, support=frozenset({FILM.id}))
-    for rounds in (0, 1, 2):
-        verifier = Verifier(glean=[new(1), new(2), new(3)])
-        assert _verified(verifier, one, gleaning_rounds=rounds).figures["triples in the graph"] == 1 + rounds
-        assert len(verifier.prompts("glean")) == rounds
-
-
-def test_an_empty_first_reply_is_still_gleaned() -> None:
-    verifier = Verifier(triples=[{"triples": []}], glean=[{"triples": [MADE]}, {"triples": []}])
-    assert _verified(verifier, replace(QUESTION, support=frozenset({FILM.id}))).figures["triples in the graph"] == 1
 
 
 def test_long_texts_are_no_entities_and_stay_in_the_graph() -> None:
@@ -125,27 +100,11 @@ def test_a_path_is_valid_or_noise_as_the_verifier_says() -> None:
     assert (noise.verdict, noise.graph) == ("noise", (tuple(MADE),))
 
 
-def test_a_path_that_cannot_be_read_is_asked_for_once_more() -> None:
-    verifier = Verifier(path=["Well, yes.", VALID])
-    line = _verified(verifier)
-    assert (line.verdict, line.flags) == ("valid", {"unparsable_path": 1})
-    first, second = verifier.prompts("path")
-    assert second.startswith(first.rstrip())
-    assert len(second) > len(first)
-
-
 def test_a_path_that_cannot_be_read_twice_is_unverified_or_noise_as_in_the_released_code() -> None:
     replies = ["Well, yes.", '{"is_valid": "perhaps"}']
     line = _verified(Verifier(path=replies))
     assert (line.verdict, line.flags["unparsable_path"], line.path) == ("unverified", 2, ())
     assert _verified(Verifier(path=replies), unparsable="noise").verdict == "noise"
-
-
-def test_what_is_odd_about_a_path_is_flagged_and_decides_nothing() -> None:
-    off = _verified(Verifier(path=[{**VALID, "reasoning_path": [BORN, ["two", "texts"]]}]))
-    assert (off.verdict, off.flags) == ("valid", {"path_off_graph": 1, "malformed_path": 1})
-    empty = _verified(Verifier(path=[{**VALID, "reasoning_path": []}]))
-    assert (empty.verdict, empty.flags) == ("valid", {"empty_path": 1})
 
 
 def test_a_graph_without_triples_is_noise_only_if_its_replies_could_be_read() -> None:
@@ -162,8 +121,3 @@ def test_without_gold_passages_nothing_is_asked_and_nothing_decided() -> None:
     line = _verified(verifier, replace(QUESTION, support=frozenset({"elsewhere"})), unparsable="noise")
     assert (line.verdict, verifier.asked) == ("unverified", [])
     assert line.flags == {"no_gold_passage": 1, "missing_passage": 1}
-
-
-def test_names_that_cannot_be_read_are_left_as_they_are() -> None:
-    line = _verified(Verifier(resolve=["none"]))
-    assert (line.verdict, line.groups, line.flags) == ("valid", (), {"unparsable_groups": 1})

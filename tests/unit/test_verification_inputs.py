@@ -6,21 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artifacts.verification import VerifiedQuestion
+from kgqa.artifacts.verdicts import VerifiedQuestion
 from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.report.verification import Published, verification_sections
-from kgqa.training.verify.inputs import choose_answers, match_lines, read_list, verify_by_list
-from kgqa.training.verify.verifying import summarize
+from kgqa.experiment.experiment import Experiment
+from kgqa.report.training import Published, verification_sections
+from kgqa.training.verify import choose_answers, match_lines, read_list, summarize, verify_by_list
 from kgqa.types import Question
 
 
 def _question(number: int, *answers: str, gold: bool = True) -> Question:
     return Question(f"q{number}", f"What is  {number}?", answers, support=frozenset({"p"} if gold else ()))
-
-
-def test_answer_is_first_gold_answer() -> None:
-    assert choose_answers([_question(1, "yes", "Yes!")], swapped=False) == {"q1": "yes"}
 
 
 def test_swapped_answer_is_next_different_one() -> None:

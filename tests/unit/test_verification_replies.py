@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from kgqa.kg.verification import (
-    groups_schema,
-    path_schema,
-    read_groups,
-    read_path,
-    read_triples,
-    triples_schema,
-)
+from kgqa.kg.verification import GROUPS_SCHEMA, TRIPLES_SCHEMA, path_schema, read_lists, read_path
 
+read_triples = partial(read_lists, length=3)
 A, B = ("Ann", "born_in", "Elm"), ("Elm", "in", "Ash")
 
 
@@ -55,7 +50,7 @@ def test_without_a_list_of_lists_there_is_nothing(reply: str) -> None:
 
 
 def test_groups_have_any_number_of_names() -> None:
-    read = read_groups('{"groups": [["USA", "U.S.", "United States"], ["a", "b"], []]}')
+    read = read_lists('{"groups": [["USA", "U.S.", "United States"], ["a", "b"], []]}')
     assert read == ((("USA", "U.S.", "United States"), ("a", "b")), 1, True)
 
 
@@ -72,12 +67,12 @@ def test_a_path_says_at_least_whether_it_is_valid() -> None:
 @given(some.text(alphabet='[]{}",: atrue1\\n', max_size=60))
 def test_any_text_is_accepted(text: str) -> None:
     read_triples(text)
-    read_groups(text)
+    read_lists(text)
     read_path(text)
 
 
 def test_the_forms_are_closed_objects() -> None:
-    for schema in (triples_schema(), groups_schema(), path_schema(400)):
+    for schema in (TRIPLES_SCHEMA, GROUPS_SCHEMA, path_schema(400)):
         form = json.loads(schema)
         assert form["type"] == "object"
         assert form["additionalProperties"] is False

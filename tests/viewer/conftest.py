@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kgqa.artifacts.runs import list_runs
+from kgqa.artifacts.run import list_runs
 from kgqa.cli.main import main
 from tests.e2e.browser import CHROMIUM, Browser
 from tests.e2e.conftest import QUICK

@@ -13,7 +13,7 @@ from tests.e2e.invented_island import BORN
 from tests.viewer.conftest import SCRIPT
 from tests.viewer.viewing import Viewing
 
-FORM = {"question": BORN, "documents": "island", "method": "trace", "model": ""}
+FORM = {"question": BORN, "documents": "island", "method": "trace"}
 
 
 def finish(viewing: Viewing) -> str:
@@ -78,7 +78,6 @@ def test_one_question_at_a_time_and_cancel_ends_it(place: Path) -> None:
         ({"documents": "/etc"}, "not one of the folders"),
         ({"method": "golden"}, "method 'golden': not one of the choices"),
         ({"method": "trace engine.url=x"}, "not one of the choices"),
-        ({"model": "x model.path=y"}, "not one of the choices"),
         ({"question": " \n "}, "must have 1 to 2,000 characters"),
         ({"question": "x" * 2001}, "must have 1 to 2,000 characters"),
     ],

@@ -13,13 +13,12 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from kgqa.artifacts.trace import TRACE, read_places, read_question, read_trace
+from kgqa.artifacts.trace import TRACE, read_places
 from kgqa.errors import DataError
 from kgqa.report.columns import Measured
-from kgqa.runtime.heartbeat import Heartbeat
+from kgqa.runtime.monitor import Heartbeat
 from kgqa.viewer.folder import Folder, Row
-from kgqa.viewer.plots import draw
-from kgqa.viewer.table import cell_text, differing_settings, figure_text, row_filter, sort_rows
+from kgqa.viewer.table import cell_text, differing_settings, draw_plot, has_words, sort_rows
 from tests.e2e.browser import Browser
 from tests.viewer.conftest import HOSTILE, SCRIPT
 from tests.viewer.viewing import Viewing
@@ -43,14 +42,11 @@ def keys_of(page: str) -> list[str]:
     ("text", "names"),
     [
         ("", "one two lengths"), ("TWO", "two"), ("two sweep", ""), ("sweep", "lengths"),
-        ("method=trace", "one two lengths"),
-        ("EM>40", "two"), ("EM>39.9", "one two"), ("EM<50.5", "one"), ("em=40", "one"), ("tokens>1000 beam=10", "two"),
-        ("beam!=5", "two lengths"), ("beam>5", "two"), ("beam>x", ""), ("name>1", ""), ("nothing=1", ""),
-        ("done", "one two lengths"),
+        ("beam=10", "two"), ("beam=1", ""), ("nothing=1", ""), ("done beam=5", "one"), ("done", "one two lengths"),
     ],
 )  # fmt: skip
 def test_filter_terms(text: str, names: str) -> None:
-    assert [each.name for each in ROWS if row_filter(text)(each)] == names.split()
+    assert [each.name for each in ROWS if has_words(each, text)] == names.split()
 
 
 def test_order_is_numeric_and_missing_values_are_last() -> None:
@@ -63,19 +59,19 @@ def test_order_is_numeric_and_missing_values_are_last() -> None:
 
 
 def test_texts_of_cells() -> None:
-    assert figure_text(Measured(8.333, 1, 20)) == "8.3 [1.0, 20.0]"
-    assert figure_text(Measured(1234.5, None, None)) == "1,234"
-    assert figure_text(Measured(0.012345678, None, None)) == "0.01235"
+    assert str(Measured(8.333, 1, 20)) == "8.3 [1.0, 20.0]"
+    assert str(Measured(1234.5, None, None)) == "1,234"
+    assert str(Measured(0.012345678, None, None)) == "0.01235"
     assert (cell_text(ROWS[0], "beam"), cell_text(ROWS[2], "EM"), cell_text(ROWS[0], "questions")) == ("5", "", "12")
     assert differing_settings(ROWS) == ["beam"]
 
 
 def test_plot_has_a_point_per_run_with_its_interval() -> None:
-    svg = draw(ROWS, "beam", "EM", "method")
+    svg = draw_plot(ROWS, "beam", "EM", "method")
     assert len(re.findall(r"<circle", svg)) == 3  # two runs and the legend
     assert "EM against beam" in svg
     assert [name for name in ("one", "two", "lengths") if f">{name}<" in svg] == ["one", "two"]
-    named = draw([row("a", 1.0, kind="x"), row("b", 2.0)], "kind", "EM", "name")
+    named = draw_plot([row("a", 1.0, kind="x"), row("b", 2.0)], "kind", "EM", "name")
     assert ">x</text>" in named
     assert ">run</text>" in named
 
@@ -85,9 +81,9 @@ def test_table_shows_figures_settings_and_the_sweep(viewing: Viewing, keys: dict
     assert len(keys_of(page)) == 6
     assert "3 of 3 cells" in page
     assert "8.3 [" in page
-    assert keys_of(viewing.get("/?filter=dataset%3Dmusique+EM%3E0")) == [keys["no_context"]]
+    assert keys_of(viewing.get("/?filter=dataset%3Dmusique+method%3Dno_context")) == [keys["no_context"]]
     assert keys_of(viewing.get("/?sort=-EM"))[0] == keys["no_context"]
-    assert len(keys_of(viewing.get("/?filter=method.max_answer_tokens%3C3+dataset%3Ddemo"))) == 2
+    assert len(keys_of(viewing.get("/?filter=method.max_answer_tokens%3D2+dataset%3Ddemo"))) == 1
     assert '<th scope="col"><a href="?column=method.beam' in viewing.get("/?column=method.beam")
     assert keys_of(viewing.get("/?from=5")) == keys_of(page)[5:]
     assert "from='x': must be a number" in viewing.error("/?from=x")
@@ -111,14 +107,6 @@ def test_row_is_read_again_only_when_its_files_change(folder: Path, tmp_path: Pa
     assert viewed.run(run.key).figures == run.figures
 
 
-def test_each_question_is_found_by_its_offset_in_the_trace(folder: Path, keys: dict[str, str]) -> None:
-    run = folder / "outputs" / keys["trace"]
-    read = list(read_trace(run))
-    placed = list(read_places(run))
-    assert [question for _, question in placed] == [traced.question for traced in read]
-    assert [read_question(run, at) for at, _ in placed] == read
-
-
 def test_damaged_trace_is_an_error_with_its_place(folder: Path, keys: dict[str, str], tmp_path: Path) -> None:
     whole = (folder / "outputs" / keys["trace"] / TRACE).read_bytes()
     starts = [at for at, _ in read_places(folder / "outputs" / keys["trace"])]
@@ -138,10 +126,10 @@ def test_answers_side_by_side(viewing: Viewing, keys: dict[str, str]) -> None:
     assert count() == 12
     flipped = viewing.get(f"/compare?{both}&which=flipped")
     assert "Which bridge was opened first" in flipped
+    assert "EM A − B = -8.3 (p = 1.000)" in flipped
     assert "✓ the Candle Bridge" in flipped
     assert (count(which="flipped"), count(which="only A right"), count(which="only B right")) == (1, 0, 1)
     assert (count(which="all right"), count(which="none right"), count(search="bridge OPENED first")) == (0, 11, 1)
-    assert "EM" in viewing.get(f"/tests?{both}")
 
 
 def test_question_of_another_run_is_marked(viewing: Viewing, keys: dict[str, str]) -> None:
@@ -172,12 +160,6 @@ def test_run_and_question_pages_are_complete_and_sandboxed(
     assert SCRIPT not in text
     assert SCRIPT in unescape(text)
     assert "no such question" in viewing.error(f"/question/{keys['trace']}?id=x")
-
-
-def test_texts_of_runs_are_escaped(viewing: Viewing, keys: dict[str, str]) -> None:
-    page = viewing.get(f"/compare?{urlencode([('run', keys['trace']), ('run', keys['no_context'])])}")
-    assert SCRIPT not in page
-    assert SCRIPT in unescape(page)
 
 
 def test_running_work_is_shown(folder: Path, viewing: Viewing) -> None:

@@ -1,142 +1,118 @@
-"""Limit the parallel calls to a server: as configured, as the server reports, or as measured."""
+"""Limit the parallel calls to a server, and what one command can spend there."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 from dataclasses import dataclass, field
 
-FIRST = 32  # before anything is known
-MOST = 1024  # connections
-HASTE = 3  # places that a reply adds at the start; later one
-QUEUED = 4  # times the least seconds of a call, by its work: the reply has waited at the server and adds no places
-WORTH = 0.2  # of as many more calls must come back as more work a second: less is a queue at the server
-PROMPT = 8  # tokens of a reply that take a server as long as reading a prompt: replies differ, and so must not decide
-SAMPLE = 4  # calls of a rung tell what it is worth, for a rung of so many times as many calls
-AHEAD = 2  # times where a rung ends, so far the limit may have gone when it is judged, at the start; later to its end
-SPARE = 1.2  # times the calls that are enough, for those on their way
-AGAIN = 16  # times as many calls as there are places, until more places are tried again
-FULL = 0.9  # of the places taken: what fewer calls take says nothing about more
-BACK = 0.7  # of the places are left after a refusal for coming too often
+from kgqa.engines.weights import Prices
+from kgqa.errors import BudgetSpent, ConfigError
+from kgqa.types import Usage
 
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One call's: begun when the server was given at most `limit` calls, and was given `running`, this one included."""
-
-    limit: int
-    running: int
+INITIAL_LIMIT = 32
+MAX_LIMIT = 1024  # connections
+STEP = 3  # calls that a fast reply adds
+GROWTH = 1.5  # times the limit at which a call started: its reply shows nothing of higher ones
+QUEUED = 2  # times the least seconds per token: the call has waited at the server
+PROMPT_WORK = 8  # tokens of a reply that take a server as long as reading a prompt
+FULL = 0.9  # of the limit in use: fewer calls do not show whether more would help
+BACKOFF = 0.7  # of the limit is left after a refusal for too many requests
 
 
 @dataclass
-class _Rung:
-    """Calls that were begun at a limit from `begin` to twice as much, and have ended."""
+class AdaptiveLimiter:
+    """The maximum number of parallel calls. It belongs to one event loop; `limit` can be read from any thread.
 
-    begin: int
-    calls: int = 0
-    running: int = 0  # of all these calls together, as are the others
-    seconds: float = 0.0
-    work: float = 0.0
-
-    def add(self, running: int, seconds: float, work: float) -> None:
-        self.calls += 1
-        self.running += running
-        self.seconds += seconds
-        self.work += work
-
-    @property
-    def at_once(self) -> float:
-        return self.running / self.calls
-
-    @property
-    def pace(self) -> float:
-        """Return work a second, by Little's law: of a call, times those under way."""
-        return self.at_once * self.work / max(self.seconds, 1e-9)
-
-
-@dataclass
-class Room:
-    """Belongs to one event loop; `limit` is read from anywhere.
-
-    Learning, as long as nothing was set: while the program has more to ask, every reply adds places, but each doubling
-    has to bring more work a second than the one before. Where one does not, the limit goes back to what is enough, for
-    a while, as other work may have been the reason; and for good where the server refuses calls that come too often.
+    Unless the number is configured, or the server reports it, each reply that has not waited at the server raises it.
     """
 
     limit: int
-    learning: bool
+    adapts: bool
     _running: int = 0
-    _rungs: dict[int, _Rung] = field(default_factory=dict)  # by where they begin
-    _starting: bool = True
-    _judged: int = 0  # where the rung begins that is judged next; 0: the limit, when the next call ends
-    _quickest: float = math.inf  # seconds of a call by its work
-    _rest: int = 0  # calls until it is tried whether more places help
+    _fastest: float = math.inf  # seconds per token
 
     @classmethod
-    def of(cls, concurrency: int | None) -> Room:
-        return cls(FIRST, learning=True) if concurrency is None else cls(concurrency, learning=False)
+    def of(cls, concurrency: int | None) -> AdaptiveLimiter:
+        return cls(INITIAL_LIMIT, adapts=True) if concurrency is None else cls(concurrency, adapts=False)
 
-    def told(self, slots: object) -> None:
-        """The server says how many calls it works on at once."""
-        if self.learning and isinstance(slots, int) and slots > 0:
-            self.limit, self.learning = min(slots, MOST), False
+    def set_slots(self, slots: object) -> None:
+        """Use the number of parallel calls that the server reports."""
+        if self.adapts and isinstance(slots, int) and slots > 0:
+            self.limit, self.adapts = min(slots, MAX_LIMIT), False
 
-    def enter(self) -> Place:
+    def acquire(self) -> int:
+        """Start a call. Return the limit, for `release`."""
         self._running += 1
-        return Place(self.limit, self._running)
+        return self.limit
 
-    def leave(self, place: Place, seconds: float | None, tokens: int = 0) -> None:
-        """The call has ended; None: without a reply, else with one of so many tokens."""
-        full = self._running >= FULL * self.limit
+    def release(self, limit: int, seconds: float | None, tokens: int = 0) -> None:
+        """Finish a call with a reply of so many tokens; seconds=None: without a reply."""
+        is_full = self._running >= FULL * self.limit
         self._running -= 1
-        if seconds is None or not self.learning:
+        if seconds is None or not self.adapts:
             return
-        work = tokens + PROMPT
-        self._quickest = min(self._quickest, seconds / work)
-        if self._rest:
-            self._rest -= place.running >= FULL * place.limit
-            return
-        self._judged = self._judged or self.limit
-        if full and seconds <= QUEUED * self._quickest * work:
-            more, ahead = (HASTE, AHEAD) if self._starting else (1, 1)
-            self.limit = min(self.limit + more, 2 * ahead * self._judged, MOST)
-        if place.running >= FULL * place.limit:
-            self._note(place, seconds, work)
-            self._judge()
+        pace = seconds / (tokens + PROMPT_WORK)
+        self._fastest = min(self._fastest, pace)
+        if is_full and pace <= QUEUED * self._fastest:
+            self.limit = max(self.limit, min(self.limit + STEP, round(GROWTH * limit), MAX_LIMIT))
 
-    def _note(self, place: Place, seconds: float, work: float) -> None:
-        begin = self._judged
-        while 2 * begin <= place.limit:
-            begin *= 2
-        self._rungs.setdefault(begin, _Rung(begin)).add(place.running, seconds, work)
-
-    def crowded(self) -> None:
-        """The server was asked too often, not for something wrong. Of many that it refuses so, the first counts."""
-        if self.learning:
-            self.limit, self.learning = max(1, round(BACK * self.limit)), False
-
-    def _judge(self) -> None:
-        """Of the lowest two rungs the lower one, once enough of both have ended."""
-        lower, upper = (self._rungs.get(begin) for begin in (self._judged, 2 * self._judged))
-        if lower is None or upper is None or upper.calls < upper.begin / SAMPLE:
-            return
-        if _worth(lower, upper) and 2 * upper.begin <= MOST:
-            self._judged = upper.begin
-            return
-        self.limit = self._enough(lower, upper)
-        self._rungs, self._judged, self._rest, self._starting = {}, 0, AGAIN * self.limit, False
-
-    def _enough(self, lower: _Rung, upper: _Rung) -> int:
-        """Return how many calls reach the upper rung's throughput at the pace of a call below both, where none waited
-        yet.
-        """
-        if _worth(lower, upper):
-            return MOST
-        below = self._rungs.get(lower.begin // 2)
-        if below is None or not below.calls:
-            return lower.begin
-        wanted = SPARE * below.at_once * max(lower.pace, upper.pace) / below.pace
-        return min(max(lower.begin, round(wanted)), upper.begin)
+    def on_rate_limited(self) -> None:
+        """Lower the limit for good. Of many calls that the server refuses together, the first counts."""
+        if self.adapts:
+            self.limit, self.adapts = max(1, round(BACKOFF * self.limit)), False
 
 
-def _worth(lower: _Rung, upper: _Rung) -> bool:
-    return upper.pace / lower.pace - 1 >= WORTH * (upper.at_once / lower.at_once - 1)
+@dataclass
+class Budget:
+    """What one command can spend at a server. Failed calls and cached replies are free. It belongs to one event loop.
+
+    Calls in progress when the budget is spent are finished and paid. The error that stops the run is raised after the
+    last of them, so that all paid replies are saved.
+    """
+
+    tokens: int | None  # of prompts and replies
+    dollars: float | None
+    prices: Prices | None
+    spent_tokens: int = 0
+    spent_dollars: float = 0.0
+    _running: int = 0
+    _idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        if self.dollars is not None and self.prices is None:
+            raise ConfigError(
+                f"engine.budget_usd={self.dollars}: the model has no prices; set model.prices, or engine.budget_tokens"
+            )
+
+    async def acquire(self) -> None:
+        """Start a call. If the budget is spent, wait for the calls in progress and raise BudgetSpent."""
+        if spent := self._find_spent_key():
+            while self._running:
+                self._idle.clear()
+                await self._idle.wait()
+            raise BudgetSpent(
+                f"{spent} is spent ({self.spent_tokens:,} tokens, {self.spent_dollars:.4f} USD by this "
+                "command); all replies are saved; run the command again with a higher budget"
+            )
+        self._running += 1
+
+    def release(self) -> None:
+        """Finish a call."""
+        self._running -= 1
+        if not self._running:
+            self._idle.set()
+
+    def spend(self, usage: Usage) -> None:
+        """Count the usage of a reply."""
+        self.spent_tokens += usage.prompt_tokens + usage.output_tokens
+        if self.prices is not None:
+            self.spent_dollars += self.prices.dollars(usage.prompt_tokens, usage.cached_tokens, usage.output_tokens)
+
+    def _find_spent_key(self) -> str:
+        """Return the key of the spent budget with its value; "" while there is some left."""
+        if self.tokens is not None and self.spent_tokens >= self.tokens:
+            return f"engine.budget_tokens={self.tokens}"
+        if self.dollars is not None and self.spent_dollars >= self.dollars:
+            return f"engine.budget_usd={self.dollars}"
+        return ""

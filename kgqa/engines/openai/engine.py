@@ -1,8 +1,8 @@
 """Any server that speaks OpenAI's protocol: a hosted model, vLLM, SGLang, llama.cpp's own server.
 
-What a server cannot do as asked is flagged on the reply and counted in the report, never passed over. What no client
-can know: a hosted model may change behind its name, and another program may take over an address. Where the server
-lists its models that is compared once, before the first call; `engine.deployment` names what is served in your words.
+What a server cannot do is flagged on the reply and counted in the report. Two things no client can know: a hosted model
+can change behind its name, and another program can take over an address. If the server lists its models, that is
+compared once, before the first call. `engine.deployment` names what is served in your words.
 """
 
 from __future__ import annotations
@@ -12,224 +12,186 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Generate, ModelCall, ModelReply
-from kgqa.engines.adapted import AdaptedStream
-from kgqa.engines.openai import extra as extras
-from kgqa.engines.openai.adapters import check_server
-from kgqa.engines.openai.address import address, key
-from kgqa.engines.openai.budget import Budget
-from kgqa.engines.openai.client import TOKENS_SHOWN, Client, Endpoints
-from kgqa.engines.openai.concurrency import Room
-from kgqa.engines.openai.endpoint import Endpoint, Persistence
-from kgqa.engines.openai.loop import Loop
-from kgqa.engines.openai.option_logprobs import WAYS, Choosing, Way
-from kgqa.engines.openai.payloads import SCHEMAS, Abilities, Server, completion, decoding, readable, trim_payload
-from kgqa.engines.openai.reasoning import thoughtful
-from kgqa.engines.thinking import NO_THINKING, Thinking
-from kgqa.engines.weights import Model
-from kgqa.errors import ConfigError, KgqaError, of_one_call
-from kgqa.protocols import Deliver, Engine
+from kgqa.engines.base import BaseEngine
+from kgqa.engines.event_loop import EventLoopThread
+from kgqa.engines.openai.client import TOKEN_SERVERS, Client, Endpoints
+from kgqa.engines.openai.concurrency import AdaptiveLimiter, Budget
+from kgqa.engines.openai.option_logprobs import OptionScorer
+from kgqa.engines.openai.payloads import Server, check_extra
+from kgqa.engines.openai.transport import RetryPolicy, Transport, find_address, find_key
+from kgqa.engines.thinking import Thinking
+from kgqa.errors import ConfigError
+from kgqa.protocols import Deliver
 from kgqa.types import Json
-from kgqa.util.validators import Count, Natural, Seconds, Validator
+from kgqa.util.validators import Count, Natural, NotIdentity, Seconds, Validator
 
 ADAPTER = 2  # raise it when equal calls get other replies than before
-BYTES_PER_TOKEN = 4  # of English text, where the server does not count
+REACHING = NotIdentity("how the server is reached, not what it replies", reported=False)
+BYTES_PER_TOKEN = 4  # of English text, if the server does not count
 Dollars = Annotated[float, Validator("must be more than 0", lambda dollars: dollars > 0)]
 
 
 @dataclass(frozen=True)
-class OpenAI:
-    """A model by its name at a server; conf/engine/openai.yaml says what each field means.
+class OpenAI(BaseEngine):
+    """A model by its name at a server; conf/engine/openai.yaml documents each field.
 
     Service times include the server's own queue. Batch composition at a server moves log-probabilities, so equal calls
-    may get other replies on another day; the call cache keeps the first.
+    can get other replies on another day; the call cache keeps the first.
     """
 
-    model: Model
-    base_url: str | None
-    api_key_env: str
+    base_url: Annotated[str | None, NotIdentity("a named server may move", beside="deployment")]
+    api_key_env: Annotated[str, REACHING]
     server: Server
     served_model: str | None
     deployment: str | None
     endpoints: Endpoints
-    choose: Literal["auto", "logprobs", "prompt_logprobs", "groups", "parse"]
-    top_logprobs: Count | None
-    concurrency: Count | None
-    timeout: Seconds
-    retries: Natural
-    backoff: Seconds
-    patience: Seconds
-    budget_tokens: Count | None
-    budget_usd: Dollars | None
-    extra: Mapping[str, Json] | None
+    concurrency: Annotated[Count | None, REACHING]
+    timeout: Annotated[Seconds, REACHING]
+    retries: Annotated[Natural, REACHING]
+    backoff: Annotated[Seconds, REACHING]
+    server_timeout: Annotated[Seconds, REACHING]
+    budget_tokens: Annotated[Count | None, REACHING]
+    budget_usd: Annotated[Dollars | None, REACHING]
+    extra_body: Annotated[Mapping[str, Json] | None, NotIdentity("no further keys are sent", (None, {}))]
 
-    _views: dict[Adapter, AdaptedStream] = field(default_factory=dict, init=False, repr=False, compare=False)
     _clients: dict[Adapter | None, Client] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.choose != "auto" and self.choose not in WAYS[self.server]:
-            ways = ", ".join(WAYS[self.server])
-            raise ConfigError(f"engine.choose={self.choose}: engine.server={self.server} can do auto, {ways}")
         if not re.fullmatch(r"[A-Z][A-Z0-9_]*", self.api_key_env):  # a key put here by mistake is not repeated
             raise ConfigError("engine.api_key_env: must be the NAME of an environment variable, in capitals")
-        if self._thinking.budget and self.choose not in ("auto", "parse") and self.server == "hosted":
-            raise ConfigError(
-                f"engine.choose={self.choose}: a model that thinks names a label in words; set engine.choose=auto"
-            )
-        extras.check(self.extra or {}, self.server, self._thinking)
-        _ = self._url, self._room, self._budget, self._loop
+        check_extra(self.extra_body or {}, self.server, self._thinking)
+        _ = self._url, self._limiter, self._budget, self._loop
 
     def identity(self) -> Mapping[str, Json]:
         return {
             "engine": "openai",
             "adapter": ADAPTER,
-            "model": self._find_served_model,
+            "model": self._model_name,
             "deployment": self.deployment or self._url,
             "server": self.server,
             "template": "the server's own",
             "endpoints": self.endpoints,
-            "options": [self.choose, self.top_logprobs],
+            "options": ["auto", None],
             "context": self.model.context,
-            "tokens": "counted" if self.counts_tokens else f"estimated: bytes / {BYTES_PER_TOKEN}",
+            "tokens": f"estimated: bytes / {BYTES_PER_TOKEN}" if self.counts_freely else "counted",
             **self._thinking.identity(),
-            **({"extra": dict(self.extra)} if self.extra else {}),
+            **({"extra": dict(self.extra_body)} if self.extra_body else {}),
         }
 
     @property
-    def counts_tokens(self) -> bool:
-        """Return whether `count_tokens` is right, not an estimate."""
-        return self.server in TOKENS_SHOWN
-
-    @property
-    def places(self) -> int:
-        return self._room.limit
-
-    @property
     def counts_freely(self) -> bool:
-        return not self.counts_tokens
+        """Return whether `count_tokens` is an estimate."""
+        return self.server not in TOKEN_SERVERS
+
+    @property
+    def max_concurrency(self) -> int:
+        return self._limiter.limit
 
     def render(self, call: ModelCall) -> str:
-        """Return the messages; only the server knows the text it makes of them."""
-        return readable(call.prompt)
+        """Return the prompt for people. Only the server knows the text that its template makes of it."""
+        prompt = call.prompt
+        if prompt.form == "completion":
+            return prompt.messages[0].content
+        parts = [f"[{message.role}]\n{message.content}" for message in prompt.messages]
+        return "\n\n".join([*parts, f"[assistant]\n{prompt.prefill}"])
 
     def count_tokens(self, text: str) -> int:
-        if not self.counts_tokens:
+        if self.counts_freely:
             return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
-        return self._loop.result(self._count(text))
+        return self._loop.submit(self._count(text)).result()
 
-    @property
-    def base(self) -> Engine:
-        return self
-
-    def with_adapter(self, adapter: Adapter) -> Engine:
-        """Raise ConfigError: of these servers only vLLM's and llama.cpp's have adapters."""
-        check_server(self.server)
-        if adapter not in self._views:
-            self._views[adapter] = AdaptedStream(self, adapter, differs=False)  # the server has the base, too
-        return self._views[adapter]
-
-    def submit(self, call: ModelCall, deliver: Deliver) -> None:
-        self.submit_with(call, deliver, None)
-
-    def submit_with(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None) -> None:
-        """As `submit`, through an adapter."""
-        self._loop.begin(self._serve(call, deliver, adapter), lambda error: deliver(of_one_call(error)))
+    def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
+        """Generate through an adapter, if there is one."""
+        self._loop.submit(self._serve(call, adapter)).add_done_callback(lambda done: self._deliver(done, deliver))
 
     def close(self) -> None:
         """Drop all calls and their connections."""
-        self._loop.close(self._hang_up)
+        self._closing.set()
+        self._loop.close(self._close_transport)
 
-    async def _serve(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None) -> None:
-        await self._budget.enter()
-        place, began, seconds, tokens = self._room.enter(), time.perf_counter(), None, 0
+    def _check_adapter(self, adapter: Adapter) -> bool:
+        if self.server != "vllm":
+            raise ConfigError(f"engine.server={self.server} takes no adapters; serve the model with vllm")
+        return super()._check_adapter(adapter)
+
+    async def _serve(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
+        await self._budget.acquire()
+        limit = self._limiter.acquire()
+        started, seconds, tokens = time.perf_counter(), None, 0
         try:
-            outcome = await self._outcome(call, adapter)
-            if not isinstance(outcome, Exception):
-                seconds, tokens = time.perf_counter() - began, outcome.usage.output_tokens
-            deliver(outcome)
+            reply = await self._reply(call, self._client(adapter))
+            seconds, tokens = time.perf_counter() - started, reply.usage.output_tokens
+            return reply
         finally:
-            self._room.leave(place, seconds, tokens)
-            self._budget.leave()
-
-    async def _outcome(self, call: ModelCall, adapter: Adapter | None) -> ModelReply | Exception:
-        try:
-            return await self._reply(call, self._client(adapter))
-        except KgqaError as error:
-            return error
+            self._limiter.release(limit, seconds, tokens)
+            self._budget.release()
 
     async def _reply(self, call: ModelCall, client: Client) -> ModelReply:
-        await client.greet()
-        thinks = client.thinks(call)
+        await client.connect()
         if not isinstance(call, Generate):
-            ways: tuple[Way, ...] = WAYS[self.server] if self.choose == "auto" else (self.choose,)
-            return await Choosing(client, call, ("parse",) if thinks else ways).choice()
-        if thinks and self.counts_tokens:
-            reply = await thoughtful(client, call)
-        else:
-            settings = decoding(call, self.server, client.thinking if thinks else NO_THINKING)
-            answered, undone = await client.ask(call, settings)
-            reply = trim_payload(completion(answered, undone, thinks=thinks), call.stop, client.leaves_out(call))
-        free = call.schema is not None and not set(SCHEMAS) & set(decoding(call, self.server))
-        flags = {"unconstrained": free, "no_thinking": client.thinking.budget > 0 and not thinks}
-        return replace(reply, flags=(*reply.flags, *(flag for flag, is_set in flags.items() if is_set)))
+            return await OptionScorer(client, call).choose()
+        reply = await client.generate(call)
+        if client.thinking.budget and not client.thinks(call):
+            return replace(reply, flags=(*reply.flags, "no_thinking"))
+        return reply
 
     async def _count(self, text: str) -> int:
         client = self._client(None)
-        await client.greet()
+        await client.connect()
         return len(await client.tokenize(text))
 
-    async def _hang_up(self) -> None:
-        if "_endpoint" in self.__dict__:
-            await self._endpoint.close()
-
-    @cached_property
-    def _loop(self) -> Loop:
-        return Loop()
-
-    @cached_property
-    def _endpoint(self) -> Endpoint:
-        persistence = Persistence(self.timeout, self.retries, self.backoff, self.patience)
-        return Endpoint(self._url, key(self.api_key_env, self._url), persistence, self._room.crowded)
+    async def _close_transport(self) -> None:
+        if "_transport" in self.__dict__:
+            await self._transport.close()
 
     def _client(self, adapter: Adapter | None) -> Client:
         """Return the client of an adapter: each has its own model name. Use it only in the loop's thread."""
         if adapter not in self._clients:
             self._clients[adapter] = Client(
-                self._endpoint,
+                self._transport,
                 self.server,
-                self._find_served_model,
+                self._model_name,
                 self.model.context,
                 self.endpoints,
                 self._budget,
-                Abilities(longest_list=self.top_logprobs),
                 self._thinking,
-                self.extra or {},
-                self._room,
-                self._views,
+                self.extra_body or {},
+                self._limiter,
                 adapter,
             )
         return self._clients[adapter]
 
-    @cached_property
-    def _url(self) -> str:
-        return address(self.base_url, self.api_key_env)
-
-    @cached_property
-    def _find_served_model(self) -> str:
+    @property
+    def _model_name(self) -> str:
         return self.served_model or (self.model.hub or self.model.name).partition(":")[0]
 
     @cached_property
-    def _thinking(self) -> Thinking:
-        return Thinking.of(self.model.thinking).fitting(self.model.context)
+    def _loop(self) -> EventLoopThread:
+        return EventLoopThread("openai")
 
     @cached_property
-    def _room(self) -> Room:
-        return Room.of(self.concurrency)
+    def _transport(self) -> Transport:
+        policy = RetryPolicy(self.timeout, self.retries, self.backoff, self.server_timeout)
+        key = find_key(self.api_key_env, self._url)
+        return Transport(self._url, key, policy, self._limiter.on_rate_limited)
+
+    @cached_property
+    def _url(self) -> str:
+        return find_address(self.base_url, self.api_key_env)
+
+    @cached_property
+    def _thinking(self) -> Thinking:
+        return Thinking.of(self.model.thinking).check_fits(self.model.context)
+
+    @cached_property
+    def _limiter(self) -> AdaptiveLimiter:
+        return AdaptiveLimiter.of(self.concurrency)
 
     @cached_property
     def _budget(self) -> Budget:

@@ -1,121 +1,213 @@
-"""Forward passes of a causal language model: shared prompt beginnings once, then whole batches.
-
-The first tokens of every prompt are computed in pieces of `CHUNK` tokens, one prompt at a time, and kept. A kept
-piece has the very bits that computing it again would give, so a reply never depends on what was asked before.
-"""
+"""Forward passes of a language model in batches: causal models, and encoder-decoder models such as Flan-T5."""
 
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from kgqa.engines.labels import ROOT, Spelling
-from kgqa.engines.transformers.adapter_switch import Worn
-from kgqa.engines.transformers.kv_cache import empty_cache
+from kgqa.calls import Generate
+from kgqa.engines.grammar import Constraint
+from kgqa.engines.labels import Conditional, Path, Spelling
+from kgqa.engines.transformers.loading import AdapterSwitch
 from kgqa.errors import EngineDied
 
-CHUNK = 256  # tokens; smaller pieces share more but feed the matrix units less
-KEPT_CHUNKS = 96  # 24,576 tokens: 0.7 GB for a 1.5B model, 3 GB for an 8B one
+CHUNK = 256  # tokens; smaller chunks share more but use the matrix units less
+MAX_CHUNKS = 96  # in the cache: 24,576 tokens, 0.7 GB for a 1.5B model, 3 GB for an 8B one
+MAX_ROWS = 32  # paths through the options that are scored together
+STOP_MARGIN = 16  # tokens decoded before a possible stop string, so that a character split over tokens comes out whole
 
 Tensor = Any  # torch is imported late and not checked
+Prompts = Sequence[Sequence[int]]
 Chunk = list[tuple[Tensor, Tensor]]  # per layer: keys and values, (1, heads, CHUNK, dimension)
 
 
-class Writer(Protocol):
-    """The reply a row is writing."""
+class DecodedReply:
+    """The reply of one row while it is generated. It depends on its own call only."""
+
+    def __init__(
+        self, call: Generate, decode: Callable[[list[int]], str], ends: Collection[int], constraint: Constraint | None
+    ) -> None:
+        self._call, self._decode, self._ends, self._constraint = call, decode, ends, constraint
+        self._tokens: list[int] = []
+        self._longest_stop = max(map(len, call.stop), default=0)
+        self._generator: Any = None
+        self.finish: Literal["stop", "length"] = "length"
+        self.generated = 0  # tokens, with the end token
+
+    @property
+    def text(self) -> str:
+        """Return the text up to the first stop string."""
+        text = self._decode(self._tokens)
+        cuts = [cut for stop in self._call.stop if (cut := text.find(stop)) >= 0]
+        return text[: min(cuts, default=None)]
 
     def pick(self, logits: Tensor) -> int | None:
-        """Return a token drawn from the row's logits; None takes the likeliest."""
-        ...
+        """Return a sampled token; None for the likeliest of all. A missing seed counts as 0."""
+        import torch
+
+        if self._constraint:
+            logits = self._constraint.mask_logits(logits)
+        if self._call.temperature == 0:
+            return int(logits.argmax()) if self._constraint else None
+        if self._generator is None:
+            self._generator = torch.Generator().manual_seed(self._call.seed or 0)
+        # On the CPU and in double precision: the same seed draws the same token on every device
+        chances = torch.softmax(logits.double().cpu() / self._call.temperature, -1)
+        if self._call.top_p < 1:
+            ordered, order = chances.sort(descending=True, stable=True)
+            ordered[ordered.cumsum(-1) - ordered >= self._call.top_p] = 0  # keeps the token that crosses top_p
+            chances = torch.zeros_like(chances).scatter(-1, order, ordered)
+        return int(torch.multinomial(chances, 1, generator=self._generator))
 
     def push(self, token: int) -> bool:
-        """Take the next token; True when the reply is complete."""
-        ...
+        """Add the next token. Return True if the reply is complete: by an end token, a stop string, the end of its
+        schema, or `max_tokens`.
+        """
+        self.generated += 1
+        if token in self._ends:
+            self.finish = "stop"
+            return True
+        self._tokens.append(token)
+        complete = self._constraint is not None and self._constraint.push(token)
+        if complete or (self._longest_stop and self._has_stop()):
+            self.finish = "stop"
+            return True
+        return self.generated >= self._call.max_tokens
+
+    def _has_stop(self) -> bool:
+        """Return whether the reply's end has a stop string. An earlier one would have ended the reply."""
+        tail = self._decode(self._tokens[-self._longest_stop - STOP_MARGIN :])
+        return any(stop in tail for stop in self._call.stop)
 
 
-class Decoder:
-    """A loaded model. Not thread-safe; `stop` may be set from another thread and ends the work in progress."""
+@dataclass
+class Batch:
+    """Rows that are generated together.
 
-    def __init__(self, network: Any, worn: Worn, stop: threading.Event) -> None:
-        self.network, self.device, self.worn, self.stop = network, network.device, worn, stop
-        self.chunks: OrderedDict[tuple[int, ...], Chunk] = OrderedDict()
+    mask: (rows, tokens), 1 for real ones; logits: (rows, vocabulary) of each row's next token; encoded: the prompts
+    and their mask as an encoder-decoder model reads them, by row.
+    """
 
-    def generate(self, prompts: Sequence[Sequence[int]], writers: Sequence[Writer]) -> list[int]:
-        """Write one reply per prompt into its writer; returns how many of each prompt's tokens were known.
+    cache: Any
+    mask: Tensor
+    logits: Tensor
+    encoded: tuple[Tensor, ...] = ()
 
-        A row leaves the batch as soon as its writer is content.
+
+class Decoder(ABC):
+    """A loaded model. Not thread-safe. `stop` can be set from another thread and ends the work in progress."""
+
+    def __init__(self, network: Any, adapters: AdapterSwitch, stop: threading.Event) -> None:
+        self.network, self.device, self.adapters, self.stop = network, network.device, adapters, stop
+
+    def generate(self, prompts: Prompts, replies: Sequence[DecodedReply]) -> list[int]:
+        """Generate a reply for each prompt. Return the number of each prompt's tokens that were cached.
+
+        A row leaves the batch as soon as its reply is complete.
         """
         import torch
 
         with torch.inference_mode():
-            cache, mask, logits, known = self._prompts(prompts)
-            active = list(writers)
-            lengths = torch.tensor([len(prompt) for prompt in prompts], device=self.device)
+            batch, cached = self._start(prompts)
+            active = list(replies)
             while True:
-                tokens = pick_tokens(logits[:, -1], active)
-                going = [row for row, token in enumerate(tokens) if not active[row].push(token)]
-                if not going:
-                    return known
-                if len(going) < len(active):
-                    rows = torch.tensor(going, device=self.device)
-                    cache.batch_select_indices(rows)
-                    mask, lengths = mask[rows], lengths[rows]
-                    active = [active[row] for row in going]
-                ids = torch.tensor([[tokens[row]] for row in going], device=self.device)
-                mask = torch.nn.functional.pad(mask, (0, 1), value=1)
-                logits = self._forward(ids, cache, mask, lengths[:, None])
-                lengths = lengths + 1
+                likeliest: list[int] = batch.logits.argmax(-1).tolist()
+                sampled = [reply.pick(batch.logits[row]) for row, reply in enumerate(active)]
+                tokens = [best if token is None else token for best, token in zip(likeliest, sampled, strict=True)]
+                rows = [row for row, token in enumerate(tokens) if not active[row].push(token)]
+                if not rows:
+                    return cached
+                if len(rows) < len(active):
+                    active = [active[row] for row in rows]
+                    chosen = torch.tensor(rows, device=self.device)
+                    batch.cache.batch_select_indices(chosen)
+                    batch.mask = batch.mask[chosen]
+                    batch.encoded = tuple(tensor[chosen] for tensor in batch.encoded)
+                batch.mask = torch.nn.functional.pad(batch.mask, (0, 1), value=1)
+                batch.logits = self._continue(self._ids([[tokens[row]] for row in rows]), batch)
 
-    def choose(
-        self, prompts: Sequence[Sequence[int]], spellings: Sequence[Spelling]
-    ) -> tuple[list[list[float]], list[int]]:
-        """Return per prompt log p(token | place) of its spelling's pairs, and how many prompt tokens were known."""
+    def choose(self, prompts: Prompts, spellings: Sequence[Spelling]) -> tuple[list[Conditional], list[int]]:
+        """Return the log-probabilities that each spelling needs, and each prompt's number of cached tokens.
+
+        Each path of the options' tree is a row of its own. Most labels are one token, so most prompts are one row.
+        """
         import torch
 
+        rows = [(number, path) for number, spelling in enumerate(spellings) for path in spelling.following]
+        conditionals: list[dict[Path, float]] = [{} for _ in prompts]
+        known = [0] * len(prompts)
         with torch.inference_mode():
-            cache, mask, logits, known = self._prompts(prompts)
-            tables = logits[:, -1:]  # (rows, 1, vocabulary): what follows the prompt
-            if any(spelling.tokens for spelling in spellings):
-                lengths = [len(prompt) for prompt in prompts]
-                tables = torch.cat([tables, self._places(cache, mask, lengths, spellings)], 1)
-            logprobs = torch.log_softmax(tables.float(), -1)
-            conditionals = []
-            for row, spelling in enumerate(spellings):
-                places = torch.tensor([place - ROOT for place, _ in spelling.pairs], device=self.device)
-                tokens = torch.tensor([token for _, token in spelling.pairs], device=self.device)
-                conditionals.append(logprobs[row, places, tokens].tolist())
-            return conditionals, known
+            for first in range(0, len(rows), MAX_ROWS):
+                some = rows[first : first + MAX_ROWS]
+                batch, cached = self._start([[*prompts[number], *path] for number, path in some])
+                logprobs = torch.log_softmax(batch.logits.float(), -1)
+                for row, (number, path) in enumerate(some):
+                    tokens = spellings[number].following[path]
+                    values = logprobs[row, list(tokens)].tolist()
+                    conditionals[number] |= {(*path, token): value for token, value in zip(tokens, values, strict=True)}
+                    known[number] = known[number] if path else cached[row]
+        return list(conditionals), known
 
-    def _places(self, cache: Tensor, mask: Tensor, lengths: list[int], spellings: Sequence[Spelling]) -> Tensor:
-        """Return logits after each inner place of each row: all places in one pass, each seeing only its own path."""
+    @abstractmethod
+    def _start(self, prompts: Prompts) -> tuple[Batch, list[int]]:
+        """Read the prompts. Return the number of each prompt's tokens that were cached, too."""
+
+    @abstractmethod
+    def _continue(self, ids: Tensor, batch: Batch) -> Tensor:
+        """Return the logits after one more token per row."""
+
+    def _forward(self, **inputs: Any) -> Tensor:
+        """Return the network's logits. Raise EngineDied if `stop` is set."""
+        self._check()
+        return self.network(**inputs).logits
+
+    def _check(self) -> None:
+        if self.stop.is_set():
+            raise EngineDied("the engine was closed while it was answering")
+
+    def _ids(self, rows: Sequence[Sequence[int]]) -> Tensor:
         import torch
 
-        width = max(len(spelling.tokens) for spelling in spellings)
-        ids = torch.zeros((len(spellings), width), dtype=torch.long)
-        positions = torch.zeros_like(ids)
-        sees = torch.eye(width, dtype=torch.bool).repeat(len(spellings), 1, 1)  # (rows, place, place)
-        for row, spelling in enumerate(spellings):
-            count = len(spelling.tokens)
-            ids[row, :count] = torch.tensor(spelling.tokens, dtype=torch.long)
-            positions[row] = lengths[row]
-            positions[row, :count] += torch.tensor(spelling.depths, dtype=torch.long) - 1
-            for place in range(count):
-                sees[row, place, spelling.ancestry(place)] = True
-        prompt = mask.bool()[:, None, :].expand(-1, width, -1)  # (rows, place, prompt)
-        tree = torch.cat([prompt, sees.to(self.device)], -1)[:, None]
-        return self._forward(ids.to(self.device), cache, tree, positions.to(self.device), keep=width)
+        return torch.tensor(rows, dtype=torch.long, device=self.device)
 
-    def _prompts(self, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor, list[int]]:
-        """Return the batch's cache, its mask, the logits after each prompt, and the known tokens of each."""
+
+class CausalDecoder(Decoder):
+    """A model that reads and writes one text.
+
+    The first tokens of every prompt are computed in chunks of `CHUNK` tokens, one prompt at a time, and cached. A
+    cached chunk has the very bits that computing it again would give, so a reply never depends on earlier calls.
+    """
+
+    def __init__(self, network: Any, adapters: AdapterSwitch, stop: threading.Event) -> None:
+        super().__init__(network, adapters, stop)
+        self.chunks: OrderedDict[tuple[int, ...], Chunk] = OrderedDict()
+
+    def _continue(self, ids: Tensor, batch: Batch) -> Tensor:
+        return self._read(ids, batch.cache, batch.mask, batch.mask.sum(-1, keepdim=True) - 1)
+
+    def _read(self, ids: Tensor, cache: Tensor, mask: Tensor, positions: Tensor) -> Tensor:
+        """Return the logits after the last token of each row, (rows, vocabulary), and extend the cache."""
+        return self._forward(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )[:, -1]
+
+    def _start(self, prompts: Prompts) -> tuple[Batch, list[int]]:
         import torch
 
-        heads, known = [], []
+        heads, cached = [], []
         for prompt in prompts:
-            head, reused = self._head(prompt)
+            head, reused = self._read_head(prompt)
             heads.append(head)
-            known.append(reused * CHUNK)
+            cached.append(reused * CHUNK)
         cache = self._join(heads)
         depth = max(len(head) for head in heads) * CHUNK
         tails = [prompt[len(head) * CHUNK :] for prompt, head in zip(prompts, heads, strict=True)]
@@ -129,56 +221,53 @@ class Decoder:
             mask[row, depth - len(head) * CHUNK : depth] = 1
             mask[row, depth + width - len(tail) :] = 1
         mask = mask.to(self.device)
-        logits = self._forward(ids.to(self.device), cache, mask, positions.to(self.device))
-        return cache, mask, logits, known
+        logits = self._read(ids.to(self.device), cache, mask, positions.to(self.device))
+        return Batch(cache, mask, logits), cached
 
-    def _head(self, prompt: Sequence[int]) -> tuple[list[Chunk], int]:
-        """Return the prompt's whole pieces, at least one token left over, and how many of them were kept from
-        before.
-        """
+    def _read_head(self, prompt: Sequence[int]) -> tuple[list[Chunk], int]:
+        """Return the prompt's complete chunks, with at least one token left over, and how many were cached."""
         import torch
 
-        pieces: list[Chunk] = []
+        chunks: list[Chunk] = []
         reused, cache = 0, None
         for end in range(CHUNK, len(prompt), CHUNK):
-            key = (self.worn.on, *prompt[:end])  # an adapter makes other keys and values of the same tokens
-            piece = self.chunks.get(key)
-            if piece is not None:
+            key = (self.adapters.active, *prompt[:end])  # an adapter makes other keys and values of the same tokens
+            chunk = self.chunks.get(key)
+            if chunk is not None:
                 reused, cache = reused + 1, None
             else:
-                cache = self._join([pieces]) if cache is None else cache
+                cache = self._join([chunks]) if cache is None else cache
                 start = end - CHUNK
                 positions = torch.arange(start, end, device=self.device)[None]
                 mask = torch.ones((1, end), dtype=torch.long, device=self.device)
-                self._forward(torch.tensor([prompt[start:end]], device=self.device), cache, mask, positions)
-                piece = [
+                self._read(self._ids([prompt[start:end]]), cache, mask, positions)
+                chunk = [
                     (layer.keys[:, :, start:].clone(), layer.values[:, :, start:].clone()) for layer in cache.layers
                 ]
-            self.chunks[key] = piece
+            self.chunks[key] = chunk
             self.chunks.move_to_end(key)
-            pieces.append(piece)
-        while len(self.chunks) > KEPT_CHUNKS:
+            chunks.append(chunk)
+        while len(self.chunks) > MAX_CHUNKS:
             self.chunks.popitem(last=False)
-        return pieces, reused
+        return chunks, reused
 
-    def _join(self, heads: Sequence[list[Chunk]]) -> Tensor:
-        """Return a cache with one row per head, padded on the left to the longest."""
+    def _join(self, heads: Sequence[list[Chunk]]) -> Any:
+        """Return a cache with one row per head, padded on the left to the longest.
+
+        Each layer keeps all tokens. A sliding window is the business of the attention mask.
+        """
         import torch
+        from transformers.cache_utils import DynamicCache
 
-        cache = empty_cache()
+        cache = DynamicCache()
         longest = max(heads, key=len)
-        if not longest:
-            return cache
-        blank = [tuple(torch.zeros_like(tensor) for tensor in layer) for layer in longest[0]]
-        for layer in range(len(blank)):
+        for layer, blank in enumerate(longest[0] if longest else ()):
+            rows = [[torch.zeros_like(blank[0])] * (len(longest) - len(head)) for head in heads]
             keys, values = (
                 torch.cat(
                     [
-                        torch.cat(
-                            [blank[layer][side]] * (len(longest) - len(head)) + [piece[layer][side] for piece in head],
-                            2,
-                        )
-                        for head in heads
+                        torch.cat([*pad, *(c[layer][side] for c in head)], 2)
+                        for pad, head in zip(rows, heads, strict=True)
                     ]
                 )
                 for side in (0, 1)
@@ -186,26 +275,49 @@ class Decoder:
             cache.update(keys, values, layer)
         return cache
 
-    def _forward(self, ids: Tensor, cache: Tensor, mask: Tensor, positions: Tensor, keep: int = 1) -> Tensor:
-        """Return logits of the last `keep` tokens; extends the cache.
 
-        Raises:
-            EngineDied: `stop` was set.
-        """
-        if self.stop.is_set():
-            raise EngineDied("the engine was closed while it was answering")
-        return self.network(
-            input_ids=ids,
+class EncoderDecoder(Decoder):
+    """A model that reads with one half and writes with the other.
+
+    Its prompt is one token sequence here too: the encoder's text, its end token, the token that a decoder starts with,
+    and then the prefill of the reply.
+    """
+
+    def _continue(self, ids: Tensor, batch: Batch) -> Tensor:
+        from transformers.modeling_outputs import BaseModelOutput
+
+        encoded, mask = batch.encoded
+        return self._forward(
+            encoder_outputs=BaseModelOutput(last_hidden_state=encoded),
             attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
+            decoder_input_ids=ids,
+            decoder_attention_mask=batch.mask,
+            past_key_values=batch.cache,
             use_cache=True,
-            logits_to_keep=keep,
-        ).logits
+        )[:, -1]
 
+    def _start(self, prompts: Prompts) -> tuple[Batch, list[int]]:
+        from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
-def pick_tokens(logits: Tensor, writers: Sequence[Writer]) -> list[int]:
-    """Return each row's next token."""
-    likeliest: list[int] = logits.argmax(-1).tolist()
-    drawn = [writer.pick(logits[row]) for row, writer in enumerate(writers)]
-    return [best if token is None else token for best, token in zip(likeliest, drawn, strict=True)]
+        start = self.network.config.decoder_start_token_id
+        seams = [len(prompt) - 1 - list(reversed(prompt)).index(start) for prompt in prompts]
+        ids, mask = self._pad([prompt[:seam] for prompt, seam in zip(prompts, seams, strict=True)], left=False)
+        self._check()
+        encoded = self.network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
+        ids, written = self._pad([prompt[seam:] for prompt, seam in zip(prompts, seams, strict=True)], left=True)
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        batch = Batch(cache, written, None, (encoded, mask))
+        batch.logits = self._continue(ids, batch)
+        return batch, [0] * len(prompts)
+
+    def _pad(self, rows: Prompts, *, left: bool) -> tuple[Tensor, Tensor]:
+        """Return tokens and mask, (rows, longest)."""
+        width = max(len(row) for row in rows)
+        start = self.network.config.decoder_start_token_id
+        ids, mask = [], []
+        for row in rows:
+            missing = width - len(row)
+            blanks, zeros, ones = [start] * missing, [0] * missing, [1] * len(row)
+            ids.append([*blanks, *row] if left else [*row, *blanks])
+            mask.append([*zeros, *ones] if left else [*ones, *zeros])
+        return self._ids(ids), self._ids(mask)

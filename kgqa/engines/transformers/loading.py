@@ -1,36 +1,40 @@
-"""A transformers folder -> a network on its device, or spread over several."""
+"""Load a transformers folder as a network on its device, or spread over several, and the adapters on it."""
 
 from __future__ import annotations
 
 import logging
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from kgqa.engines.openmp import let_waiting_threads_sleep
+from kgqa.artifacts.adapter import Adapter
+from kgqa.engines.base import check_layers
+from kgqa.engines.weights import let_waiting_threads_sleep
 from kgqa.errors import ConfigError, DataError
 from kgqa.util.jsonio import decode_json
 from kgqa.util.optional_deps import keep_four_bits
 
 Network = Any  # torch is imported late and not checked
+NO_ADAPTER = -1
 
 
-def is_encoder_decoder(folder: Path) -> bool:
-    """Return whether one half of the model reads and the other writes, as the folder's config.json says."""
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the folder's config.json."""
     try:
-        return bool(decode_json((folder / "config.json").read_bytes()).get("is_encoder_decoder"))
-    except ValueError as error:
+        return dict(decode_json((folder / "config.json").read_bytes()))
+    except (ValueError, TypeError) as error:
         raise DataError(f"{folder / 'config.json'}: not JSON ({error}); get the model's folder again") from error
 
 
 def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Network:
-    """Return the network, ready to answer; its `device` is where its input goes.
+    """Return the network, ready to answer. Its `device` is where its input goes.
 
-    device: "auto" takes the GPUs there are, spreading the layers over several, else the CPU.
+    device: "auto" uses the available GPUs, with the layers spread over several, otherwise the CPU.
 
     Raises:
         ConfigError: torch cannot use the device, or a library or device for the quantization is missing.
-        DataError: the folder holds no such model.
+        DataError: the folder contains no such model.
     """
     let_waiting_threads_sleep()
     import torch
@@ -45,7 +49,7 @@ def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Net
         settings["device_map"] = "auto" if spread else {"": chosen}
     if quantization is not None:
         settings["quantization_config"] = _quantization_config(quantization, dtype)
-    if is_encoder_decoder(folder):
+    if read_config(folder).get("is_encoder_decoder"):
         family: Any = AutoModelForSeq2SeqLM
     else:
         family = AutoModelForCausalLM
@@ -56,6 +60,60 @@ def load(folder: Path, dtype: str, device: str, quantization: str | None) -> Net
         raise DataError(f"{folder}: transformers cannot load the model: {error}") from error
     keep_four_bits(network)
     return network.eval() if "device_map" in settings else network.to(chosen).eval()
+
+
+class AdapterSwitch:
+    """The adapters on a network: any number of them loaded through PEFT, at most one of them active.
+
+    Not thread-safe. `active`: the number of the active adapter, `NO_ADAPTER` for the network only.
+    """
+
+    def __init__(self, network: Network, folder: Path) -> None:
+        self.active = NO_ADAPTER
+        self._network, self._folder = network, folder
+        self._numbers: dict[Adapter, int] = {}
+        self._peft: Any = None  # PEFT's model around the network; it replaces the network's layers in place
+
+    def activate(self, adapter: Adapter | None) -> None:
+        """Use this adapter, or none, from now on. Load it the first time.
+
+        Raises:
+            ConfigError: the adapter is of another model, or PEFT is missing.
+            DataError: its file is damaged.
+        """
+        if adapter is not None and adapter not in self._numbers:
+            self._load(adapter)
+        number = NO_ADAPTER if adapter is None else self._numbers[adapter]
+        if number == self.active:
+            return
+        if number == NO_ADAPTER:
+            self._peft.base_model.disable_adapter_layers()
+        else:
+            self._peft.base_model.enable_adapter_layers()
+            self._peft.base_model.set_adapter(str(number))
+        self.active = number
+
+    def _load(self, adapter: Adapter) -> None:
+        if find_spec("peft") is None:
+            raise ConfigError("engine=transformers needs peft for an adapter; pip install 'kgqa[train]'")
+        from peft import PeftModel
+
+        # PEFT uses a name that transformers 5 deprecates; for good: another thread's filters cannot be restored
+        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing`", category=FutureWarning)
+        check_layers(adapter, self._folder)
+        number = len(self._numbers)
+        settings = {"adapter_name": str(number), "torch_device": str(self._network.device)}
+        try:
+            if self._peft is None:
+                self._peft = PeftModel.from_pretrained(self._network, str(adapter.folder), **settings).eval()
+            else:
+                self._peft.load_adapter(str(adapter.folder), **settings)
+        except (ValueError, TypeError, KeyError, RuntimeError, OSError) as error:
+            reason = " ".join(str(error).split())[:300]
+            raise DataError(f"adapter {adapter.name}: PEFT cannot load {adapter.folder}: {reason}") from error
+        self._numbers[adapter] = number
+        self._peft.base_model.disable_adapter_layers()  # PEFT activates a new one
+        self.active = NO_ADAPTER
 
 
 def _device(name: str) -> Any:
@@ -77,10 +135,10 @@ def _quantization_config(quantization: str, dtype: str) -> Any:
         raise ConfigError(
             f"engine.quantization={quantization} needs bitsandbytes; pip install 'kgqa[quantization]', or leave it null"
         )
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it tells of every cast between two number formats
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it reports every cast between two number formats
     if quantization == "int8":
         return BitsAndBytesConfig(load_in_8bit=True)
-    # QLoRA (Dettmers et al., 2023), section 3: 4-bit NormalFloat with double quantisation
+    # QLoRA (Dettmers et al., 2023), section 3: 4-bit NormalFloat with double quantization
     return BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",

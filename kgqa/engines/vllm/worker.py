@@ -11,16 +11,14 @@ import signal
 import threading
 import time
 from contextlib import suppress
-from functools import partialmethod
 
 RUN = "KGQA_VLLM_RUN"  # environment variable: process id of the run that started vLLM
 LOG = "KGQA_VLLM_LOG"  # environment variable: the file for whatever vLLM's processes say
-LOOK = 1.0  # seconds between two looks
-MESSAGES = 2  # milliseconds between two looks for a message, where no word of one has come
+POLL = 1.0  # seconds between two checks
 
 
 def enter() -> None:
-    """Called by vLLM in each of its processes. Without effect where vLLM serves somebody else."""
+    """Prepare one of vLLM's processes. vLLM calls this in each of them; other programs' processes are left alone."""
     run = os.environ.get(RUN)
     if run is None or int(run) == os.getpid():
         return
@@ -30,24 +28,6 @@ def enter() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:  # as it was when it started us: it may be gone already
         threading.Thread(target=_end_with, args=(parent.pid,), name="kgqa", daemon=True).start()
-    _sleep_while_waiting()
-
-
-def _sleep_while_waiting() -> None:
-    """On a CPU. vLLM's processes look for each other's messages without a pause, a second long, before they sleep until
-    word of one comes: that takes a tenth of two cores from the process that computes (docs/PERFORMANCE.md). Word is
-    lost now and then, so they also look by themselves; vLLM's five seconds for that would be five for each token.
-    """
-    from vllm.platforms import current_platform
-
-    if not current_platform.is_cpu():
-        return
-    with suppress(ImportError):  # another version of vLLM waits in its own way
-        from vllm.distributed.device_communicators import shm_broadcast
-
-        if hasattr(shm_broadcast, "SHM_READER_RECHECK_INTERVAL_MS"):
-            shm_broadcast.SHM_READER_RECHECK_INTERVAL_MS = MESSAGES
-            shm_broadcast.SpinCondition.__init__ = partialmethod(shm_broadcast.SpinCondition.__init__, busy_loop_s=0)
 
 
 def _end_with(parent: int) -> None:
@@ -56,7 +36,7 @@ def _end_with(parent: int) -> None:
 
     beside = [process for process in psutil.Process(parent).children() if process.name().startswith("VLLM::DP")]
     while os.getppid() == parent:
-        time.sleep(LOOK)
+        time.sleep(POLL)
     for process in beside:
         with suppress(psutil.NoSuchProcess):
             process.kill()

@@ -1,4 +1,49 @@
-"""Prepare a run before its first question: triples, the index and passage graphs, built once and reused.
+"""Prepare a run before its first question: triples, the index and passage graphs, built once and reused."""
 
-Not here: the questions (`run`).
-"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kgqa.experiment.session import Inputs, Session
+from kgqa.protocols import Index
+from kgqa.runtime.costs import Ledger
+from kgqa.runtime.display import Display
+
+if TYPE_CHECKING:
+    from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+    from kgqa.experiment.prepare.triples import ImportedSource, TripleBuilder
+
+
+@dataclass
+class Prepared:
+    """The inputs of a method, where they come from, and the cost of the extraction."""
+
+    inputs: Inputs
+    triples: TripleBuilder | ImportedSource | None = None
+    graphs: PassageGraphs | None = None
+    extraction: Ledger = field(default_factory=Ledger)
+
+
+def prepare(session: Session, index: Index | None, display: Display) -> Prepared:
+    """Extract and link what the method uses and what does not exist yet.
+
+    Raises:
+        DataError: triples are missing with `kg.require_existing`, or an imported file has none of the passages.
+        EngineError: more than 5 % of the passages failed.
+    """
+    uses, questions = session.experiment.method.uses, session.experiment.questions
+    prepared = Prepared(Inputs(index))
+    if "triples" in uses:
+        from kgqa.experiment.prepare.triples import distinct_passages, triples_of
+
+        prepared.triples = triples_of(session)
+        prepared.extraction = prepared.triples.extract(lambda: distinct_passages(questions), display)
+    if "graph" in uses:
+        from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+
+        prepared.graphs = PassageGraphs(session)
+        prepared.graphs.build(questions, display)
+    triples, graphs = prepared.triples, prepared.graphs
+    prepared.inputs = Inputs(index, triples.store if triples else None, graphs.store if graphs else None)
+    return prepared

@@ -1,4 +1,4 @@
-"""The index that a run searches: found, built by the run itself when its corpus is small, and checked on request."""
+"""The index that a run searches. The run builds it if its corpus is small."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.session.session import Session
+from kgqa.experiment.session import Session
 from kgqa.protocols import Index
 from kgqa.retrieval.index import IndexFolder
 from kgqa.retrieval.search import PassageIndex, PoolIndex
@@ -18,12 +18,12 @@ from kgqa.runtime.display import Display
 from kgqa.runtime.monitor import monitor_work
 from kgqa.util.fs import digest, outputs
 
-SMALL = 50_000  # passages that a run indexes by itself: seconds for BM25
-EMBEDDED = 5_000  # where they are embedded for it: minutes with a small encoder on a CPU
+SMALL = 50_000  # passages that a run indexes itself: seconds for BM25
+EMBEDDED = 5_000  # the same if they are embedded: minutes with a small encoder on a CPU
 
 
 def index_folder(session: Session) -> IndexFolder:
-    """Return where the index of this dataset's corpus under this retriever lies, or will."""
+    """Return the folder of the index of this dataset's corpus under this retriever, built or not."""
     experiment, retriever = session.experiment, session.retriever
     made_from = experiment.dataset.corpus_identity()
     address = digest([made_from, retriever.identity()], 12, ensure_ascii=False)
@@ -36,30 +36,29 @@ def index_folder(session: Session) -> IndexFolder:
 
 class Built(NamedTuple):
     manifest: Mapping[str, Any]
-    anew: bool  # this process worked on a passage at least
+    anew: bool  # this process worked on at least one passage
 
 
 def build_index(session: Session, display: Display) -> Built:
-    """Return the index, which is there already or built now."""
+    """Build the index, or return it if it exists."""
     folder, passages = index_folder(session), 0
-    with monitor_work(display, "index build", folder.path) as told, told.counting("passages") as advance:
+    with monitor_work(display, "index build", folder.path) as shown, shown.counting("passages") as advance:
 
-        def counted(stage: str, more: int, of: int | None) -> None:
+        def count(stage: str, more: int, of: int | None) -> None:
             nonlocal passages
             passages += more
             advance(stage, more, of)
 
-        manifest = folder.build(session.experiment.dataset.passages(), counted)
+        manifest = folder.build(session.experiment.dataset.passages(), count)
     return Built(manifest, passages > 0)
 
 
 @contextmanager
 def open_index(session: Session, display: Display) -> Iterator[Index | None]:
-    """Yield the index a run searches, None if its method searches nothing; one of a small corpus is built now if
-    missing.
+    """Open the index that a run searches, None if its method does not search. Build that of a small corpus.
 
     Raises:
-        ConfigError: it is missing and its corpus is large.
+        ConfigError: it is not built and the corpus is large.
         DataError: it is damaged.
     """
     uses = session.experiment.method.uses
@@ -78,7 +77,7 @@ def open_index(session: Session, display: Display) -> Iterator[Index | None]:
 
 @contextmanager
 def corpus_index(session: Session, display: Display) -> Iterator[PassageIndex]:
-    """Yield the index of the corpus, whatever the method asks for; a missing one is built now, however large.
+    """Open the index of the corpus for any method. Build it if necessary, even of a large corpus.
 
     Raises:
         DataError: it is damaged.
@@ -86,24 +85,23 @@ def corpus_index(session: Session, display: Display) -> Iterator[PassageIndex]:
     folder = index_folder(session)
     if not folder.finished():
         build_index(session, display)
-    with closing(folder.open(session.experiment.settings.seed)) as index:
+    with closing(folder.open()) as index:
         yield index
 
 
 def _refuse_large(session: Session, command: str) -> None:
-    some = sum(1 for _ in islice(session.experiment.dataset.passages(), SMALL + 1))
-    if some <= min(EMBEDDED, SMALL):
+    count = sum(1 for _ in islice(session.experiment.dataset.passages(), SMALL + 1))
+    if count <= min(EMBEDDED, SMALL):
         return
-    limit = EMBEDDED if _embeds(session.retriever) else SMALL
-    if some > limit:
-        what = "embed" if limit == EMBEDDED else "index"
+    what, limit = ("embed", EMBEDDED) if _embeds(session.retriever) else ("index", SMALL)
+    if count > limit:
         raise ConfigError(
             f"the corpus has more than {limit:,} passages, too many to {what} inside a run; index it first: {command}"
         )
 
 
 def _embeds(retriever: object) -> bool:
-    """Return whether it, or a retriever it is made of, embeds every passage."""
+    """Return whether a retriever, or a part of it, embeds every passage."""
     from kgqa.retrieval.dense import Dense
 
     if isinstance(retriever, Dense):

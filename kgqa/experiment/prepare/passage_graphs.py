@@ -1,20 +1,20 @@
-"""The passage graphs of a run's collections: found, built by the run itself, or ahead by `kgqa kg link`."""
+"""The passage graphs of a run's collections. The run builds them, or `kgqa kg link` ahead of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 from kgqa.errors import ConfigError
-from kgqa.experiment.session.session import Session
+from kgqa.experiment.session import Session
 from kgqa.methods.steps.structure import text_passages
-from kgqa.retrieval.graphs.store import Built, GraphStore, averages
+from kgqa.retrieval.graphs.links import GraphStore, average_figures
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
 from kgqa.types import Json, Passage, Question
 from kgqa.util.fs import outputs
 
-LARGEST = 50_000  # passages of a corpus that is linked as a whole: all are held in memory
+LARGEST = 50_000  # passages of a corpus that is linked as one graph: all are in memory
 
 
 class PassageGraphs:
@@ -40,7 +40,7 @@ class PassageGraphs:
         return self._corpus
 
     def build(self, questions: Sequence[Question], display: Display) -> int:
-        """Build the graphs that are missing for these questions; gives how many were."""
+        """Build the missing graphs of these questions, and return their number."""
         missing = self.missing(questions)
         if missing:
             with display.stage("passage graphs", len(missing), Ledger()) as stage:
@@ -51,17 +51,15 @@ class PassageGraphs:
 
     def missing(self, questions: Sequence[Question]) -> list[tuple[Passage, ...]]:
         """Return the collections that have no graph yet."""
-        return [pool for pool in self.pools(questions) if not self.store.has(pool)]
+        return [pool for pool in self._pools(questions) if not self.store.has(pool)]
 
-    def pools(self, questions: Sequence[Question]) -> list[tuple[Passage, ...]]:
-        """Return the distinct collections that the method walks through, in the questions' order."""
+    def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
+        graphs = [self.store.open(pool) for pool in self._pools(questions)]
+        return {"folder": str(self.store.folder), **average_figures(graphs)}
+
+    def _pools(self, questions: Sequence[Question]) -> list[tuple[Passage, ...]]:
+        """Return the distinct collections that the method uses, in the questions' order."""
         if getattr(self._experiment.method, "scope", "own") == "corpus":
             return [self.corpus()]
         pools = (text_passages(question.passages) for question in questions)
         return list({tuple(passage.id for passage in pool): pool for pool in pools if pool}.values())
-
-    def graphs(self, questions: Sequence[Question]) -> Iterator[Built]:
-        return (self.store.open(pool) for pool in self.pools(questions))
-
-    def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
-        return {"folder": str(self.store.folder), **averages(list(self.graphs(questions)))}

@@ -1,190 +1,160 @@
-"""`kgqa kg build --ray`: the shards of a corpus, extracted by workers of Ray that have a model each."""
+"""Extract triples with Ray workers, each with its own model: `kgqa kg build --ray`."""
 
 from __future__ import annotations
 
 import logging
 import os
-import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from kgqa.config.files import Config
-from kgqa.errors import ConfigError, EngineDied, KgqaError, UsageError
-from kgqa.experiment.prepare.corpus import CorpusBuild, Extract
-from kgqa.experiment.prepare.triples import TripleBuilder
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.session import Session
-from kgqa.kg.parsing import Extraction
-from kgqa.runtime.costs import Ledger, Tally, total
-from kgqa.runtime.display import Display
+from kgqa.errors import ConfigError, EngineDied
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.prepare.triples import Extract, Extractions, TripleBuilder
+from kgqa.experiment.session import Session
+from kgqa.kg.store import Extraction
+from kgqa.runtime.costs import Ledger, Tally
+from kgqa.types import Passage
 from kgqa.util.fs import call_cache
 
-ATTEMPTS = 3  # at a shard whose worker or engine dies
-OBJECT_STORE = 100_000_000  # bytes, Ray's least is 75 MB; places of shards and costs are all that passes through it
+ATTEMPTS = 3  # at passages of which the worker or the engine dies
+OBJECT_STORE = 100_000_000  # bytes; Ray's minimum is 75 MB
+SMALLEST, LARGEST = 16, 1_000  # passages of a batch: minutes on a GPU
+BATCHES = 8  # for each worker, so that all end at about the same time
 
 
-def extract_by_workers(workers: int, gpus: int) -> Extract:
-    """Extract the shards of a corpus in `workers` processes that have `gpus` each.
+def extract_with_ray(workers: int, gpus: int) -> Extract:
+    """Extract in `workers` processes with `gpus` each.
 
-    All see the working directory under the same path, and the call cache under `KGQA_CACHE`, which must not be shared
-    by machines.
+    All see the working directory under the same path. Each machine needs its own `KGQA_CACHE`.
 
     Raises:
-        ConfigError: Ray is not installed, or has not the workers or GPUs.
-        EngineDied: a shard failed in all its attempts; finished ones are kept.
+        ConfigError: Ray is not installed, or lacks the workers or GPUs.
+        EngineDied: passages failed in all attempts. Finished ones are stored.
     """
     _import_ray()
 
-    def extract(session: Session, builder: TripleBuilder, build: CorpusBuild, display: Display) -> None:
-        shards, ledger = build.unfinished(), Ledger()
-        with display.stage("triples", build.left(), ledger) as stage:
-            if not shards:
-                return
-            overrides, config = session.experiment.overrides, session.experiment.config
-            order = Order(overrides, config, builder.store.folder, Path.cwd(), call_cache().resolve(), build)
-            build.forget_attempts()
-            with _cluster(workers, gpus):
-                for outcome in _outcomes(order, shards, workers, gpus):
-                    if isinstance(outcome, KgqaError):
-                        raise outcome
-                    _include(ledger.method, outcome.ledger.method)
-                    _include(ledger.paid, outcome.ledger.paid)
-                    for failed in outcome.failed:
-                        stage.finish(failed=failed)
+    @contextmanager
+    def extract(builder: TripleBuilder, count: int) -> Iterator[tuple[Ledger, Extractions]]:
+        experiment, ledger = builder.session.experiment, Ledger()
+        size = min(LARGEST, max(SMALLEST, count // (workers * BATCHES)))
+        order = Order(experiment.overrides, experiment.config, builder.store.folder, Path.cwd(), call_cache().resolve())
+
+        def extractions(passages: Iterable[Passage], recorded: Callable[[], None]) -> Iterator[Extraction]:
+            rest = iter(passages)
+            for batch in _run(order, iter(lambda: list(islice(rest, size)), []), workers, gpus):
+                _add(ledger.method, batch.ledger.method)
+                _add(ledger.paid, batch.ledger.paid)
+                recorded()
+                yield from batch.extractions
+
+        with _cluster(workers, gpus):
+            yield ledger, extractions
 
     return extract
 
 
 @dataclass(frozen=True)
 class Order:
-    """The settings of a Ray worker."""
+    """The settings of a worker."""
 
     overrides: tuple[str, ...]
     config: Config
     store: Path
     working_directory: Path
     cache: Path
-    build: CorpusBuild
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Of a shard."""
+class Batch:
+    """The extractions of some passages, and their cost."""
 
+    extractions: list[Extraction]
     ledger: Ledger
-    failed: list[bool]  # for each passage
 
 
 class Extractor:
-    """One worker: a session of its own, whose engine stays loaded from shard to shard."""
+    """One worker. Its engine stays loaded from batch to batch."""
 
     def __init__(self, order: Order) -> None:
         os.chdir(order.working_directory)
         os.environ["KGQA_CACHE"] = str(order.cache)
-        self._order = order
-        self._session = Session(Experiment.of(order.overrides, order.config))
+        self._order, self._session = order, Session(Experiment.of(order.overrides, order.config))
 
-    def __call__(self, batch: Mapping[str, Sequence[int]]) -> dict[str, list[bytes]]:
-        """Extract one shard; in its row the pickled outcome, or an error that another attempt would not mend."""
-        shard = range(int(batch["start"][0]), int(batch["stop"][0]))
-        attempt = self._order.build.begin_attempt(shard)
-        outcome: Outcome | KgqaError
-        if attempt > ATTEMPTS:
-            outcome = EngineDied(f"workers died in {ATTEMPTS} attempts at passages {shard.start} to {shard.stop - 1}")
-        else:
-            try:
-                outcome = self._extract(shard)
-            except UsageError as error:
-                outcome = error
-            except EngineDied as error:
-                if attempt < ATTEMPTS:
-                    raise  # Ray calls again, and finds a new engine
-                outcome = error
-        return {"outcome": [pickle.dumps(outcome)]}
-
-    def _extract(self, shard: range) -> Outcome:
-        order, builder = self._order, TripleBuilder(self._session)
-        if builder.store.folder != order.store:
+    def extract(self, passages: list[Passage]) -> Batch:
+        builder = TripleBuilder(self._session)
+        if builder.store.folder != self._order.store:
             raise ConfigError(
-                f"a worker would build {builder.store.folder}, not {order.store}: its model is another one"
+                f"a worker would build {builder.store.folder}, not {self._order.store}: its model is another one"
             )
-        failed: list[bool] = []
-
-        def seen(extractions: Iterator[Extraction]) -> Iterator[Extraction]:
-            for extraction in extractions:
-                failed.append(extraction.error is not None)
-                yield extraction
-
         with self._session.runner() as runner:
-            order.build.keep(shard, seen(builder.extractions(runner, order.build.passages(shard))))
-        return Outcome(runner.ledger, failed)
+            extractions = list(builder.extractions(runner, passages))
+        return Batch(extractions, Ledger(runner.ledger.method, runner.ledger.paid))
 
 
-def _include(sums: dict[str, Tally], tallies: Mapping[str, Tally]) -> None:
+def _add(sums: dict[str, Tally], tallies: Mapping[str, Tally]) -> None:
     for role, tally in tallies.items():
-        sums[role] = total([sums.get(role, Tally()), tally])
+        sums[role] = sums.get(role, Tally()) + tally
 
 
-def _outcomes(order: Order, shards: Sequence[range], workers: int, gpus: int) -> Iterator[Outcome | KgqaError]:
-    """Yield as they come."""
-    from ray.data import ActorPoolStrategy, DataContext, from_items
-    from ray.exceptions import RayError
+def _run(order: Order, batches: Iterator[list[Passage]], workers: int, gpus: int) -> Iterator[Batch]:
+    """Yield the batches as they finish. Each worker has one, and one waits for it."""
+    import ray
+    from ray.exceptions import RayError, RayTaskError
+    from ray.util import ActorPool
 
-    context = DataContext.get_current()
-    context.enable_progress_bars = context.print_on_execution_start = False
-    context.actor_task_retry_on_errors = True  # without end, as for workers that die: `Extractor` counts
-    places = [{"start": shard.start, "stop": shard.stop} for shard in shards]
-    rows = from_items(places, override_num_blocks=len(places)).map_batches(
-        Extractor,
-        fn_constructor_args=[order],
-        batch_size=1,
-        num_cpus=1,
-        num_gpus=gpus,
-        compute=ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=1),
-    )
+    options: dict[str, Any] = {"num_cpus": 1, "num_gpus": gpus, "max_restarts": -1, "max_task_retries": ATTEMPTS - 1}
+    actor = ray.remote(**options)(Extractor)
+    pool = ActorPool([actor.remote(order) for _ in range(workers)])
+    waiting = 0
     try:
-        for row in rows.iter_rows():
-            yield pickle.loads(row["outcome"])  # noqa: S301 - our own worker wrote it
+        for batch in batches:
+            pool.submit(lambda worker, some: worker.extract.options(retry_exceptions=[EngineDied]).remote(some), batch)
+            waiting += 1
+            if waiting == 2 * workers:
+                yield pool.get_next_unordered()
+                waiting -= 1
+        while pool.has_next():
+            yield pool.get_next_unordered()
+    except RayTaskError as error:
+        raise error.cause from error
     except RayError as error:
         raise EngineDied(f"Ray gave up: {str(error).splitlines()[0]}") from error
 
 
 @contextmanager
 def _cluster(workers: int, gpus: int) -> Iterator[None]:
-    """Yield the cluster of `RAY_ADDRESS`, else one of our own on 127.0.0.1, which ends with the block."""
+    """Open the cluster of `RAY_ADDRESS`, or a temporary one on 127.0.0.1."""
     import ray
 
     address = os.environ.get("RAY_ADDRESS", "local")
-    own = {
-        "num_cpus": workers,
-        "object_store_memory": OBJECT_STORE,
-        "include_dashboard": False,
-    }
+    own = {"num_cpus": workers, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **(own if address == "local" else {}))
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(f"RAY_ADDRESS={address}: {error}") from error
     try:
-        there = ray.cluster_resources()
+        resources = ray.cluster_resources()
         for option, kind, wanted in (("workers", "CPU", workers), ("gpus", "GPU", workers * gpus)):
-            if there.get(kind, 0) < wanted:
-                raise ConfigError(f"--{option}: {wanted} {kind}s are needed, and Ray has {there.get(kind, 0):.0f}")
+            if resources.get(kind, 0) < wanted:
+                raise ConfigError(f"--{option}: {wanted} {kind}s are needed, and Ray has {resources.get(kind, 0):.0f}")
         yield
     finally:
         ray.shutdown()
 
 
 def _import_ray() -> None:
-    """What Ray reads from the environment when it is imported is set before."""
+    """Import Ray, after setting what it reads from the environment at its import."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 starves workers on a machine that does other work
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 starves workers on a busy machine
     if "RAY_ADDRESS" not in os.environ:
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # the name is too narrow: 127.0.0.1 on Linux, too
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # in spite of its name: 127.0.0.1 on Linux, too
     try:
-        import ray.data
+        import ray  # noqa: F401
     except ImportError as error:
         raise ConfigError(f"--ray: {error}; install it: pip install 'kgqa[ray]'") from error
-    logging.getLogger(ray.data.__name__).setLevel(logging.CRITICAL)  # here, too, errors reach us as exceptions

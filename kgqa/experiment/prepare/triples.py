@@ -1,85 +1,102 @@
-"""The offline half of a run: triples of every passage, extracted once and kept."""
+"""The triples of a run's passages: extracted once and stored, or imported from a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import islice
 
 from kgqa.calls import Program
-from kgqa.errors import DataError
-from kgqa.experiment.session.runner import Runner
-from kgqa.experiment.session.session import Session
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.session import Runner, Session
+from kgqa.kg.exchange import ImportedFile, ImportedTriples
 from kgqa.kg.extraction import ROLE
 from kgqa.kg.graph import graph_statistics, too_many_failed
-from kgqa.kg.parsing import Extraction
-from kgqa.kg.store import TripleStore, store_folder
+from kgqa.kg.store import Extraction, TripleStore, store_folder
 from kgqa.prompting import template_hash
 from kgqa.runtime.costs import Ledger
 from kgqa.runtime.display import Display
+from kgqa.runtime.monitor import monitor_work
 from kgqa.types import Json, Passage, Question
 from kgqa.util.fs import outputs, text_digest
 from kgqa.util.redaction import describe_error
 
+Passages = Callable[[], Iterable[Passage]]  # distinct ones; read again at each call, so that none stays in memory
+# What extracts passages: opened with the builder, it gives a ledger, and extractions that count in it as they come
+Extractions = Callable[[Iterable[Passage], Callable[[], None]], Iterator[Extraction]]
+Extract = Callable[["TripleBuilder", int], AbstractContextManager[tuple[Ledger, Extractions]]]
+STORED_TOGETHER = 64  # extractions of a commit; those of a kill come from the call cache
+
+
+@contextmanager
+def extract_here(builder: TripleBuilder, count: int) -> Iterator[tuple[Ledger, Extractions]]:  # noqa: ARG001
+    """Extract in this process."""
+    with builder.session.runner() as runner:
+        yield runner.ledger, lambda passages, recorded: builder.extractions(runner, passages, recorded)
+
 
 class TripleBuilder:
-    """The triples of one dataset under one extractor: addressed by template, demonstrations, model and decoding."""
+    """The extracted triples of a dataset. Their folder depends on template, few-shot examples, model and decoding."""
 
     def __init__(self, session: Session) -> None:
-        self.extractor = session.experiment.extractor
-        self._session = session
-        dataset, model = session.experiment.name("dataset"), session.experiment.name("model")
-        self._command = f"kgqa kg build dataset={dataset} model={model}"
+        experiment = session.experiment
+        self.session, self.extractor = session, experiment.extractor
         built_with = self._build_settings()
-        self.store = TripleStore(store_folder(outputs() / "kg", dataset, built_with), built_with)
+        self.store = TripleStore(store_folder(outputs() / "kg", experiment.name("dataset"), built_with), built_with)
+
+    @property
+    def place(self) -> str:
+        return str(self.store.folder)
 
     def _build_settings(self) -> dict[str, Json]:
-        node, elsewhere = self._session.experiment.config["kg"], ("_target_", "few_shot", "require_existing")
+        node, elsewhere = self.session.experiment.config["kg"], ("_target_", "few_shot", "require_existing")
         ranks = "demonstrations_ranker" in self.extractor.uses
         return {
             "template": template_hash(self.extractor.template),
             "demonstrations": text_digest(repr(self.extractor.few_shot), 16),
             "decoding": {key: value for key, value in node.items() if key not in elsewhere},
-            "engine": dict(self._session.engines(ROLE).identity()),
-            "ranker": dict(self._session.ranker("demonstrations_ranker").identity()) if ranks else None,
+            "engine": dict(self.session.engines(ROLE).identity()),
+            "ranker": dict(self.session.ranker("demonstrations_ranker").identity()) if ranks else None,
         }
 
-    def extract(self, questions: Sequence[Question], display: Display) -> Ledger:
-        """Extract what is missing for these questions' passages, and give what it cost.
+    def extract(self, passages: Passages, display: Display, extract: Extract = extract_here) -> Ledger:
+        """Extract the missing passages, and return the cost.
 
         Raises:
             DataError: triples are missing and `kg.require_existing` forbids to extract them.
-            EngineError: more than 5 % of the passages failed.
+            EngineError: more than 5 % of the passages failed. The others are stored.
         """
-        lacking = sum(1 for _ in self.store.missing(distinct_passages(questions)))
-        if not lacking:
+        count = sum(1 for _ in self.store.missing(passages()))
+        if not count:
             return Ledger()
-        if self._session.experiment.settings.require_existing:
-            count = sum(1 for _ in distinct_passages(questions))
+        experiment = self.session.experiment
+        if experiment.settings.require_existing:
+            command = f"kgqa kg build dataset={experiment.name('dataset')} model={experiment.name('model')}"
             raise DataError(
-                f"kg.require_existing=true: no triples for {lacking} of {count} passages in {self.store.folder}; "
-                f"run: {self._command}"
+                f"kg.require_existing=true: no triples for {count} of {sum(1 for _ in passages())} passages in "
+                f"{self.store.folder}; run: {command}"
             )
-        failed: list[Extraction] = []
-        missing = self.store.missing(distinct_passages(questions))
-        with self._session.runner() as runner, display.stage("triples", lacking, runner.ledger) as stage:
-            for extraction in self.extractions(runner, missing, stage.record):
-                if extraction.error is None:
-                    self.store.add(extraction)
-                else:
-                    failed.append(extraction)
+        failed, pending = list[Extraction](), list[Extraction]()
+        with ExitStack() as opened:
+            ledger, extractions = opened.enter_context(extract(self, count))
+            stage = opened.enter_context(display.stage("triples", count, ledger))
+            for extraction in extractions(self.store.missing(passages()), stage.record):
+                (pending if extraction.error is None else failed).append(extraction)
                 stage.finish(failed=extraction.error is not None)
-        if error := too_many_failed(failed, lacking):
+                if len(pending) == STORED_TOGETHER:
+                    self.store.add(pending)
+                    pending.clear()
+        self.store.add(pending)
+        if error := too_many_failed(failed, count):
             raise error
-        self.store.add_all(failed)
-        return runner.ledger
+        self.store.add(failed)
+        return ledger
 
     def extractions(
         self, runner: Runner, passages: Iterable[Passage], recorded: Callable[[], None] = lambda: None
     ) -> Generator[Extraction, None, None]:
-        """Yield each passage's extraction as it is finished; one that failed has its error and no completion.
-
-        Passages are taken as there is room for them.
-        """
-        titles: dict[str, str] = {}  # of those under way
+        """Yield each passage's extraction as it finishes. A failed one has its error and no completion."""
+        titles: dict[str, str] = {}  # of those in work
 
         def programs() -> Iterator[tuple[str, Program[Extraction]]]:
             for passage in passages:
@@ -89,30 +106,87 @@ class TripleBuilder:
         for ended in runner.run(programs(), recorded):
             title = titles.pop(ended.key)
             if isinstance(ended.result, Exception):
-                error = describe_error(ended.result)
-                yield Extraction(ended.key, title, "", error=error)
+                yield Extraction(ended.key, title, "", error=describe_error(ended.result))
             else:
                 yield ended.result
 
     def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
-        """Return table 5's figures over these questions, and what the parser had to skip."""
-        graphs = ([t for p in question.passages for t in self.store.triples(p)] for question in questions)
-        means = graph_statistics(graphs)
-        passages = distinct_passages(questions)
-        return {
-            "folder": str(self.store.folder),
-            "entities_per_question": means.entities,
-            "triples_per_question": means.triples,
-            "density_percent": means.density,
-            **self.store.counts(passages),
-        }
+        """Return the figures of TRACE's Table 5 over these questions, and what the parser had to skip."""
+        return _statistics(self, questions)
+
+
+class ImportedSource:
+    """The triples of a file, with the interface of `TripleBuilder`."""
+
+    def __init__(self, session: Session, chosen: ImportedTriples) -> None:
+        self.session, self.store = session, ImportedFile(chosen.path)
+
+    @property
+    def place(self) -> str:
+        return str(self.store.file)
+
+    def extract(self, passages: Passages, display: Display) -> Ledger:
+        """Report how many passages are not in the file. They have no triples.
+
+        Raises:
+            DataError: none of them is; or some are not, and `kg.require_existing` forbids this.
+        """
+        missing = self.store.missing(passages())
+        if not missing:
+            return Ledger()
+        experiment, count = self.session.experiment, sum(1 for _ in passages())
+        first = f"the first {missing[0].title or missing[0].text[:40]!r}"
+        line = f"{len(missing):,} of {count:,} passages are not in {self.store.file}, {first}"
+        if len(missing) == count:
+            raise DataError(f"kg=imported: {line}; is it of dataset={experiment.name('dataset')}?")
+        if experiment.settings.require_existing:
+            raise DataError(f"kg.require_existing=true: {line}; import the triples of all passages, or set it to false")
+        display.line(f"{line}: they have no triples", alarm=True)
+        return Ledger()
+
+    def statistics(self, questions: Sequence[Question]) -> dict[str, Json]:
+        """Return the figures of `TripleBuilder.statistics`, with missing passages instead of skipped lines."""
+        return _statistics(self, questions)
+
+
+def triples_of(session: Session) -> TripleBuilder | ImportedSource:
+    """Return the source of a run's triples, as `kg=` says."""
+    chosen = session.experiment.triples
+    return ImportedSource(session, chosen) if isinstance(chosen, ImportedTriples) else TripleBuilder(session)
+
+
+def _statistics(source: TripleBuilder | ImportedSource, questions: Sequence[Question]) -> dict[str, Json]:
+    graphs = (
+        [triple for passage in question.passages for triple in source.store.triples(passage)] for question in questions
+    )
+    return {
+        "folder": source.place,
+        **graph_statistics(graphs),
+        **source.store.counts(distinct_passages(questions)),
+    }
 
 
 def distinct_passages(questions: Iterable[Question]) -> Iterator[Passage]:
-    """Yield each once, one after another: of ten thousand questions they are too many for a list."""
+    """Yield each passage once. Those of ten thousand questions are too many for a list."""
     seen = set[str]()
     for question in questions:
         for passage in question.passages:
             if passage.id not in seen:
                 seen.add(passage.id)
                 yield passage
+
+
+def build_corpus(session: Session, display: Display, extract: Extract = extract_here) -> dict[str, Json]:
+    """Extract the passages of the corpus that have no triples yet, and return the figures of all."""
+    experiment, settings = session.experiment, session.experiment.settings
+    if settings.ids is not None or settings.sample is not None:
+        raise ConfigError("ids, sample: these are of questions, and --corpus asks for none; limit=N takes N passages")
+    builder = TripleBuilder(session)
+
+    def corpus() -> Iterator[Passage]:
+        return islice(experiment.dataset.passages(), settings.limit)
+
+    with monitor_work(display, "kg build", builder.store.folder) as shown:
+        builder.extract(corpus, shown, extract)
+    counts = builder.store.counts(corpus())
+    return {"folder": builder.place, "triples_per_passage": counts["triples"] / counts["passages"], **counts}

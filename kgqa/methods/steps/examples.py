@@ -5,14 +5,18 @@ Templates read the attributes of `Example` by name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from kgqa.methods.steps.few_shot import extract_answer
-from kgqa.methods.steps.reader import add_pinned, passages_text
+from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
 from kgqa.methods.steps.sentences import sentences
+from kgqa.prompting import render
 from kgqa.prompting.demonstrations import Entity, SubQuestion, ThoughtDemonstration, demonstration_set, set_said
-from kgqa.types import Passage, Question, Triple
+from kgqa.protocols import Need
+from kgqa.types import Passage, Prompt, Question, Triple
 from kgqa.util.validators import Count, Natural
 
 
@@ -147,9 +151,15 @@ class FewShotKeys:
 
 @dataclass(frozen=True)
 class PooledFewShot(FewShotKeys):
-    """A method with the `demonstration_set`-th random sample of `demonstration_count` examples of the pool."""
+    """A baseline of KnowTrace, with the `demonstration_set`-th random sample of `demonstration_count` examples.
+
+    passages: of each search.
+    """
 
     pool: tuple[ThoughtDemonstration, ...]
+    passages: Count
+
+    uses: ClassVar[frozenset[Need]] = frozenset({"model", "search"})
 
     def __post_init__(self) -> None:
         _ = self.examples
@@ -162,3 +172,20 @@ class PooledFewShot(FewShotKeys):
     def examples(self) -> tuple[Example, ...]:
         sample = demonstration_set(self.pool, self.demonstration_set, self.demonstration_count)
         return tuple(map(Example, sample))
+
+    async def generate(
+        self,
+        log: ReadingLog,
+        template: str,
+        passages: Sequence[Passage],
+        max_tokens: int,
+        *,
+        stop: tuple[str, ...] = ("\nPassages:",),
+        **values: object,
+    ) -> str:
+        """Generate with a template that shows the passages, as many as fit."""
+
+        def prompt(shown: tuple[Passage, ...]) -> Prompt:
+            return render(template, examples=self.examples, passages=passages_text(shown), **values)
+
+        return (await log.generate(prompt, passages, max_tokens, stop)).text

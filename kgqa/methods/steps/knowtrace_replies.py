@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kgqa.methods.steps.knowtrace_graph import Fact, Pair
 from kgqa.methods.steps.replies import MARKS, text_after_label, unwrap
-from kgqa.util.triples import BRACKETED, read_triples
+from kgqa.prompting.triples import BRACKETED, read_triples
 
 BETWEEN = (r"\|", r"\s:\s", r":\s(?!.*:\s)")  # entity and relation; the last one only in lists
 WITHIN = (";", r"\s,\s", ",")  # a triple in parentheses

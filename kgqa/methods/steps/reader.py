@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
-from kgqa.calls import CountTokens, Generate
+from kgqa.calls import CountTokens, Generate, Search
 from kgqa.errors import PromptTooLong
 from kgqa.methods.steps.few_shot import FewShot, Shot
-from kgqa.methods.steps.replies import first_line, nonzero_flags
+from kgqa.methods.steps.replies import first_line, nonzero_flags, read_conclusion
 from kgqa.prompting import render
 from kgqa.types import Answer, Completion, Json, Passage, Prompt, Question
 
@@ -100,6 +100,24 @@ class ReadingLog:
             self.flags["passages_dropped"] += len(passages) - len(shown)
             self.flags["cut_reply"] += reply.finish == "length"
             return reply
+
+    async def search(self, query: str, count: int) -> tuple[Passage, ...]:
+        """Return the best passages. Flag `empty_retrieval`."""
+        passages = await Search(query, count)
+        self.flags["empty_retrieval"] += not passages
+        return passages
+
+    async def write(self, prompt: Prompt, max_tokens: int, stop: tuple[str, ...] = ()) -> str:
+        """Generate with a prompt without passages."""
+        reply = await Generate(prompt, max_tokens, stop)
+        self.flags["cut_reply"] += reply.finish == "length"
+        return reply.text
+
+    def read_conclusion(self, reply: str) -> str:
+        """Return the answer after "Answer:", or the last line. Flags `no_answer_marker` and `empty_answer`."""
+        text, marked = read_conclusion(reply)
+        self.flags.update({"no_answer_marker": not marked, "empty_answer": not text})
+        return text
 
     def answer(
         self,

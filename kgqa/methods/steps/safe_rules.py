@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kgqa.methods.steps.safe_plan import GoldFact, Plan, sentence
@@ -92,129 +92,110 @@ def correct_steps(solution: Solution) -> Iterator[JudgedStep]:
         yield solution.judge(number, text, CORRECT, diagnosis, following)
 
 
-Corrupt = Callable[[Solution, random.Random], JudgedStep | None]  # None: the solution has no step for this error
-
-
 def corrupt_step(error: str, solution: Solution, chance: random.Random) -> JudgedStep | None:
-    return _CORRUPT[error](solution, chance)
-
-
-def _wrong_conclusion(solution: Solution, chance: random.Random) -> JudgedStep:  # noqa: ARG001
-    plan = solution.plan
-    diagnosis = f"Step {plan.last - 1} leads to {plan.answer}, not to {plan.wrong_answer}"
-    return solution.judge(plan.last, format_answer(plan.wrong_answer), "Wrong Conclusion", diagnosis)
-
-
-def _premature_conclusion(solution: Solution, chance: random.Random) -> JudgedStep:
-    plan = solution.plan
-    number = sample_late(range(2, len(plan.facts) + 1), chance)
-    missing = plan.facts[number - 1]
-    diagnosis = f"No step has found {missing.wanted} yet"
-    return solution.judge(number, format_answer(plan.answer), "Premature Conclusion", diagnosis)
-
-
-def _overthinking(solution: Solution, chance: random.Random) -> JudgedStep | None:
-    plan = solution.plan
-    gold = [(n, p) for n, p in enumerate(solution.shown, start=1) if p.id in solution.gold]
-    if (more := _sample_sentence(gold, chance)) is None:
+    """Return a step with this error, or None if the solution has no place for it."""
+    corrupt = getattr(Corruption(solution, solution.plan, chance), re.sub(r"\W", "_", error.lower()))
+    if (made := corrupt()) is None:
         return None
-    text = f"Passage {more[0]} says: {more[2]} (Attribution)"
-    diagnosis = f"Step {plan.last - 1} already holds the answer, so no further fact is needed"
-    return solution.judge(plan.last, text, "Overthinking", diagnosis)
+    number, text, diagnosis = made
+    return solution.judge(number, text, error, diagnosis)
 
 
-def _off_topic(solution: Solution, chance: random.Random) -> JudgedStep | None:
-    if (aside := _sample_sentence(solution.distractors(), chance)) is None:
-        return None
-    number, passage, said = aside
-    place = sample_late(range(1, len(solution.plan.facts) + 1), chance)
-    diagnosis = f"What Passage {number} says of {passage.title} does not help with the question"
-    return solution.judge(place, f"Passage {number} says: {said} (Attribution)", "Off-topic", diagnosis)
+Wrong = tuple[int, str, str]  # number, text and diagnosis of a step with an error
 
 
-def _redundancy(solution: Solution, chance: random.Random) -> JudgedStep:
-    facts = solution.plan.facts
-    place = sample_late(range(2, len(facts) + 1), chance)
-    earlier = chance.randrange(place - 1)
-    text = facts[earlier].attribution(chance)
-    diagnosis = f"Step {earlier + 1} already found that {facts[earlier].claim}"
-    return solution.judge(place, text, "Redundancy", diagnosis)
+@dataclass(frozen=True)
+class Corruption:
+    """One method for each error, with its name in Table 1. None: the solution has no place for it."""
 
+    solution: Solution
+    plan: Plan
+    chance: random.Random
 
-def _inefficiency(solution: Solution, chance: random.Random) -> JudgedStep:
-    facts = solution.plan.facts
-    place = sample_late(range(1, solution.plan.last), chance)
-    if place <= len(facts):
-        announced = (
-            f"Next, {facts[place - 1].wanted} has to be found",
-            f"I will now look for {facts[place - 1].wanted}",
-        )
-        text = f"{sentence(chance.choice(announced))} (Attribution)"
-    else:
+    def place(self, first: int = 1) -> int:
+        """Sample the number of an attribution step."""
+        return sample_late(range(first, len(self.plan.facts) + 1), self.chance)
+
+    def wrong_conclusion(self) -> Wrong:
+        plan = self.plan
+        diagnosis = f"Step {plan.last - 1} leads to {plan.answer}, not to {plan.wrong_answer}"
+        return plan.last, format_answer(plan.wrong_answer), diagnosis
+
+    def premature_conclusion(self) -> Wrong:
+        number = self.place(2)
+        missing = self.plan.facts[number - 1]
+        return number, format_answer(self.plan.answer), f"No step has found {missing.wanted} yet"
+
+    def overthinking(self) -> Wrong | None:
+        solution, last = self.solution, self.plan.last
+        gold = [(n, p) for n, p in enumerate(solution.shown, start=1) if p.id in solution.gold]
+        if (more := _sample_sentence(gold, self.chance)) is None:
+            return None
+        text = f"Passage {more[0]} says: {more[2]} (Attribution)"
+        return last, text, f"Step {last - 1} already holds the answer, so no further fact is needed"
+
+    def off_topic(self) -> Wrong | None:
+        if (aside := _sample_sentence(self.solution.distractors(), self.chance)) is None:
+            return None
+        number, passage, said = aside
+        diagnosis = f"What Passage {number} says of {passage.title} does not help with the question"
+        return self.place(), f"Passage {number} says: {said} (Attribution)", diagnosis
+
+    def redundancy(self) -> Wrong:
+        place = self.place(2)
+        earlier = self.chance.randrange(place - 1)
+        fact = self.plan.facts[earlier]
+        return place, fact.attribution(self.chance), f"Step {earlier + 1} already found that {fact.claim}"
+
+    def inefficiency(self) -> Wrong:
+        place = sample_late(range(1, self.plan.last), self.chance)
         text = "Now the facts of the steps so far have to be put together. (Logical)"
-    return solution.judge(place, text, "Inefficiency", "The step announces what is to be done and does nothing of it")
+        if place <= len(self.plan.facts):
+            wanted = self.plan.facts[place - 1].wanted
+            announced = (f"Next, {wanted} has to be found", f"I will now look for {wanted}")
+            text = f"{sentence(self.chance.choice(announced))} (Attribution)"
+        return place, text, "The step announces what is to be done and does nothing of it"
 
+    def contradictory(self) -> Wrong | None:
+        place = self.place()
+        fact = self.plan.facts[place - 1]
+        if (other := _another_value(fact, self.solution, self.chance)) is None:
+            return None
+        text = fact.attribution(self.chance, claim=f"{fact.wanted} is {other}")
+        return place, text, f"Passage {fact.passage} says {fact.value}, not {other}"
 
-def _contradictory(solution: Solution, chance: random.Random) -> JudgedStep | None:
-    place = sample_late(range(1, len(solution.plan.facts) + 1), chance)
-    fact = solution.plan.facts[place - 1]
-    if (other := _another_value(fact, solution, chance)) is None:
-        return None
-    text = fact.attribution(chance, claim=f"{fact.wanted} is {other}")
-    return solution.judge(place, text, "Contradictory", f"Passage {fact.passage} says {fact.value}, not {other}")
+    def unsupported(self) -> Wrong | None:
+        place = self.place()
+        fact = self.plan.facts[place - 1]
+        if not (silent := self.solution.distractors(fact)):
+            return None
+        number, _ = self.chance.choice(silent)
+        text = fact.attribution(self.chance, passage=number)
+        return place, text, f"Passage {number} does not say that {fact.claim}"
 
+    def information_miss(self) -> Wrong:
+        place = self.place()
+        fact = self.plan.facts[place - 1]
+        denied = (f"Passage {fact.passage} does not give {fact.wanted}", f"No passage tells {fact.wanted}")
+        text = f"{sentence(self.chance.choice(denied))} (Attribution)"
+        return place, text, f"Passage {fact.passage} gives it: {fact.value}"
 
-def _find_unsupported(solution: Solution, chance: random.Random) -> JudgedStep | None:
-    place = sample_late(range(1, len(solution.plan.facts) + 1), chance)
-    fact = solution.plan.facts[place - 1]
-    if not (silent := solution.distractors(fact)):
-        return None
-    number, _ = chance.choice(silent)
-    text = fact.attribution(chance, passage=number)
-    return solution.judge(place, text, "Unsupported", f"Passage {number} does not say that {fact.claim}")
+    def premature_attribution(self) -> Wrong | None:
+        """Put a fact before the one that connects its subject with the question."""
+        facts = self.plan.facts
+        bridged = [(need, place) for place, fact in enumerate(facts) for need in fact.needs]
+        if not bridged:
+            return None
+        numbers = [need + 1 for need, _ in bridged]
+        need, place = bridged[numbers.index(sample_late(numbers, self.chance))]
+        diagnosis = (
+            f"No step has found yet that {facts[need].claim}, so {facts[need].value} is not connected with the question"
+        )
+        return need + 1, self.solution.steps[place], diagnosis
 
-
-def _information_miss(solution: Solution, chance: random.Random) -> JudgedStep:
-    place = sample_late(range(1, len(solution.plan.facts) + 1), chance)
-    fact = solution.plan.facts[place - 1]
-    denied = (f"Passage {fact.passage} does not give {fact.wanted}", f"No passage tells {fact.wanted}")
-    text = f"{sentence(chance.choice(denied))} (Attribution)"
-    return solution.judge(place, text, "Information Miss", f"Passage {fact.passage} gives it: {fact.value}")
-
-
-def _premature_attribution(solution: Solution, chance: random.Random) -> JudgedStep | None:
-    """Put a fact before the one that connects its subject with the question."""
-    facts = solution.plan.facts
-    bridged = [(need, place) for place, fact in enumerate(facts) for need in fact.needs]
-    if not bridged:
-        return None
-    numbers = [need + 1 for need, _ in bridged]
-    need, place = bridged[numbers.index(sample_late(numbers, chance))]
-    diagnosis = (
-        f"No step has found yet that {facts[need].claim}, so {facts[need].value} is not connected with the question"
-    )
-    return solution.judge(need + 1, solution.steps[place], "Premature Attribution", diagnosis)
-
-
-def _logical_fallacy(solution: Solution, chance: random.Random) -> JudgedStep:  # noqa: ARG001
-    plan = solution.plan
-    text = f"{plan.wrong_conclusion} (Logical)"
-    return solution.judge(plan.last - 1, text, "Logical Fallacy", f"The steps so far lead to this: {plan.conclusion}")
-
-
-_CORRUPT: Mapping[str, Corrupt] = {
-    "Wrong Conclusion": _wrong_conclusion,
-    "Premature Conclusion": _premature_conclusion,
-    "Overthinking": _overthinking,
-    "Off-topic": _off_topic,
-    "Redundancy": _redundancy,
-    "Inefficiency": _inefficiency,
-    "Contradictory": _contradictory,
-    "Unsupported": _find_unsupported,
-    "Information Miss": _information_miss,
-    "Premature Attribution": _premature_attribution,
-    "Logical Fallacy": _logical_fallacy,
-}
+    def logical_fallacy(self) -> Wrong:
+        diagnosis = f"The steps so far lead to this: {self.plan.conclusion}"
+        return self.plan.last - 1, f"{self.plan.wrong_conclusion} (Logical)", diagnosis
 
 
 def sample_late(places: Sequence[int] | range, chance: random.Random) -> int:

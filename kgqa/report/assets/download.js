@@ -9,7 +9,7 @@ function downloaded(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-/** As spreadsheet.py: a text that a spreadsheet would take for a formula is marked as text. */
+/** As section.py: a text that a spreadsheet would take for a formula is marked as text. */
 function csvCell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value !== "string") return typeof value === "object" ? csvCell(JSON.stringify(value)) : String(value);

@@ -88,7 +88,6 @@ function questionView(row, traced) {
     ["answer", row.error === null ? row.answer || element("i", null, "empty") : element("span", { class: "wrong" }, row.error)],
     ["gold", row.gold.length ? row.gold.join(" | ") : null], // a question that somebody put has none, and no scores
     ["scores", row.gold.length === 0 ? null : [`EM ${percent(row.em)} · F1 ${percent(row.f1)} · support recall ${percent(row.support_recall)}`]],
-    ["other run", row.other && `${row.other.error ?? (row.other.answer || "empty")} (EM ${percent(row.other.em)} · F1 ${percent(row.other.f1)})`],
     ["judge", traced ? traced.judgement && judgementView(traced.judgement) : row.verdict && spaced(row.verdict)],
     ["cost", row.calls !== null && `${modelCalls(row, traced)} · ${row.prompt_tokens} + ${row.output_tokens} tokens` + (row.context_tokens === null ? "" : ` · context ${row.context_tokens} tokens`)],
     ["besides", traced && otherCalls(traced)],
@@ -137,7 +136,7 @@ function ledView(row, traced) {
   const titles = new Map(passages.map((passage) => [passage.id, passage.title]));
   const notes = Object.entries(traced.notes || {});
   return [
-    ...(traced.other ? besideView(row, traced) : notes.flatMap(([name, value]) => [element("h3", null, spaced(name)), methodNote(name, value, traced, titles)])),
+    ...notes.flatMap(([name, value]) => [element("h3", null, spaced(name)), methodNote(name, value, traced, titles)]),
     element("h3", null, `passages (${passages.length})`),
     ...passagesView(passages, traced),
     element("h3", null, `calls (${traced.calls.length})`),

@@ -9,8 +9,6 @@ const OUTCOMES = {
   failed: (row) => row.error !== null,
   empty: (row) => row.answer !== null && !row.answer.trim(),
   flagged: (row) => Object.keys(row.flags).length > 0,
-  won: (row) => row.em === 1 && row.other?.em === 0, // `other`: the answer of the run that the report stands against
-  lost: (row) => row.em === 0 && row.other?.em === 1,
   disputed: (row) => row.em !== null && !["unscored", null].includes(row.verdict) && (row.verdict === "correct") !== (row.em === 1),
   unscored: (row) => row.verdict === "unscored",
   traced: (row) => row.traced,
@@ -24,7 +22,6 @@ const ORDERS = { // of the list; equal ones, and all without a choice, in the da
   context: (a, b) => (b.context_tokens ?? -1) - (a.context_tokens ?? -1),
   id: (a, b) => a.id.localeCompare(b.id, "en", { numeric: true }),
 };
-const DOWNLOADED = ["id", "question", "gold", "answer", "error", "em", "f1", "support_recall", "verdict", "hops", "type", "flags", "context_tokens", "calls", "model_calls", "prompt_tokens", "output_tokens"];
 
 const loaded = new Promise((resolve) => addEventListener("DOMContentLoaded", resolve));
 let complete = false; // whether all rows are here
@@ -149,8 +146,9 @@ function intoSight(place) {
 /** The questions as they are listed, in a file. */
 function downloadShown(form) {
   const lines = visible.map((place) => rows[place]);
-  if (form === "csv") downloaded("questions.csv", "text/csv", csvOf(lines, DOWNLOADED));
-  else downloaded("questions.jsonl", "application/jsonl", jsonlOf(lines, DOWNLOADED));
+  const names = Object.keys(lines[0] ?? {}).filter((name) => !["searched", "traced"].includes(name));
+  if (form === "csv") downloaded("questions.csv", "text/csv", csvOf(lines, names));
+  else downloaded("questions.jsonl", "application/jsonl", jsonlOf(lines, names));
 }
 
 // ---- one question
@@ -270,7 +268,6 @@ async function start() {
   offer("hops", rows.map((row) => row.hops));
   offer("type", rows.map((row) => row.type));
   for (const id of ["disputed", "unscored"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.verdict === null);
-  for (const id of ["won", "lost"]) byId("outcome").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.other === null);
   for (const id of ["calls", "tokens"]) byId("order").querySelector(`[value=${id}]`).hidden = rows.every((row) => row.calls === null); // a server reads calls with their question
   if (byId("selection")) void noteTraced();
   if (current < 0) await navigate();

@@ -1,38 +1,49 @@
-"""A passage graph as what links its passages: never a table of pairs, which would grow with their square."""
+"""Passage graphs: what links passages, and the files of the graphs, shared between runs.
+
+A graph is stored as what its passages hold in common. A table of pairs would grow with their square.
+
+<root>/<graph>/<hash of the graph's settings>/<hash of the passages' ids>.npz
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from zipfile import BadZipFile
 
+from kgqa.calls import Neighbours
+from kgqa.errors import DataError
 from kgqa.types import Json, Passage
+from kgqa.util.fs import digest, ids_digest, replace_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
     from numpy.typing import NDArray
 
-BLOCK = 256  # passages whose neighbours are counted at once: bounds memory
+Pool = tuple[Passage, ...]
+BLOCK = 256  # passages with neighbors counted at once: bounds memory
+OPEN_GRAPHS = 256  # above the questions that a run has at once
 
 
 class PassageGraph(Protocol):
     """The interface of graphs: how passages are linked."""
 
     def identity(self) -> Mapping[str, Json]:
-        """Return everything beside the passages that can change an edge."""
+        """Return everything but the passages that can change an edge."""
         ...
 
     def links(self, passages: Sequence[Passage]) -> Links:
-        """Return what links these passages, each of another id. A document is what has one title."""
+        """Return what links these passages, each of another id. Passages of one title are one document."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """Two passages are neighbours where they hold a common link: a keyword, an entity, or an edge of nearest ones.
+    """Two passages are neighbors if they hold a common link: a keyword, an entity, or an edge of nearest ones.
 
     holds: CSR matrix of ones, (passages, links).
     """
@@ -43,63 +54,148 @@ class Links:
         """Return places of the passages that hold a link of this one, in order, without itself."""
         import numpy as np
 
-        rows, of = self.holds, self._holders
-        held = rows.indices[rows.indptr[place] : rows.indptr[place + 1]]
-        holders = [of.indices[of.indptr[link] : of.indptr[link + 1]] for link in held]
-        if not holders:
-            return np.zeros(0, np.int64)
-        places = np.unique(np.concatenate(holders)).astype(np.int64)
-        others: NDArray[np.int64] = places[places != place]
+        found = np.unique((self.holds[[place]] @ self._by_link).indices)
+        others: NDArray[np.int64] = found[found != place].astype(np.int64)
         return others
 
-    def adjacency(self, first: int, last: int) -> Any:
-        """Return CSR matrix, (last − first, passages): how many links each of these passages shares with every
-        other.
-        """
-        from scipy.sparse import csr_array
-
-        shared = csr_array(self.holds[first:last] @ self.holds.T)
-        shared.setdiag(0, k=first)
-        shared.eliminate_zeros()
-        return shared
-
     def edges(self) -> int:
-        """Return pairs of neighbours, each counted once."""
-        count = self.holds.shape[0]
-        blocks = (self.adjacency(first, min(first + BLOCK, count)) for first in range(0, count, BLOCK))
-        return sum(int(block.nnz) for block in blocks) // 2
+        """Return pairs of neighbors, each counted once."""
+        import numpy as np
+
+        blocks = (self.holds[first : first + BLOCK] @ self._by_link for first in range(0, self.holds.shape[0], BLOCK))
+        linked = int(np.count_nonzero(np.diff(self.holds.indptr)))  # passages that share links with themselves
+        return (sum(int(block.nnz) for block in blocks) - linked) // 2
 
     @cached_property
-    def _holders(self) -> Any:
-        return self.holds.tocsc()
+    def _by_link(self) -> Any:
+        return self.holds.T.tocsr()
+
+
+@dataclass(frozen=True)
+class NoGraph:
+    """Every passage is the neighbor of every other: the ablation in which nothing regulates where an agent may go."""
+
+    def identity(self) -> Mapping[str, Json]:
+        return {"graph": "none", "version": 1}
+
+    def links(self, passages: Sequence[Passage]) -> Links:
+        return link_passages([("everything",)] * len(passages))
 
 
 def link_passages(held: Sequence[Iterable[Hashable]]) -> Links:
-    """Return links from what each passage holds; what one passage alone holds links nothing and is left out."""
+    """Return the links from what each passage holds. What only one passage holds is left out."""
     import numpy as np
+    from scipy.sparse import csr_array
 
     numbers: dict[Hashable, int] = {}
     rows, columns = [], []
     for row, links in enumerate(held):
-        for link in links:
+        for link in set(links):
             rows.append(row)
             columns.append(numbers.setdefault(link, len(numbers)))
-    return of_pairs(np.array(rows, np.int64), np.array(columns, np.int64), len(held))
-
-
-def of_pairs(rows: NDArray[np.int64], columns: NDArray[np.int64], passages: int) -> Links:
-    """Return links from pairs of a passage's place and a link's number, in any order, each pair once or more often."""
-    import numpy as np
-    from scipy.sparse import csr_array
-
-    width = int(columns.max()) + 1 if len(columns) else 0
-    holds = csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=(passages, width))
-    holds.sum_duplicates()
-    holds.data[:] = 1
-    holders = np.bincount(holds.indices, minlength=width)
+    shape = (len(held), len(numbers))
+    holds = csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=shape, dtype=np.int32)
+    holders = np.bincount(np.array(columns, np.int64), minlength=len(numbers))
     return Links(csr_array(holds[:, np.flatnonzero(holders > 1)]))
 
 
-def document_of(passage: Passage) -> str:
-    """Return passages of one title are one document: the data sets say no more of where a passage is from."""
-    return passage.title
+@dataclass(frozen=True, eq=False)
+class BuiltGraph:
+    """A collection's graph, its passages each once in their first order."""
+
+    passages: Pool
+    links: Links
+    edges: int
+    seconds: float  # that building took
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        return {passage.id: place for place, passage in enumerate(self.passages)}
+
+    @property
+    def density(self) -> float:
+        """Return edges of all that n passages could have, n (n − 1) / 2; 0 for one passage."""
+        count = len(self.passages)
+        return 2 * self.edges / (count * (count - 1)) if count > 1 else 0.0
+
+    def neighbours(self, passage: Passage) -> Pool:
+        if passage.id not in self.places:
+            raise DataError(f"passage {passage.id} ({passage.title!r}) is not in the collection whose graph is asked")
+        return tuple(self.passages[place] for place in self.links.neighbours(self.places[passage.id]))
+
+
+class GraphStore:
+    """Answers `Neighbours`. A missing graph is built on demand; `build` does so ahead."""
+
+    def __init__(self, root: Path, name: str, graph: PassageGraph, corpus: Callable[[], Pool]) -> None:
+        self._graph, self._corpus = graph, corpus
+        self.folder = root / name / digest(dict(graph.identity()), 12, ensure_ascii=False)
+        self._open_cached = lru_cache(OPEN_GRAPHS)(self._open)
+
+    def has(self, pool: Pool) -> bool:
+        return self._file(pool).is_file()
+
+    def build(self, pool: Pool) -> BuiltGraph:
+        """Link the passages and save the graph; an existing one is replaced."""
+        import numpy as np
+
+        distinct = _distinct(pool)
+        started = time.perf_counter()
+        links = self._graph.links(distinct)
+        built = BuiltGraph(distinct, links, links.edges(), time.perf_counter() - started)
+        holds = {"indptr": links.holds.indptr, "indices": links.holds.indices, "shape": np.array(links.holds.shape)}
+        with replace_atomically(self._file(pool)) as fresh, fresh.open("wb") as target:
+            np.savez(target, **holds, edges=np.array(built.edges), seconds=np.array(built.seconds))
+        return built
+
+    def open(self, pool: Pool) -> BuiltGraph:
+        """Return the collection's graph, from memory, from the disk, or built now."""
+        return self._open_cached(pool)
+
+    def neighbours(self, call: Neighbours) -> Pool:
+        return self._open_cached(call.pool).neighbours(call.passage)
+
+    def _open(self, pool: Pool | None) -> BuiltGraph:
+        """Open the graph of a pool, or of the corpus."""
+        import numpy as np
+        from scipy.sparse import csr_array
+
+        pool = self._corpus() if pool is None else pool
+        if not self.has(pool):
+            return self.build(pool)
+        file, distinct = self._file(pool), _distinct(pool)
+        try:
+            with file.open("rb") as source, np.load(source) as saved:
+                indices, shape = saved["indices"], tuple(int(side) for side in saved["shape"])
+                holds = csr_array((np.ones(len(indices), np.int32), indices, saved["indptr"]), shape=shape)
+                built = BuiltGraph(distinct, Links(holds), int(saved["edges"]), float(saved["seconds"]))
+        except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
+            raise DataError(f"{file}: damaged graph ({error}); delete the file, the next run builds it anew") from error
+        if shape[0] != len(distinct):
+            raise DataError(f"{file}: {shape[0]} passages for {len(distinct)}; delete the file, the next run builds it")
+        return built
+
+    def _file(self, pool: Pool) -> Path:
+        return self.folder / f"{ids_digest(passage.id for passage in pool)}.npz"
+
+
+def _distinct(pool: Pool) -> Pool:
+    return tuple({passage.id: passage for passage in pool}.values())
+
+
+def average_figures(graphs: Sequence[BuiltGraph]) -> dict[str, Any]:
+    """Return the figures of the paper's Table 3 over these collections; None if there is none."""
+
+    def mean(values: Sequence[float]) -> float | None:
+        return sum(values) / len(values) if values else None
+
+    return {
+        "collections": len(graphs),
+        "documents": mean([len({passage.title for passage in built.passages}) for built in graphs]),
+        "passages": mean([len(built.passages) for built in graphs]),
+        "edges": mean([built.edges for built in graphs]),
+        "passage_words": mean([len(passage.text.split()) for built in graphs for passage in built.passages]),
+        "density": mean([built.density for built in graphs]),
+        "without_edges": sum(not built.edges for built in graphs),
+        "build_seconds": mean([built.seconds for built in graphs]),
+    }

@@ -3,59 +3,129 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from kgqa.artifacts.collected import STAGE, Collected
 from kgqa.artifacts.examples import (
     DROPPED,
     EXAMPLES,
+    STAGE,
+    Collected,
+    Dropped,
     Example,
+    Instances,
     Made,
-    Measuring,
     Positive,
+    QuestionHashes,
     Recipe,
     Source,
-    Taught,
-    line,
-    read_examples,
+    text_hash,
 )
+from kgqa.artifacts.manifest import StageManifest
+from kgqa.artifacts.metrics import Costs
 from kgqa.artifacts.predictions import PREDICTIONS, question_ids
 from kgqa.artifacts.run import IDENTITY, SETTINGS, Chosen
-from kgqa.artifacts.schema import read, read_json
+from kgqa.artifacts.schema import as_json, read, read_json
 from kgqa.artifacts.trace import read_questions
-from kgqa.config import factories as parts
-from kgqa.config.composing import check_choice
-from kgqa.config.files import groups, load_yaml
+from kgqa.artifacts.verdicts import STAGE as VERIFY
+from kgqa.artifacts.verdicts import VERDICTS, read_verified
+from kgqa.calls import Program
+from kgqa.config import building
+from kgqa.config.files import check_choice, load_yaml
 from kgqa.config.overrides import format_override, override_group, override_key, override_values, parse_override
-from kgqa.errors import ConfigError, DataError
-from kgqa.experiment.run.manifest import origin
-from kgqa.experiment.run.planning import Plan
-from kgqa.experiment.session.experiment import Experiment
-from kgqa.experiment.session.method_code import program_hash
-from kgqa.report.examples import example_sections, review_csv
-from kgqa.report.markdown import document
-from kgqa.runtime.artifact_dir import ArtifactDir
+from kgqa.errors import ConfigError, DataError, UsageError
+from kgqa.experiment.dry_run import Plan, Planner, Shared
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.manifest import origin
+from kgqa.experiment.method_code import program_hash
+from kgqa.experiment.session import Session
+from kgqa.methods.safe_teaching import ROLE
+from kgqa.prompting import template_hash
+from kgqa.report.section import markdown
+from kgqa.report.training import example_sections
 from kgqa.runtime.display import Display
+from kgqa.runtime.folder import ArtifactDir
 from kgqa.runtime.monitor import monitor_work
-from kgqa.training.collect.counting import Counts, HeldOut
-from kgqa.training.collect.teacher import (
-    TeacherCalls,
-    find_conflict,
-    noise_questions,
-    open_teacher,
-    simulate_teacher,
-    teacher_identity,
-    uses_noise,
-)
+from kgqa.training.role_calls import is_failure, role_engines, run_programs
 from kgqa.types import Json, Question
-from kgqa.util.fs import digest, outputs, replace_file, sha256
+from kgqa.util.fs import digest, outputs, sha256, text_digest
+from kgqa.util.redaction import describe_error
 
 REPORT = "report.md"
-REVIEW = 50  # examples for people to judge
-OF_ONE = ("dataset.path", "dataset.files", "dataset.verified")  # keys that cannot be set for several datasets
+ONE_DATASET = ("dataset.path", "dataset.files", "dataset.verified")  # keys that cannot be set for several datasets
+Key = tuple[str, str]  # a dataset and a question's id
+
+
+@dataclass
+class Tally:
+    """The counts of all examples that passed through `count`."""
+
+    labels: Counter[tuple[str, str, str, int]] = field(default_factory=Counter)  # dataset, question, label, place
+    made_by: Counter[str] = field(default_factory=Counter)
+    templates: set[str] = field(default_factory=set)
+    dropped: list[Dropped] = field(default_factory=list)
+    first: Example | Positive | None = None
+
+    def count(self, made: Iterable[Made]) -> Iterator[Example | Positive]:
+        """Yield the examples, and count them."""
+        for one in made:
+            if isinstance(one, Dropped):
+                self.dropped.append(one)
+                continue
+            self.labels[one.origin.dataset, one.question, one.label, one.origin.place] += 1
+            self.made_by[one.origin.made_by] += 1
+            if isinstance(one, Example):
+                self.templates.add(one.prompt.name)
+            self.first = self.first or one
+            yield one
+
+    def summarize(self, name: str, recipe: Recipe, sources: Sequence[Source]) -> Collected:
+        """Return the figures of the folder. Raises DataError: there is not one example."""
+        if self.first is None:
+            why = "; ".join(dict.fromkeys(one.why for one in self.dropped)) or "there are no questions"
+            raise DataError(f"collect {name}: not one example: {why}")
+        asked = ((source.dataset, each) for source in sources for each in (*source.questions, *source.noise))
+        texts = {(dataset, question.id): question.text for dataset, question in asked}
+        questions = list(dict.fromkeys(key[:2] for key in self.labels))
+        out = sample_held_out({key: texts[key] for key in questions}, recipe.held_out, recipe.seed)
+        labels: dict[str, Counter[int]] = defaultdict(Counter)
+        held_out_labels, examples = Counter[str](), Counter[str]()
+        for (dataset, question, label, place), count in self.labels.items():
+            labels[label][place] += count
+            examples[dataset] += count
+            if (dataset, question) in out:
+                held_out_labels[label] += count
+        unique = Counter(dataset for dataset, _ in questions)
+        return Collected(
+            recipe=name,
+            datasets={dataset: Instances(examples=n, questions=unique[dataset]) for dataset, n in examples.items()},
+            labels={label: dict(sorted(places.items())) for label, places in labels.items()},
+            held_out_labels=held_out_labels,
+            held_out=tuple(sorted("/".join(key) for key in out)),
+            dropped=Counter(one.why for one in self.dropped),
+            templates={template: template_hash(template) for template in sorted(self.templates)},
+            question_hashes=QuestionHashes.of((*key, texts[key]) for key in questions if key not in out),
+            figures=recipe.figures(sources),
+            made_by=self.made_by,
+        )
+
+
+def sample_held_out(texts: Mapping[Key, str], share: float, seed: int) -> set[Key]:
+    """Sample the rounded share of the questions, and at least one of two unless it is 0.
+
+    Questions with the same text are in the sample together.
+    """
+    by_text: dict[str, list[Key]] = defaultdict(list)
+    for key, text in texts.items():
+        by_text[text_hash(text)].append(key)
+    count = round(share * len(by_text))
+    if share and len(by_text) > 1:
+        count = max(count, 1)
+    sample = sorted(by_text, key=lambda text: text_digest(f"{seed} {text}"))[:count]
+    return {key for text in sample for key in by_text[text]}
 
 
 @dataclass(frozen=True)
@@ -76,21 +146,25 @@ class Collecting:
             ConfigError: there is no such recipe, or it accepts other sources.
             DataError: a dataset's file is missing or broken, or a run is not finished.
         """
-        check_choice(f"collect={name}", groups())
+        check_choice(f"collect={name}")
         experiments = _experiments(name, overrides)
         first = experiments[0]
-        recipe = parts.recipe(first.config["collect"])
-        _refuse(name, recipe, overrides, runs)
-        own = experiments if recipe.sources else []
-        flagged = [noise_questions(each) if uses_noise(recipe) else () for each in own]
-        asked = [
-            Source(each.name("dataset"), each.questions, each.method, noise=noise)
-            for each, noise in zip(own, flagged, strict=True)
-        ]
-        sources = (*asked, *(_run_source(run, recipe) for run in runs))
-        made_of = [_data_identity(each, noise) for each, noise in zip(own, flagged, strict=True)]
-        identity = _identity(name, recipe, first, [*made_of, *map(_run_identity, runs)])
-        return cls(name, recipe, first, sources, _folder(name, first, identity))
+        recipe = building.build_part(first.config["collect"], "collect", Recipe)
+        _check(name, recipe, overrides, runs)
+        sources, identities = list[Source](), list[Json]()
+        for each in experiments if recipe.sources else ():
+            noise = noise_questions(each) if recipe.uses_noise else ()
+            sources.append(Source(each.name("dataset"), each.questions, each.method, noise=noise))
+            flagged = {"noise": digest([question.id for question in noise])} if noise else {}
+            ids = digest([question.id for question in each.questions])
+            identities.append(
+                {"dataset": each.name("dataset"), "sha256": each.data_sha256, "questions": ids, **flagged}
+            )
+        for run in runs:
+            sources.append(_run_source(run, recipe))
+            identities.append({"run": digest(read_json(run / IDENTITY)), "predictions": sha256(run / PREDICTIONS)})
+        identity = _identity(name, recipe, first, identities)
+        return cls(name, recipe, first, tuple(sources), _folder(name, first, identity))
 
     @property
     def finished(self) -> Collected | None:
@@ -101,137 +175,139 @@ class Collecting:
 
         Raises:
             DataError: no example can be made. The folder stays without a manifest.
+            UsageError: calls of the teacher failed. All replies are saved.
         """
         if collected := self.finished:
             display.line(f"{self.stage.path}: finished with this code, data and settings")
             return collected
+        tally, costs = Tally(), list[Costs]()
+
+        def call_teacher(programs: Sequence[tuple[str, Program[Any]]]) -> Mapping[str, object]:
+            with Session(self.experiment) as session:
+                results, cost = run_programs(session, ROLE, programs, len(programs), shown)
+            costs.append(cost)
+            if failed := {key: result for key, result in results.items() if is_failure(result)}:
+                key, first = next(iter(failed.items()))
+                raise UsageError(
+                    f"{len(failed):,} of {len(programs):,} questions failed, the first: {describe_error(first)} "  # type: ignore[arg-type]
+                    f"({key}); all replies are saved, and the same command repeats what failed"
+                )
+            return results
+
         with self.stage.lock():
-            counts = Counts()
-            with (
-                monitor_work(display, STAGE, self.stage.path) as told,
-                open_teacher(self.recipe, self.experiment, told) as teacher,
-            ):
-                self.stage.write(EXAMPLES, (_line(example) for example in self._examples(counts, told, teacher)))
-                self.stage.write(DROPPED, map(_line, counts.dropped))
-            collected = self._summarize(counts).replace(cost=teacher.cost if teacher else None)
-            self.stage.write(REPORT, [self.report(collected)])
+            with monitor_work(display, STAGE, self.stage.path) as shown:
+                self.stage.write(EXAMPLES, map(_line, tally.count(self._make(shown, call_teacher))))
+                self.stage.write(DROPPED, map(_line, tally.dropped))
+            collected = tally.summarize(self.name, self.recipe, self.sources)
+            collected = collected.replace(cost=costs[0] if costs else None)
+            report = markdown(f"Examples: {self.name}", example_sections(collected))
+            self.stage.write(REPORT, [report])
             self.stage.finish(collected, origin(command))
         return collected
 
     def plan(self, display: Display) -> tuple[Collected, Example | Positive, Plan]:
         """Return the figures, the first example and the planned calls of a teacher, without writing anything."""
-        counts = Counts()
-        with simulate_teacher(self.recipe, self.experiment) as teacher:
-            for _ in self._examples(counts, display, teacher):
-                pass
-        collected = self._summarize(counts)
-        assert counts.first is not None
-        return collected, counts.first, teacher.plan if teacher else {}
+        tally, plan = Tally(), Plan()
 
-    def report(self, collected: Collected) -> str:
-        return document(f"Examples: {self.name}", example_sections(collected))
+        def call_teacher(programs: Sequence[tuple[str, Program[Any]]]) -> Mapping[str, object]:
+            with Session(self.experiment) as session:
+                planner = Planner(session, Shared())
+                results = planner.imagine(programs, role_engines(session, ROLE))
+            plan.update(planner.plan)
+            return results
 
-    def review(self, file: Path) -> Path:
-        """Write a sample of the examples as CSV, for people to judge."""
-        examples = list(read_examples(self.stage.path / EXAMPLES))
-        chance = random.Random(f"{self.recipe.seed}/review")  # noqa: S311 - a sample, not a secret
-        sample = [examples[place] for place in sorted(chance.sample(range(len(examples)), min(REVIEW, len(examples))))]
-        asked = (
-            (source.dataset, question) for source in self.sources for question in (*source.questions, *source.noise)
-        )
-        return replace_file(file, review_csv(sample, asked))
+        for _ in tally.count(self._make(display, call_teacher)):
+            pass
+        collected = tally.summarize(self.name, self.recipe, self.sources)
+        assert tally.first is not None
+        return collected, tally.first, plan
 
-    def _examples(self, counts: Counts, display: Display, teacher: TeacherCalls | None) -> Iterator[Example | Positive]:
-        if teacher:
-            assert isinstance(self.recipe, Taught)
-            yield from counts.count(self.recipe.taught(self.sources, teacher.ask))
+    def _make(self, display: Display, call_teacher: Any) -> Iterator[Made]:
+        if self.recipe.uses_teacher:
+            yield from self.recipe.collect(self.sources, lambda: None, call_teacher)
             return
+        total = sum(len(source.questions) for source in self.sources)
         with display.counting("questions") as advance:
-            total = sum(len(source.questions) for source in self.sources)
-            yield from counts.count(self.recipe.collect(self.sources, lambda: advance(self.name, 1, total)))
-
-    def _summarize(self, counts: Counts) -> Collected:
-        if not counts.labels:
-            why = "; ".join(dict.fromkeys(one.why for one in counts.dropped)) or "there are no questions"
-            raise DataError(f"collect {self.name}: not one example: {why}")
-        texts = {
-            (source.dataset, each.id): each.text
-            for source in self.sources
-            for each in (*source.questions, *source.noise)
-        }
-        figures = self.recipe.figures(self.sources) if isinstance(self.recipe, Measuring) else {}
-        return counts.summarize(self.name, texts, HeldOut(self.recipe.held_out, self.recipe.seed), figures)
+            yield from self.recipe.collect(self.sources, lambda: advance(self.name, 1, total))
 
 
 def _line(made: Made) -> str:
-    return json.dumps(line(made), ensure_ascii=False) + "\n"
+    return json.dumps(as_json(made), ensure_ascii=False) + "\n"
 
 
 def _experiments(name: str, overrides: Sequence[str]) -> list[Experiment]:
     """Return an experiment for each dataset of `dataset=A,B` or of the recipe, or one without dataset."""
-    chosen = override_values(overrides).get("dataset") if any(map(_names_dataset, overrides)) else None
-    others = [override for override in overrides if not _names_dataset(override)]
+    others = [override for override in overrides if override_key(override) != "dataset"]
     node = Experiment.of([f"collect={name}", *others]).config["collect"]
-    if chosen is not None:
-        wanted = [[f"dataset={dataset}"] for dataset in chosen.split(",")]
+    if len(others) < len(overrides):
+        wanted = [[f"dataset={dataset}"] for dataset in (override_values(overrides).get("dataset") or "").split(",")]
     else:
-        declared = parts.recipe(node).sources
+        declared = building.build_part(node, "collect", Recipe).sources
         wanted = [[f"dataset={dataset}", f"dataset.split={split}"] for dataset, split in declared.items()]
     for words in wanted:
         if folder := node.get("verdicts", {}).get(parse_override(words[0]).value):
             words.append(format_override("dataset.verified", folder))
-    if len(wanted) > 1 and (own := [o for o in others if override_key(o) in OF_ONE]):
+    if len(wanted) > 1 and (own := [word for word in others if override_key(word) in ONE_DATASET]):
         raise ConfigError(f"{own[0]}: applies to one dataset; choose it with dataset=NAME")
     return [Experiment.of([f"collect={name}", *dataset, *others]) for dataset in wanted or [[]]]
 
 
-def _names_dataset(override: str) -> bool:
-    return override_key(override) == "dataset"
-
-
-def _refuse(name: str, recipe: Recipe, overrides: Sequence[str], runs: Sequence[Path]) -> None:
-    if isinstance(recipe, Taught):
-        if why := find_conflict(recipe, overrides, runs):
-            raise ConfigError(f"collect {name}: {why}")
-    elif recipe.sources and runs:
-        raise ConfigError(f"--from {runs[0]}: collect {name} needs questions, not runs; give dataset=NAME")
+def _check(name: str, recipe: Recipe, overrides: Sequence[str], runs: Sequence[Path]) -> None:
+    """Raise ConfigError: the recipe cannot use these overrides and runs."""
+    teacher = override_values(overrides).get(f"roles.{ROLE}", "null")
+    if teacher != "null" and not recipe.uses_teacher:
+        raise ConfigError(f"collect {name}: roles.{ROLE}={teacher}: rules use no teacher; set collect.teacher=model")
+    if runs and recipe.no_runs:
+        raise ConfigError(f"--from {runs[0]}: collect {name} {recipe.no_runs}")
     if not recipe.sources and not runs:
-        raise ConfigError(f"collect {name}: needs finished runs; give --from RUN")
+        raise ConfigError(f"collect {name}: needs finished runs; give --from RUN (kgqa train: train.examples=FOLDER)")
     if "collection" in map(override_group, overrides):
         raise ConfigError("collection: its passages are not the question's own; remove collection=")
+
+
+def noise_questions(experiment: Experiment) -> tuple[Question, ...]:
+    """Return the questions that the verification of the dataset found to be noise, in the order of the file.
+
+    Raises:
+        ConfigError: no verification is named, or it flagged none.
+    """
+    name, folder = experiment.name("dataset"), experiment.config["dataset"].get("verified")
+    if folder is None or experiment.verified is None:
+        raise ConfigError(
+            f"collect.noise: which questions of {name} are flagged? give dataset.verified=FOLDER of kgqa data verify, "
+            f"or of several data sets 'collect.verdicts={{{name}:FOLDER,…}}'"
+        )
+    verdicts = read_verified(StageManifest.read(Path(folder), VERIFY).file(Path(folder), VERDICTS))
+    noise = {line.id for line in verdicts if line.verdict == "noise"}
+    if not noise:
+        raise ConfigError(f"collect.noise: {folder} flags no question of {name}; give collect.noise=0")
+    return tuple(question for question in experiment.whole.questions() if question.id in noise)
 
 
 def _run_source(run: Path, recipe: Recipe) -> Source:
     order = {id_: place for place, id_ in enumerate(question_ids(run))}
     questions = sorted(read_questions(run), key=lambda question: order.get(question.id, len(order)))
-    method = parts.method(load_yaml(run / "config.yaml")["method"]) if recipe.sources else None
+    method = building.method(load_yaml(run / "config.yaml")["method"]) if recipe.sources else None
     return Source(read(Chosen, run / SETTINGS).choices["dataset"], questions, method, run)
 
 
-def _run_identity(run: Path) -> Json:
-    return {"run": digest(read_json(run / IDENTITY)), "predictions": sha256(run / PREDICTIONS)}
-
-
-def _data_identity(experiment: Experiment, noise: Sequence[Question]) -> Json:
-    ids = digest([question.id for question in experiment.questions])
-    flagged = {"noise": digest([question.id for question in noise])} if noise else {}
-    return {"dataset": experiment.name("dataset"), "sha256": experiment.data_sha256, "questions": ids, **flagged}
-
-
-def _identity(name: str, recipe: Recipe, experiment: Experiment, made_of: Sequence[Json]) -> dict[str, Json]:
+def _identity(name: str, recipe: Recipe, experiment: Experiment, sources: Sequence[Json]) -> dict[str, Json]:
+    """Return everything that can change an example."""
     settings = {key: value for key, value in experiment.config["collect"].items() if key not in ("sources", "verdicts")}
-    asked = {} if not recipe.sources else {"method": experiment.config["method"], "code": experiment.code["method"]}
-    taught = {"teacher": teacher_identity(experiment)} if isinstance(recipe, Taught) and recipe.asks else {}
-    return {
-        "recipe": name, "collect": settings, "program": program_hash(recipe), **asked, **taught, "sources": [*made_of],
-    }  # fmt: skip
+    identity: dict[str, Json] = {"recipe": name, "collect": settings, "program": program_hash(recipe)}
+    if recipe.sources:
+        identity |= {"method": experiment.config["method"], "code": experiment.code["method"]}
+    if recipe.uses_teacher:
+        with Session(experiment) as session:
+            identity["teacher"] = dict(role_engines(session, ROLE)(ROLE).identity())
+    return {**identity, "sources": [*sources]}
 
 
 def _folder(name: str, experiment: Experiment, identity: dict[str, Json]) -> ArtifactDir:
     stage, settings = f"{STAGE} {name}", experiment.settings
-    if settings.out is not None:
-        return ArtifactDir(stage, Path(settings.out), identity)
+    if settings.output_dir is not None:
+        return ArtifactDir(stage, Path(settings.output_dir), identity)
     parent = outputs() / "examples" / name
-    if settings.name is not None:
-        return ArtifactDir(stage, parent / settings.name, identity)
+    if settings.run_name is not None:
+        return ArtifactDir(stage, parent / settings.run_name, identity)
     return ArtifactDir.for_identity(stage, parent, identity)

@@ -1,11 +1,153 @@
-"""The facts that a question needs, in reading order. KGP's agents and MDR are trained on them."""
+"""Examples from the facts that a question needs, in reading order: KGP's agents, MDR and DPR (KGP, supplement 8.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Literal
 
+from kgqa.artifacts.examples import Dropped, Example, Made, Origin, Positive, Recipe, Source
+from kgqa.errors import ConfigError
+from kgqa.methods.kgp import Kgp
+from kgqa.methods.kgp_baselines import Mdr
+from kgqa.protocols import Query, Retriever
 from kgqa.retrieval.graphs.keywords import bare_title
 from kgqa.types import Passage, Question
+from kgqa.util.validators import Count, Natural
+
+
+@dataclass(frozen=True)
+class FactRecipe(Recipe):
+    """A recipe that makes the examples of each question by itself."""
+
+    no_example: ClassVar[str] = "fewer than two passages in an order"  # why a question has none
+
+    def collect(self, sources: Sequence[Source], advance: Any, call_teacher: Any = None) -> Iterator[Made]:
+        """Yield the examples of each question, or why it has none."""
+        del call_teacher
+        for source in sources:
+            for question in source.questions:
+                examples = list(self.examples(question, source))
+                if not examples:
+                    yield Dropped(question.id, "question", self.no_example, Origin(source.dataset, 0, "gold"))
+                yield from examples
+                advance()
+
+    @abstractmethod
+    def examples(self, question: Question, source: Source) -> Iterator[Example | Positive]:
+        """Yield the examples of one question. Raises ConfigError: its method has other prompts."""
+
+
+@dataclass(frozen=True)
+class NextFacts(FactRecipe):
+    """KGP's agents: the question and the facts so far, then the next fact (Listing 1).
+
+    Fields as in conf/collect/kgp.yaml, which cites the source of each value.
+    """
+
+    no_example: ClassVar[str] = "fewer than two facts in an order"
+
+    agent: Literal["t5", "llama"]
+
+    def examples(self, question: Question, source: Source) -> Iterator[Example]:
+        """Yield an example for each fact except the first."""
+        if not isinstance(source.method, Kgp):
+            raise ConfigError("method: these examples use the prompts of method=kgp; remove method=")
+        method, facts = replace(source.method, agent=self.agent), ordered_facts(question)
+        for known in range(1, len(facts)):
+            yield Example(
+                id=f"{source.dataset}/{question.id}/fact {known + 1}",
+                question=question.id,
+                role="agent",
+                prompt=method.evidence_prompt(question.text, " ".join(facts[:known])),
+                target=facts[known].strip(),
+                label="fact",
+                origin=Origin(source.dataset, known + 1, "gold"),
+            )
+
+
+@dataclass(frozen=True)
+class PairRecipe(FactRecipe):
+    """A recipe of pairs for an encoder.
+
+    negatives: the question's other passages, `negatives_each` at random, or those that BM25 ranks first.
+    """
+
+    negatives: Literal["random", "bm25"]
+    negatives_each: Natural
+    sparse: Retriever
+
+    def pair(
+        self, question: Question, anchor: str, passage: Passage, label: str, origin: Origin, chance: random.Random
+    ) -> Positive:
+        """Return the pair with its negatives."""
+        gold = {passage.id for passage in ordered_passages(question)} | question.support
+        others = list({passage.id: passage for passage in question.passages if passage.id not in gold}.values())
+        if self.negatives == "random" or not others:
+            sample = chance.sample(others, min(self.negatives_each, len(others)))
+        else:
+            sample = self.rank(anchor, others)
+        return Positive(
+            id=f"{origin.dataset}/{question.id}/{label.partition(' ')[0]} {origin.place}",
+            question=question.id,
+            anchor=anchor,
+            positive=passage.wording,
+            negatives=tuple(each.wording for each in sample),
+            label=label,
+            origin=origin,
+        )
+
+    def rank(self, anchor: str, others: Sequence[Passage]) -> list[Passage]:
+        """Return the passages that BM25 ranks first."""
+        # an open index looks at its folder from a thread of its own, and may put a lock into it to the last
+        with TemporaryDirectory(prefix="kgqa-pool-", ignore_cleanup_errors=True) as folder:
+            self.sparse.build(others, Path(folder), lambda _: None)
+            with closing(self.sparse.open(others, Path(folder))) as finder:
+                (places,) = finder.find([Query(anchor, self.negatives_each)])
+        return [others[place] for place in places]
+
+    def chance(self, question: Question) -> random.Random:
+        return random.Random(f"{self.seed}/{question.id}")  # noqa: S311 - a sample, not a secret
+
+
+@dataclass(frozen=True)
+class HopPairs(PairRecipe):
+    """MDR: the question with the first passage, and both with the second. Fields as in conf/collect/mdr.yaml."""
+
+    hops: Count
+
+    def examples(self, question: Question, source: Source) -> Iterator[Positive]:
+        """Yield a pair for each hop."""
+        if not isinstance(source.method, Mdr):
+            raise ConfigError("method: these examples use the prompts of method=mdr; remove method=")
+        chance, chain, anchor = self.chance(question), list(ordered_passages(question)), question.text
+        if question.type == "comparison":  # its facts have no order
+            chance.shuffle(chain)
+        if len(chain) < 2:
+            return
+        for hop, passage in enumerate(chain[: self.hops], start=1):
+            yield self.pair(question, anchor, passage, f"hop {hop}", Origin(source.dataset, hop, "gold"), chance)
+            anchor = source.method.second_query(anchor, passage)
+
+
+@dataclass(frozen=True)
+class SupportPairs(PairRecipe):
+    """DPR: the question with each supporting passage. Fields as in conf/collect/dpr.yaml."""
+
+    no_example: ClassVar[str] = "no supporting passage"
+
+    def examples(self, question: Question, source: Source) -> Iterator[Positive]:
+        """Yield a pair for each supporting passage, in the order of the file."""
+        chance = self.chance(question)
+        gold = {passage.id: passage for passage in question.passages if passage.id in question.support}
+        for place, passage in enumerate(gold.values(), start=1):
+            origin = Origin(source.dataset, place, "gold")
+            yield self.pair(question, question.text, passage, "support", origin, chance)
 
 
 def ordered_facts(question: Question) -> tuple[str, ...]:
@@ -34,11 +176,6 @@ def ordered_passages(question: Question) -> tuple[Passage, ...]:
     return tuple(passages[id_] for id_ in order)
 
 
-def is_comparison(question: Question) -> bool:
-    """Return whether its facts have no order."""
-    return question.type == "comparison"
-
-
 def _sentences(question: Question) -> dict[str, list[str]]:
     """Return the cited sentences by passage, in the order of citation."""
     sentences: dict[str, list[str]] = {}
@@ -54,7 +191,7 @@ def _reading_order(question: Question, cited: Sequence[Passage]) -> list[str]:
     trained on: supplement 8.1); it knows hyperlinks, we look for the title. Otherwise in the file's order.
     """
     order = [passage.id for passage in cited]
-    if len(cited) != 2 or is_comparison(question):
+    if len(cited) != 2 or question.type == "comparison":
         return order
     first, second = cited
     holding = [question.answers[0] in f"{passage.title} {passage.text}" for passage in cited]

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
-from kgqa.artifacts.examples import Asking, Dropped, Example, Made, NotTaught, Origin, Source
+from kgqa.artifacts.examples import CallTeacher, Dropped, Example, Made, NotTaught, Origin, Recipe, Source
 from kgqa.artifacts.metrics import Metrics
 from kgqa.artifacts.trace import read_trace
-from kgqa.calls import Program
 from kgqa.errors import ConfigError
 from kgqa.methods.safe import Safe, read_step, step_line
-from kgqa.methods.safe_teaching import Taught, Teacher
+from kgqa.methods.safe_teaching import Teacher
 from kgqa.methods.steps.safe_plan import NoPlan, Plan, plan
 from kgqa.methods.steps.safe_rules import JudgedStep, Solution, correct_steps, corrupt_step
 from kgqa.methods.steps.safe_verdict import CORRECT, Labels, errors
@@ -34,70 +32,46 @@ FLAGGED = ", of a flagged question"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question, as its method asks it. `made_by`: who labels its steps."""
+class Case:
+    """A step to judge, before it is decided whether it is kept. `made_by`: who labels it."""
 
     dataset: str
     method: Safe
     question: Question
     made_by: str
-
-    @property
-    def flagged(self) -> bool:
-        return self.made_by.endswith(FLAGGED)
-
-    def dropped(self, what: str, why: str, place: int = 0) -> Dropped:
-        return Dropped(self.question.id, what, why, Origin(self.dataset, place, self.made_by))
-
-
-@dataclass(frozen=True)
-class Case:
-    """A step to judge, before it is decided whether it is kept."""
-
-    asked: Asked
-    label: str
-    step: JudgedStep
+    label: str = ""
+    step: JudgedStep | None = None
 
     @property
     def id(self) -> str:
-        maker = f"{self.asked.made_by}/" if self.asked.made_by.startswith(HARD) else ""
-        return f"{self.asked.dataset}/{maker}{self.asked.question.id}/{self.label}/{self.step.number}"
+        assert self.step is not None
+        maker = f"{self.made_by}/" if self.made_by.startswith(HARD) else ""
+        return f"{self.dataset}/{maker}{self.question.id}/{self.label}/{self.step.number}"
 
     def example(self) -> Example:
-        asked, step = self.asked, self.step
-        given = asked.method.prompt_values(asked.question, asked.method.sample_passages(asked.question))
+        step, method = self.step, self.method
+        assert step is not None
+        values = method.prompt_values(self.question, method.sample_passages(self.question))
         lines = [step_line(number, text) for number, text in enumerate(step.accepted, start=1)]
         return Example(
             id=self.id,
-            question=asked.question.id,
+            question=self.question.id,
             role="feedback",
-            prompt=asked.method.judge_prompt({**given, "steps": lines}, step.number, read_step(step.text)),
+            prompt=method.judge_prompt({**values, "steps": lines}, step.number, read_step(step.text)),
             target=to_json(step.verdict._asdict()),
             label=self.label,
-            origin=Origin(asked.dataset, step.number, asked.made_by),
+            origin=Origin(self.dataset, step.number, self.made_by),
         )
 
-    def dropped(self, why: str) -> Dropped:
-        return self.asked.dropped(self.label, why, self.step.number)
+    def drop(self, why: str, what: str = "") -> Dropped:
+        place = self.step.number if self.step else 0
+        return Dropped(self.question.id, what or self.label, why, Origin(self.dataset, place, self.made_by))
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """A wrong answer of a run, with the attempts in its notes."""
-
-    asked: Asked
-    answer: str
-    attempts: Sequence[Json]
-
-    def program(self, teacher: Teacher) -> Program[tuple[str, JudgedStep]]:
-        return teacher.hard_case(self.asked.question, self.answer, self.attempts)
-
-
-@dataclass(frozen=True)
-class JudgedSteps:
+class JudgedSteps(Recipe):
     """Fields as in conf/collect/safe.yaml, which cites the source of each value."""
 
-    sources: Mapping[str, str]
     verdicts: Mapping[str, str | None]
     teacher: Literal["rules", "model"]
     labels: Labels
@@ -111,46 +85,48 @@ class JudgedSteps:
     temperature: float
     max_tokens: Count
     max_step_tokens: Count
-    held_out: Share
-    seed: int
 
     @property
-    def asks(self) -> bool:
+    def uses_teacher(self) -> bool:
         return self.teacher == "model"
 
-    def collect(self, sources: Sequence[Source], advance: Callable[[], None]) -> Iterator[Made]:
-        """Yield the examples of the rules, by question in the order of the sources."""
-        asked = list(self._ask(sources, "rules"))
-        plans: list[tuple[Asked, Plan]] = []
-        for each in asked:
-            try:
-                shown = tuple(each.method.sample_passages(each.question))
-                plans.append((each, plan(each.question, shown, self._chance(each.question, "plan"))))
-            except NoPlan as why:
-                yield each.dropped("question", str(why))
-            advance()
-        others = _others(made for _, made in plans)
-        yield from self._split(chain.from_iterable(self._by_rules(each, made, others) for each, made in plans))
+    @property
+    def uses_noise(self) -> bool:
+        return self.noise > 0
 
-    def taught(self, sources: Sequence[Source], ask: Asking) -> Iterator[Made]:
-        """Yield the same by a teacher, then hard cases."""
-        asked = list(self._ask([source for source in sources if source.run is None], "teacher"))
-        wrong = [one for source in sources if source.run is not None for one in self._wrong(source)]
-        of_questions = [
+    @property
+    def no_runs(self) -> str:
+        if not self.uses_teacher:
+            return "uses no runs: only a teacher finds hard cases; set collect.teacher=model"
+        return "" if self.hard_cases else "with collect.hard_cases=0 uses no runs; remove --from"
+
+    def collect(
+        self, sources: Sequence[Source], advance: Any, call_teacher: CallTeacher | None = None
+    ) -> Iterator[Made]:
+        """Yield examples by question in the order of the sources, then hard cases."""
+        questions = list(self._questions([source for source in sources if source.run is None]))
+        if call_teacher is None:
+            yield from self._balance(self._by_rules(questions, advance))
+            return
+        wrong = [each for source in sources if source.run is not None for each in self._wrong(source)]
+        programs: list[tuple[str, Any]] = [
             (f"question {place}", self.teaches(each.method).teach(each.question, self._chance(each.question, "teach")))
-            for place, each in enumerate(asked)
+            for place, each in enumerate(questions)
         ]
-        of_runs = [(f"hard case {n}", one.program(self.teaches(one.asked.method))) for n, one in enumerate(wrong)]
-        ended = ask([*of_questions, *of_runs])
-        made = (self._by_teacher(each, ended[f"question {place}"]) for place, each in enumerate(asked))
-        yield from self._split(chain.from_iterable(made))
-        yield from self._hard(wrong, [ended[f"hard case {place}"] for place in range(len(wrong))])
+        programs += [
+            (f"hard case {place}", self.teaches(each.method).hard_case(each.question, answer, attempts))
+            for place, (each, answer, attempts) in enumerate(wrong)
+        ]
+        results = call_teacher(programs)
+        yield from self._balance(self._by_teacher(questions, results))
+        yield from self._hard([each for each, _, _ in wrong], results)
 
-    def _ask(self, sources: Sequence[Source], made_by: str) -> Iterator[Asked]:
+    def _questions(self, sources: Sequence[Source]) -> Iterator[Case]:
         for source in sources:
-            for questions, who in ((source.questions, made_by), (source.noise, made_by + FLAGGED)):
+            for questions, flag in ((source.questions, ""), (source.noise, FLAGGED)):
                 for question in questions:
-                    yield Asked(source.dataset, self._method(source), question, who)
+                    made_by = ("teacher" if self.uses_teacher else "rules") + flag
+                    yield Case(source.dataset, self._method(source), question, made_by)
 
     def _method(self, source: Source) -> Safe:
         if not isinstance(source.method, Safe):
@@ -163,74 +139,85 @@ class JudgedSteps:
             self.max_step_tokens,
         )  # fmt: skip
 
-    def _by_rules(self, asked: Asked, made: Plan, others: Mapping[str, Sequence[str]]) -> Iterator[Case | Dropped]:
-        question, shown = asked.question, tuple(asked.method.sample_passages(asked.question))
-        solution = Solution.of(made, shown, question.support, others, self._chance(question, "steps"))
-        for step in correct_steps(solution):
-            yield Case(asked, CORRECT, step)
-        for error in errors(self.labels):
-            if wrong := corrupt_step(error, solution, self._chance(question, error)):
-                yield Case(asked, error, wrong)
-            else:
-                yield asked.dropped(error, f"no place for {error}")
+    def _by_rules(self, questions: Sequence[Case], advance: Any) -> Iterator[Case | Dropped]:
+        planned: list[tuple[Case, Plan]] = []
+        for each in questions:
+            try:
+                shown = each.method.sample_passages(each.question)
+                planned.append((each, plan(each.question, shown, self._chance(each.question, "plan"))))
+            except NoPlan as why:
+                yield each.drop(str(why), "question")
+            advance()
+        others = _others(made for _, made in planned)
+        for each, made in planned:
+            question, shown = each.question, each.method.sample_passages(each.question)
+            solution = Solution.of(made, shown, question.support, others, self._chance(question, "steps"))
+            for step in correct_steps(solution):
+                yield replace(each, label=CORRECT, step=step)
+            for error in errors(self.labels):
+                if wrong := corrupt_step(error, solution, self._chance(question, error)):
+                    yield replace(each, label=error, step=wrong)
+                else:
+                    yield each.drop(f"no place for {error}", error)
 
-    def _by_teacher(self, asked: Asked, result: object) -> Iterator[Case | Dropped]:
-        if isinstance(result, NotTaught):
-            yield asked.dropped("question", str(result))
-            return
-        assert isinstance(result, Taught)
-        yield from (Case(asked, label, step) for label, step in result.steps)
-        yield from (asked.dropped(what, why) for what, why in result.dropped)
+    def _by_teacher(self, questions: Sequence[Case], results: Mapping[str, Any]) -> Iterator[Case | Dropped]:
+        for place, each in enumerate(questions):
+            result = results[f"question {place}"]
+            if isinstance(result, NotTaught):
+                yield each.drop(str(result), "question")
+                continue
+            yield from (replace(each, label=label, step=step) for label, step in result.steps)
+            yield from (each.drop(why, what) for what, why in result.dropped)
 
-    def _split(self, made: Iterable[Case | Dropped]) -> Iterator[Made]:
-        """Yield examples of the cases that are kept; of flagged questions `noise` of them."""
+    def _balance(self, made: Iterable[Case | Dropped]) -> Iterator[Made]:
+        """Yield examples of a balanced sample; of flagged questions `noise` of them."""
         cases: list[Case] = []
         for one in made:
             if isinstance(one, Dropped):
                 yield one
-            elif _longest(one) > one.asked.method.max_feedback_characters:
-                yield one.dropped("longer than method.max_feedback_characters")
+            elif _longest(one) > one.method.max_feedback_characters:
+                yield one.drop("longer than method.max_feedback_characters")
             else:
                 cases.append(one)
-        kept = self._keep([case for case in cases if not case.asked.flagged])
-        flagged = self._keep([case for case in cases if case.asked.flagged])
-        kept |= set(sorted(flagged, key=self._draw)[: self.noise])
+        sample = self._sample([case for case in cases if not case.made_by.endswith(FLAGGED)])
+        flagged = self._sample([case for case in cases if case.made_by.endswith(FLAGGED)])
+        sample |= set(sorted(flagged, key=self._order)[: self.noise])
         for case in cases:
-            yield case.example() if case.id in kept else case.dropped("more than its share of the labels")
+            yield case.example() if case.id in sample else case.drop("more than its share of the labels")
 
-    def _wrong(self, source: Source) -> Iterator[Wrong]:
-        """Yield the run's wrong answers whose steps were judged."""
+    def _wrong(self, source: Source) -> Iterator[tuple[Case, str, Sequence[Json]]]:
+        """Yield the run's wrong answers, with the attempts in their notes."""
         run, method = source.run, self._method(source)
         assert run is not None
         profile = Metrics.read(run).profile
         for traced in read_trace(run):
-            said, question = traced.prediction, traced.question
-            attempts, answer = said.notes.get("attempts"), said.scored_answer or ""
-            if said.error is None and attempts and score(answer, question.answers, profile)["em"] < 1:
-                yield Wrong(Asked(source.dataset, method, question, f"{HARD} of {run.name}"), answer, attempts)
+            prediction, question = traced.prediction, traced.question
+            attempts, answer = prediction.notes.get("attempts"), prediction.scored_answer or ""
+            if prediction.error is None and attempts and score(answer, question.answers, profile)["em"] < 1:
+                yield Case(source.dataset, method, question, f"{HARD} of {run.name}"), answer, attempts
 
-    def _hard(self, wrong: Sequence[Wrong], results: Sequence[object]) -> Iterator[Made]:
+    def _hard(self, wrong: Sequence[Case], results: Mapping[str, Any]) -> Iterator[Made]:
         """Yield up to `hard_cases` examples of the first error that the evaluator missed (§3.3)."""
         cases: list[Case] = []
-        for one, result in zip(wrong, results, strict=True):
+        for place, each in enumerate(wrong):
+            result = results[f"hard case {place}"]
             if isinstance(result, NotTaught):
-                yield one.asked.dropped("hard case", str(result))
+                yield each.drop(str(result), HARD)
             else:
-                assert isinstance(result, tuple)
-                cases.append(Case(one.asked, *result))
-        kept = set(sorted((case.id for case in cases), key=self._draw)[: self.hard_cases])
+                cases.append(replace(each, label=result[0], step=result[1]))
+        sample = set(sorted((case.id for case in cases), key=self._order)[: self.hard_cases])
         for case in cases:
-            yield case.example() if case.id in kept else case.dropped("more than collect.hard_cases")
+            yield case.example() if case.id in sample else case.drop("more than collect.hard_cases")
 
-    def _draw(self, name: str) -> str:
+    def _order(self, name: str) -> str:
         return text_digest(f"{self.seed} {name}")
 
-    def _keep(self, cases: Sequence[Case]) -> set[str]:
+    def _sample(self, cases: Sequence[Case]) -> set[str]:
         """Return the ids of a balanced sample: each error as often as the rarest, right steps in proportion."""
         if self.balance == "all":
             return {case.id for case in cases}
         by_label: dict[str, list[str]] = defaultdict(list)
-        for case in sorted(cases, key=lambda case: self._draw(case.id)):
+        for case in sorted(cases, key=lambda case: self._order(case.id)):
             by_label[case.label].append(case.id)
         right = by_label.pop(CORRECT, [])
         least = min(map(len, by_label.values()), default=0)
@@ -239,7 +226,7 @@ class JudgedSteps:
         return {*wrong, *right[:share]}
 
     def _chance(self, question: Question, what: str) -> random.Random:
-        return random.Random(f"{self.seed}/{question.id}/{what}")  # noqa: S311 - a draw, not a secret
+        return random.Random(f"{self.seed}/{question.id}/{what}")  # noqa: S311 - a sample, not a secret
 
 
 def _others(plans: Iterable[Plan]) -> dict[str, list[str]]:
@@ -251,4 +238,5 @@ def _others(plans: Iterable[Plan]) -> dict[str, list[str]]:
 
 
 def _longest(case: Case) -> int:
+    assert case.step is not None
     return max(len(case.step.verdict.diagnosis), len(case.step.verdict.guidance))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
-from kgqa.artifacts.examples import EXAMPLES, Example, read_examples
+from kgqa.artifacts.examples import EXAMPLES, read_examples
+from kgqa.artifacts.manifest import StageManifest
 from kgqa.artifacts.schema import read_lines
-from kgqa.artifacts.stage import StageManifest
 from kgqa.artifacts.trained import Measured
 from kgqa.calls import Rank
 from kgqa.errors import ConfigError, DataError
@@ -20,11 +19,24 @@ from kgqa.scoring.intervals import interval
 from kgqa.scoring.metrics import token_f1
 from kgqa.training.collect.collecting import Collecting
 from kgqa.training.collect.facts import ordered_passages
-from kgqa.training.train.request import ExampleSplit, TextExample
-from kgqa.training.trainers.task import REPLIES, TrainResult
-from kgqa.types import Question
+from kgqa.training.train.request import ExampleSplit
+from kgqa.training.trainers.process import REPLIES, TextExample, TrainResult
 
 GOLD_FIRST = "gold passage first"
+Score = Callable[[TextExample, str], float]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The figures of the held-out examples.
+
+    baselines: figures that need no training, in percent: of labels the most frequent one, of next facts the question as
+    query. confusion: by gold label how often each label was predicted after training ("" is no verdict).
+    """
+
+    measured: tuple[Measured, ...]
+    baselines: Mapping[str, float]
+    confusion: Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -41,112 +53,62 @@ class NextPassage:
         return bool(gold > max(others, default=0.0))
 
 
-@dataclass(frozen=True)
-class Reply:
-    """A held-out example with the replies before and after training."""
+def evaluate(folder: Path, split: ExampleSplit, result: TrainResult, seed: int) -> Evaluation:
+    """Return the trainer's figures, and those of the replies in the folder of a training.
 
-    example: TextExample
-    before: str
-    after: str
+    These are token F1, for SAFE's verdicts the accuracy of labels, and for KGP's next facts how often they rank their
+    passage first.
+    """
+    rows = [compare(name, before, after, seed) for name, (before, after) in result.measured.items()]
+    texts = {example.id: example for example in split.held_out if isinstance(example, TextExample)}
+    lines = [line for _, line in read_lines(folder / REPLIES)] if (folder / REPLIES).is_file() else []
+    replies = [(texts[line["id"]], line["before"], line["after"]) for line in lines if line["id"] in texts]
+    baselines, confusion = dict[str, float](), dict[str, Counter[str]]()
 
+    def add(name: str, score: Score, of: Sequence[tuple[TextExample, str, str]]) -> None:
+        before = [score(example, old) for example, old, _ in of]
+        rows.append(compare(name, before, [score(example, new) for example, _, new in of], seed))
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The held-out examples of a training in its folder."""
-
-    folder: Path
-    examples: ExampleSplit
-
-    @cached_property
-    def replies(self) -> list[Reply]:
-        file, by_id = self.folder / REPLIES, {example.id: example for example in self.examples.held_out}
-        replies = []
-        for _, line in read_lines(file) if file.is_file() else ():
-            example = by_id.get(line["id"])
-            if isinstance(example, TextExample):
-                replies.append(Reply(example, str(line["before"]), str(line["after"])))
-        return replies
-
-    @cached_property
-    def learns_verdicts(self) -> bool:
-        """Return whether the examples are SAFE's verdicts."""
-        first = next((example for example in self.examples.train if isinstance(example, TextExample)), None)
-        return first is not None and read_verdict(first.completion) is not None
-
-    @cached_property
-    def next_passages(self) -> dict[str, NextPassage]:
-        return next_passages(self.examples.collected)
-
-    def measured(self, result: TrainResult, seed: int) -> tuple[Measured, ...]:
-        """Return the trainer's figures, and those of the replies.
-
-        These are token F1, for SAFE's verdicts the accuracy of labels, and for KGP's next facts how often they rank
-        their passage first.
-        """
-        rows = [compare(name, before, after, seed) for name, (before, after) in result.measured.items()]
-        scores: dict[str, Callable[[TextExample, str], float]] = {}
-        if self.replies:
-            scores["token F1"] = lambda example, reply: token_f1(reply, example.completion)
-        if self.replies and self.learns_verdicts:
-            scores["label accuracy"] = _has_label
-        rows += [self._compare_replies(name, score, self.replies, seed) for name, score in scores.items()]
-        if facts := [reply for reply in self.replies if reply.example.id in self.next_passages]:
-            rows.append(self._compare_replies(GOLD_FIRST, self._ranks_gold_first, facts, seed))
-        return tuple(rows)
-
-    def _compare_replies(
-        self, name: str, score: Callable[[TextExample, str], float], replies: Sequence[Reply], seed: int
-    ) -> Measured:
-        before = [score(reply.example, reply.before) for reply in replies]
-        return compare(name, before, [score(reply.example, reply.after) for reply in replies], seed)
-
-    def _ranks_gold_first(self, example: TextExample, query: str) -> float:
-        return float(self.next_passages[example.id].is_first_for(query))
-
-    def baselines(self) -> dict[str, float]:
-        """Return figures that need no training, in percent of the answered examples.
-
-        For labels this is the most frequent one, for next facts the question as query.
-        """
-        figures: dict[str, float] = {}
-        labels = [example.label for example in self.examples.train if isinstance(example, TextExample)]
-        if self.learns_verdicts and self.replies and len({*labels}) > 1:
-            label = Counter(labels).most_common(1)[0][0]
-            same = sum(reply.example.label == label for reply in self.replies)
-            figures[f"label accuracy, {label} only"] = 100 * same / len(self.replies)
-        facts = [
-            (self.next_passages[r.example.id], r.example) for r in self.replies if r.example.id in self.next_passages
-        ]
-        if facts:
-            f1 = sum(token_f1(passage.question, example.completion) for passage, example in facts)
-            first = sum(passage.is_first_for(passage.question) for passage, _ in facts)
-            figures["token F1, the question as query"] = 100 * f1 / len(facts)
-            figures[f"{GOLD_FIRST}, the question as query"] = 100 * first / len(facts)
-        return figures
-
-    def confusion(self) -> dict[str, dict[str, int]]:
-        """Return by gold label how often each label was predicted after training. "" is no verdict."""
-        table: dict[str, Counter[str]] = {}
-        for reply in self.replies if self.learns_verdicts else ():
-            verdict = read_verdict(reply.after)
-            table.setdefault(reply.example.label, Counter())[verdict.error_type if verdict else ""] += 1
-        return {label: dict(predicted) for label, predicted in sorted(table.items())}
+    if replies:
+        add("token F1", lambda example, reply: token_f1(reply, example.completion), replies)
+    first = next((example for example in split.train if isinstance(example, TextExample)), None)
+    if replies and first and read_verdict(first.completion):
+        add("label accuracy", lambda example, reply: float(_label(reply) == example.label), replies)
+        labels = Counter(example.label for example in split.train if isinstance(example, TextExample))
+        if len(labels) > 1:
+            label = labels.most_common(1)[0][0]
+            same = [float(example.label == label) for example, _, _ in replies]
+            baselines[f"label accuracy, {label} only"] = _percent(same)
+        for example, _, reply in replies:
+            confusion.setdefault(example.label, Counter())[_label(reply)] += 1
+    passages = next_passages(split.collected)
+    if facts := [reply for reply in replies if reply[0].id in passages]:
+        add(GOLD_FIRST, lambda example, reply: float(passages[example.id].is_first_for(reply)), facts)
+        asked = [(passages[example.id], example) for example, _, _ in facts]
+        f1 = [token_f1(passage.question, example.completion) for passage, example in asked]
+        baselines["token F1, the question as query"] = _percent(f1)
+        found = [float(passage.is_first_for(passage.question)) for passage, _ in asked]
+        baselines[f"{GOLD_FIRST}, the question as query"] = _percent(found)
+    return Evaluation(tuple(rows), baselines, {label: dict(confusion[label]) for label in sorted(confusion)})
 
 
 def compare(name: str, before: Sequence[float], after: Sequence[float], seed: int) -> Measured:
     """Return the means of a figure in percent, and their difference with its 95 % paired bootstrap interval."""
     differences = [100 * (new - old) for old, new in zip(before, after, strict=True)]
     low, high = interval(differences, seed=seed)
-    count = len(differences)
     return Measured(
-        name=name, before=100 * sum(before) / count, after=100 * sum(after) / count,
-        difference=sum(differences) / count, low=low, high=high, n=count,
+        name=name, before=_percent(before), after=_percent(after), difference=sum(differences) / len(differences),
+        low=low, high=high, n=len(differences),
     )  # fmt: skip
 
 
-def _has_label(example: TextExample, reply: str) -> float:
+def _percent(values: Sequence[float]) -> float:
+    return 100 * sum(values) / len(values)
+
+
+def _label(reply: str) -> str:
     verdict = read_verdict(reply)
-    return float(verdict is not None and verdict.error_type == example.label)
+    return verdict.error_type if verdict else ""
 
 
 def next_passages(collected: Path | None) -> dict[str, NextPassage]:
@@ -161,15 +123,11 @@ def next_passages(collected: Path | None) -> dict[str, NextPassage]:
     if collecting.stage.path.resolve() != collected.resolve():
         return {}
     questions = {(each.dataset, question.id): question for each in collecting.sources for question in each.questions}
-    return dict(_next_passages(collected, questions))
-
-
-def _next_passages(collected: Path, questions: dict[tuple[str, str], Question]) -> Iterator[tuple[str, NextPassage]]:
+    passages = {}
     for example in read_examples(collected / EXAMPLES):
-        question = questions.get((example.origin.dataset, example.question))
-        if question is None or not isinstance(example, Example):
-            continue
-        *read, gold = [passage.id for passage in ordered_passages(question)[: example.origin.place]]
-        texts = {passage.id: passage.wording for passage in question.passages}
-        others = tuple(text for id_, text in texts.items() if id_ not in (*read, gold))
-        yield example.id, NextPassage(question.text, texts[gold], others)
+        if question := questions.get((example.origin.dataset, example.question)):
+            *read, gold = [passage.id for passage in ordered_passages(question)[: example.origin.place]]
+            texts = {passage.id: passage.wording for passage in question.passages}
+            others = tuple(text for id_, text in texts.items() if id_ not in (*read, gold))
+            passages[example.id] = NextPassage(question.text, texts[gold], others)
+    return passages

@@ -10,26 +10,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kgqa.artifacts.collected import STAGE, Collected
-from kgqa.artifacts.examples import EXAMPLES, Example, Positive, read_examples
-from kgqa.artifacts.manifest import MANIFEST
-from kgqa.artifacts.question_hashes import id_hash
+from kgqa.artifacts.examples import EXAMPLES, STAGE, Collected, Example, Positive, id_hash, read_examples
+from kgqa.artifacts.manifest import MANIFEST, StageManifest
 from kgqa.artifacts.schema import check_json, read
-from kgqa.artifacts.stage import StageManifest
 from kgqa.calls import Generate
-from kgqa.config import factories
+from kgqa.config import building
 from kgqa.config.composing import compose
-from kgqa.config.overrides import override_group, override_key, parse_override
+from kgqa.config.overrides import override_group
 from kgqa.errors import ConfigError, DataError
 from kgqa.runtime.display import Display
 from kgqa.training.collect.collecting import Collecting
-from kgqa.training.train.request import ExampleSplit, PairExample, TextExample, TrainRequest
-from kgqa.util.fs import outputs, text_digest
+from kgqa.training.train.request import ExampleSplit, TrainRequest
+from kgqa.training.trainers.process import PairExample, TextExample
+from kgqa.util.fs import text_digest
 from kgqa.util.jsonio import stream_records
 
 FEWEST = 2  # questions: one to train on, one held out
 NOT_COLLECT = ("train", "tracker", "experiment", "dry_run", "hydra")  # groups of overrides that do not choose examples
-Render = Callable[[Example], str]
+AnyExample = TextExample | PairExample
 
 
 def prepare_examples(request: TrainRequest, display: Display, folder: Path | None = None) -> ExampleSplit:
@@ -49,32 +47,26 @@ def prepare_examples(request: TrainRequest, display: Display, folder: Path | Non
     return split_examples(texts, training.eval_fraction, request.count, training.seed)
 
 
-def read_example_file(file: Path, *, pairs: bool) -> Iterator[TextExample | PairExample]:
+def read_example_file(file: Path, *, pairs: bool) -> Iterator[AnyExample]:
     """Read the lines of a file of rendered texts. Raises DataError naming the line."""
     ids: set[str] = set()
     for place, line in stream_records(file):
-        if pairs:
-            pair = check_json(PairExample, line, place, "correct the line")
-            example: TextExample | PairExample = _with_id(pair, pair.anchor, pair.positive)
+        kind: type[AnyExample] = PairExample if pairs else TextExample
+        example = check_json(kind, line, place, "correct the line")
+        if isinstance(example, PairExample):
+            first, second = example.anchor, example.positive
         else:
-            text = check_json(TextExample, line, place, "correct the line")
-            if not text.completion.strip():
-                raise DataError(f"{place}: completion is empty, so there is nothing to learn from it")
-            example = _with_id(text, text.prompt, text.completion)
-        if example.id in ids:
-            raise DataError(f"{place}: id={example.id!r:.60} occurs twice; give each line its own id")
-        ids.add(example.id)
-        yield example
+            first, second = example.prompt, example.completion
+        if not pairs and not second.strip():
+            raise DataError(f"{place}: completion is empty, so there is nothing to learn from it")
+        name = example.id or text_digest(f"{first}\n{second}", 16)
+        if name in ids:
+            raise DataError(f"{place}: id={name!r:.60} occurs twice; give each line its own id")
+        ids.add(name)
+        yield replace(example, id=name, question=example.question or text_digest(first, 16))
 
 
-def _with_id(example: TextExample | PairExample, first: str, second: str) -> TextExample | PairExample:
-    name = example.id or text_digest(f"{first}\n{second}", 16)
-    return replace(example, id=name, question=example.question or text_digest(first, 16))
-
-
-def split_examples(
-    examples: Iterable[TextExample | PairExample], eval_fraction: float, count: int | None, seed: int
-) -> ExampleSplit:
+def split_examples(examples: Iterable[AnyExample], eval_fraction: float, count: int | None, seed: int) -> ExampleSplit:
     """Hold out some questions with all their examples, and train on the first `count` of the others.
 
     Raises:
@@ -93,7 +85,7 @@ def split_examples(
     return divide(ordered, out, out, count)
 
 
-def shuffle(examples: Iterable[TextExample | PairExample], seed: int) -> list[TextExample | PairExample]:
+def shuffle(examples: Iterable[AnyExample], seed: int) -> list[AnyExample]:
     """Return the examples in an order that depends only on the seed and their ids."""
     return sorted(examples, key=lambda example: text_digest(f"{seed} {example.id}"))
 
@@ -105,10 +97,7 @@ def sample_questions(questions: Iterable[str], wanted: float, total: int, seed: 
 
 
 def divide(
-    examples: Sequence[TextExample | PairExample],
-    held_out: frozenset[str],
-    evaluated: frozenset[str],
-    count: int | None,
+    examples: Sequence[AnyExample], held_out: frozenset[str], evaluated: frozenset[str], count: int | None
 ) -> ExampleSplit:
     """Split by question. `evaluated`: the held-out questions with examples that are evaluated."""
     train = [example for example in examples if example.question not in held_out]
@@ -120,32 +109,18 @@ def divide(
 
 
 def _collect(request: TrainRequest, display: Display) -> Path:
-    """Collect what the overrides choose. Without such overrides use the newest folder of the recipe."""
+    """Collect what the overrides choose, unless it is collected already."""
     if request.training.collect is None:
         raise ConfigError("train.examples: name a folder of kgqa collect, or a file of rendered texts")
-    recipe, *own = request.training.collect.split()
     overrides = [word for word in request.overrides if override_group(word) not in NOT_COLLECT]
-    if not overrides and (newest := _newest_folder(recipe, own)):
-        display.line(f"examples: {newest}, the newest of collect {recipe}")
-        return newest
-    words = [recipe, *own, *overrides]
-    collecting = Collecting.of(recipe, words[1:])
-    command = " ".join(["kgqa collect", *words])
+    recipe, *words = [*request.training.collect.split(), *overrides]
+    collecting = Collecting.of(recipe, words)
+    command = " ".join(["kgqa collect", recipe, *words])
     if collecting.finished is None and request.config["dry_run"]:
         raise ConfigError(f"train={request.recipe}: no examples yet, and a dry run collects none: {command}")
     display.line(f"examples: {collecting.stage.path}, as by {command}")
-    collecting.collect(display, ["collect", *words])
+    collecting.collect(display, ["collect", recipe, *words])
     return collecting.stage.path
-
-
-def _newest_folder(recipe: str, words: Sequence[str]) -> Path | None:
-    wanted = {override_key(word).removeprefix("collect."): parse_override(word).value for word in words}
-    files = []
-    for file in (outputs() / "examples" / recipe).glob(f"*/{MANIFEST}"):
-        settings = StageManifest.read(file.parent, f"{STAGE} {recipe}").identity.get("collect", {})
-        if all(str(settings.get(key)) == value for key, value in wanted.items()):
-            files.append(file)
-    return max(files, key=lambda file: file.stat().st_mtime_ns).parent if files else None
 
 
 def _load_folder(request: TrainRequest, folder: Path) -> ExampleSplit:
@@ -153,10 +128,14 @@ def _load_folder(request: TrainRequest, folder: Path) -> ExampleSplit:
     manifest = read(StageManifest, folder / MANIFEST, missing=f"no such file, so no kgqa {STAGE} has finished here")
     if not manifest.stage.startswith(f"{STAGE} "):
         raise DataError(f"{folder}: made by kgqa {manifest.stage}, not by kgqa {STAGE}")
-    collected = manifest.read_outcome(Collected, folder)
-    training = request.training
+    collected, training = manifest.read_outcome(Collected, folder), request.training
     examples = list(read_examples(manifest.file(folder, EXAMPLES)))
-    texts = shuffle(_render_all(request, examples, folder), training.seed)
+    pairs = any(isinstance(example, Positive) for example in examples)
+    if pairs != training.learns_pairs:
+        kind = "pairs of texts, for an encoder" if pairs else "prompts with their targets"
+        raise ConfigError(f"train={request.recipe}: {folder} has {kind}; choose another recipe or other examples")
+    render = renderer(request)
+    texts = shuffle((render_example(example, render) for example in examples), training.seed)
     evaluated = sample_questions(collected.held_out, training.eval_fraction, collected.questions, training.seed)
     split = divide(texts, frozenset(collected.held_out), frozenset(evaluated), request.count)
     return replace(
@@ -168,40 +147,25 @@ def _load_folder(request: TrainRequest, folder: Path) -> ExampleSplit:
     )
 
 
-def _render_all(
-    request: TrainRequest, examples: Sequence[Example | Positive], folder: Path
-) -> list[TextExample | PairExample]:
-    pairs = [_pair(example) for example in examples if isinstance(example, Positive)]
-    if bool(pairs) != request.training.learns_pairs:
-        kind = "pairs of texts, for an encoder" if pairs else "prompts with their targets"
-        raise ConfigError(f"train={request.recipe}: {folder} has {kind}; choose another recipe or other examples")
-    render = renderer(request)
-    return [*pairs, *(render_example(example, render) for example in examples if isinstance(example, Example))]
-
-
-def renderer(request: TrainRequest) -> Render:
+def renderer(request: TrainRequest) -> Callable[[Example], str]:
     """Return the rendering of engine=transformers. A dry run without the weights joins the bare messages."""
     if request.training.learns_pairs or (request.config["dry_run"] and not request.base.is_here):
         return lambda example: "\n\n".join(message.content for message in example.prompt.messages)
-    config = compose(["engine=transformers"])
-    engine = factories.engine(config["engine"], request.base.node)
+    engine = building.engine(compose(["engine=transformers"])["engine"], request.base.node)
     return lambda example: engine.render(Generate(example.prompt, 1, role=example.role))
 
 
-def render_example(example: Example, render: Render) -> TextExample:
-    """Return prompt and target as the model sees them.
+def render_example(example: Example | Positive, render: Callable[[Example], str]) -> AnyExample:
+    """Return prompt and target as the model sees them, or a pair.
 
     If the prompt ends in the middle of a line, a space separates the two: models write one there, and readers strip it.
     """
+    question = f"{example.origin.dataset}/{example.question}"
+    if isinstance(example, Positive):
+        word, _, number = example.label.partition(" ")
+        hop = int(number) if word == "hop" and number.isdigit() else None
+        return PairExample(example.anchor, example.positive, example.negatives, example.id, question, hop)
     prompt = render(example)
     continues = example.prompt.form == "completion" or example.prompt.prefill
     space = " " if continues and not prompt[-1:].isspace() and not prompt.endswith(">") else ""
-    question = f"{example.origin.dataset}/{example.question}"
     return TextExample(prompt, space + example.target, example.id, question, example.label)
-
-
-def _pair(example: Positive) -> PairExample:
-    word, _, number = example.label.partition(" ")
-    hop = int(number) if word == "hop" and number.isdigit() else None
-    question = f"{example.origin.dataset}/{example.question}"
-    return PairExample(example.anchor, example.positive, example.negatives, example.id, question, hop)

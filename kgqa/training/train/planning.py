@@ -6,21 +6,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.artifacts.trained import Trained, list_trainings
-from kgqa.protocols.training import ModelSize, Trainer
 from kgqa.system.hardware import GB, gpus, memory, product_speed
-from kgqa.training.train.request import ExampleSplit, PairExample, TextExample, TrainRequest
-from kgqa.training.train.running import is_finished
+from kgqa.training.train.request import ExampleSplit, TrainRequest
+from kgqa.training.train.run import is_finished
+from kgqa.training.trainers.base import ModelSize, Trainer
+from kgqa.training.trainers.process import PairExample, TextExample
 from kgqa.util.text import pluralize
 
 CHARACTERS = 4  # per token
 FLOPS = 6  # per parameter and token: forward, backward and, instead of the base's gradients, activations again
-H100_SPEED = 0.38 * 989e12  # FLOPs per second: the fraction of the peak in bfloat16 that is reached
+# FLOPs per second on one H100: 24 % of its peak in bfloat16. Measured with LoRA on a model of 7.4 billion parameters,
+# 16 examples per device and activation checkpointing: 5,338 tokens per second (docs/dev/LOG.md).
+H100_SPEED = 0.24 * 989e12
 
 
 @dataclass(frozen=True)
 class TrainCost:
-    """The cost of a number of examples. `tokens`: of all together; `longest`: of the longest."""
+    """The cost of a number of examples. `tokens`: of all together; `longest`: of the longest.
+
+    parameters: None if the size of the base is not known.
+    """
 
     training: Trainer
     parameters: float | None
@@ -29,12 +34,11 @@ class TrainCost:
     longest: int
 
     @property
-    def memory(self) -> dict[str, float]:
-        """Return bytes by purpose; empty if the size of the base is not known."""
-        return self.training.memory(ModelSize(self.parameters), self.longest) if self.parameters else {}
+    def memory(self) -> float | None:
+        return self.training.memory(ModelSize(self.parameters), self.longest) if self.parameters else None
 
     def seconds(self, speed: float) -> float | None:
-        """Return the time at a number of FLOPs per second. None: the size of the base is not known."""
+        """Return the time at a number of FLOPs per second."""
         if not self.parameters:
             return None
         return self.tokens * self.training.passes(self.examples) * FLOPS * self.parameters / speed
@@ -43,6 +47,12 @@ class TrainCost:
     def h100_seconds(self) -> float | None:
         """Return the time on one H100. float32 runs at half the speed, as TF32."""
         return self.seconds(H100_SPEED / (2 if self.training.precision == "float32" else 1))
+
+    def here(self) -> tuple[float | None, str]:
+        """Return the time on this machine, and its source."""
+        if gpus():
+            return self.h100_seconds, "estimated: as on an H100"
+        return self.seconds(product_speed()), "estimated: as fast as a matrix product here"
 
 
 @dataclass(frozen=True)
@@ -56,25 +66,11 @@ class TrainPlan:
     finished: Path | None = None  # the folder, if it is trained already
 
     @property
-    def first_example(self) -> Iterator[tuple[str, str]]:
+    def first_example(self) -> tuple[tuple[str, str], ...]:
         first = self.examples.train[0]
         if isinstance(first, TextExample):
-            yield f"prompt of {first.id}", first.prompt
-            yield "target", first.completion
-        else:
-            yield f"anchor of {first.id}", first.anchor
-            yield "positive", first.positive
-
-    def seconds(self) -> tuple[float, str] | None:
-        """Return the time on this machine and its source. None: the size of the base is not known."""
-        if rate := _measure_rate(self.request):
-            passes = self.request.training.passes(self.cost.examples)
-            return self.cost.tokens * passes / rate, "measured: the last training of this base on this machine"
-        if gpus():
-            seconds, source = self.cost.h100_seconds, "estimated: as on an H100"
-        else:
-            seconds, source = self.cost.seconds(product_speed()), "estimated: as fast as a matrix product here"
-        return None if seconds is None else (seconds, source)
+            return (f"prompt of {first.id}", first.prompt), ("target", first.completion)
+        return (f"anchor of {first.id}", first.anchor), ("positive", first.positive)
 
     def rows(self) -> Iterator[tuple[str, str]]:
         training, cost, split = self.request.training, self.cost, self.examples
@@ -85,17 +81,13 @@ class TrainPlan:
         steps, passes = training.steps(cost.examples), training.passes(cost.examples)
         yield "steps", f"{steps:,} of {training.batch_size} ({passes:g} epochs)"
         yield "tokens", f"{cost.tokens:,} per epoch, {cost.longest:,} in the longest example (estimated)"
-        if cost.parameters:
+        if cost.parameters and cost.memory:
             trainable = training.trainable(ModelSize(cost.parameters))
             yield "trainable parameters", f"{trainable:,} of {cost.parameters:,.0f} (estimated)"
-        if parts := cost.memory:
-            listed = ", ".join(f"{name} {size / GB:.1f}" for name, size in parts.items() if size >= GB / 20)
-            yield (
-                "memory",
-                f"about {sum(parts.values()) / GB:.1f} GB ({listed}); here: {available_memory() / GB:.0f} GB",
-            )
-        if time := self.seconds():
-            yield "time", f"about {hours_text(time[0])} ({time[1]})"
+            yield "memory", f"about {cost.memory / GB:.1f} GB; here: {available_memory() / GB:.0f} GB"
+        seconds, source = cost.here()
+        if seconds is not None:
+            yield "time", f"about {hours_text(seconds)} ({source})"
         if not gpus() and cost.h100_seconds:
             yield "", f"about {hours_text(cost.h100_seconds)} on one H100 (estimated)"
         yield "weights", "available" if self.request.base.is_here else "missing: kgqa models says how to get them"
@@ -105,7 +97,7 @@ class TrainPlan:
     def warnings(self) -> list[str]:
         """Return what will not work."""
         training, lines = self.request.training, []
-        if sum(self.cost.memory.values()) > available_memory():
+        if (self.cost.memory or 0) > available_memory():
             lines.append(f"more memory than is available; {training.memory_hint}")
         if self.examples.train and not self.cost.examples:
             lines.append("all examples are too long; raise train.max_length, or set train.truncation=true")
@@ -118,38 +110,17 @@ def plan_training(request: TrainRequest, examples: ExampleSplit) -> TrainPlan:
     """Plan a training without loading a model. The weights can be missing."""
     training = request.training
     lengths = [1 + _characters(example) // CHARACTERS for example in examples.train]
-    fitting = [min(length, training.longest) for length in lengths if not _is_skipped(training, length)]
+    fitting = [min(n, training.longest) for n in lengths if n <= training.longest or not training.skips_long]
     cost = TrainCost(training, request.base.parameters, len(fitting), sum(fitting), max(fitting, default=0))
     folder = request.folder(examples) if request.base.is_here else None
     done = folder if folder and is_finished(folder) else None
     return TrainPlan(request, examples, cost, len(lengths) - len(fitting), done)
 
 
-def plan_tokens(request: TrainRequest, tokens: int) -> TrainPlan:
-    """Plan a training with examples of which only the number of tokens is known."""
-    cost = TrainCost(request.training, request.base.parameters, 0, tokens, 0)
-    return TrainPlan(request, ExampleSplit((), ()), cost)
-
-
-def _is_skipped(training: Trainer, length: int) -> bool:
-    return training.skips_long and length > training.longest
-
-
 def _characters(example: TextExample | PairExample) -> int:
     if isinstance(example, TextExample):
         return len(example.prompt) + len(example.completion)
     return sum(map(len, (example.anchor, example.positive, *example.negatives)))
-
-
-def _measure_rate(request: TrainRequest) -> float | None:
-    """Return the tokens per second of the newest training of the same kind and base."""
-    base = request.base.digest() if request.base.is_here else None
-    for training in list_trainings() if base else ():
-        if training.ended:
-            trained = Trained.read(training.folder)
-            if (trained.kind, trained.base_sha256) == (request.kind, base) and trained.seconds > 0:
-                return trained.tokens / float(trained.seconds)
-    return None
 
 
 def available_memory() -> float:

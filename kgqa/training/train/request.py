@@ -8,23 +8,24 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 from kgqa.artifacts.run import Setting
-from kgqa.config import factories
-from kgqa.config.composing import check_choice, compose
-from kgqa.config.files import Config, flatten, groups, load_node
+from kgqa.config import building
+from kgqa.config.composing import compose
+from kgqa.config.files import Config, check_choice, find_sources, flatten, groups, load_node
 from kgqa.config.overrides import format_value, override_group, override_key, parse_role
-from kgqa.config.yaml_docs import find_sources
-from kgqa.engines.conversion import convert_weights
-from kgqa.engines.weights import Model, digest, is_gguf
+from kgqa.engines.weights import Model, convert_weights, is_gguf
 from kgqa.errors import ConfigError, EngineDied, nearest
-from kgqa.protocols.training import Trainer
 from kgqa.runtime.folder import run_name
-from kgqa.system.presets import NOTHING_SAID, Preset
+from kgqa.system.models import NOTHING_SAID, Preset
+from kgqa.training.trainers.base import Trainer
+from kgqa.training.trainers.process import PairExample, TextExample
 from kgqa.types import Json
 from kgqa.util import hub
 from kgqa.util.fs import jsonl_text, text_digest, training_folder
 
+T = TypeVar("T")
 COLLECT_GROUPS = ("collect", "method")  # groups of overrides that choose what is collected; checked there
 
 
@@ -58,7 +59,7 @@ class Base:
         if preset not in groups()["model"]:
             raise ConfigError(f"train.base={choice}: no such model; {nearest(preset, groups()['model'])}")
         settings = {**load_node("model", preset), **({"path": path, "sha256": None} if path else {})}
-        return cls(choice, factories.model(settings), "", settings)
+        return cls(choice, building.model(settings), "", settings)
 
     @property
     def preset(self) -> str:
@@ -103,38 +104,16 @@ class Base:
         if not is_gguf(weights):
             return weights
         report(f"{weights.name}: converting to a transformers folder (once, about a minute)")
-        try:
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
-                return other.submit(convert_weights, weights).result()
-        except BrokenProcessPool as error:
-            raise EngineDied(f"{weights}: the process that converts it crashed, perhaps out of memory") from error
-
-    @staticmethod
-    def folder_digest(folder: Path) -> str:
-        return digest(folder)
+        return run_apart(convert_weights, weights)
 
 
-@dataclass(frozen=True, slots=True)
-class TextExample:
-    """A rendered prompt with its completion."""
-
-    prompt: str
-    completion: str
-    id: str = ""
-    question: str = ""
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PairExample:
-    """Texts that an encoder shall bring together, and those that it shall not."""
-
-    anchor: str
-    positive: str
-    negatives: tuple[str, ...] = ()
-    id: str = ""
-    question: str = ""
-    hop: int | None = None
+def run_apart(function: Callable[..., T], *values: Path) -> T:
+    """Call a function in its own process, since torch stays out of this one. Raises EngineDied: it crashed."""
+    try:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
+            return other.submit(function, *values).result()
+    except BrokenProcessPool as error:
+        raise EngineDied(f"{values[0]}: the process that reads it crashed, perhaps out of memory") from error
 
 
 @dataclass(frozen=True)
@@ -186,12 +165,15 @@ class TrainRequest:
     @classmethod
     def of(cls, recipe: str, overrides: Sequence[str]) -> TrainRequest:
         """Compose a request. Raises ConfigError: there is no such recipe, or a key or value is wrong."""
-        check_choice(f"train={recipe}", groups())
+        check_choice(f"train={recipe}")
         own = [word for word in overrides if override_group(word) not in COLLECT_GROUPS]
-        config = compose([f"train={recipe}", *map(_first_dataset, own)])
-        training = factories.training(config["train"])
-        base = Base.of(training.base, is_encoder=training.learns_pairs)
-        request = cls(recipe, tuple(overrides), config, training, base)
+        # the first of `dataset=A,B`, which chooses what is collected
+        own = [word.partition(",")[0] if override_key(word) == "dataset" else word for word in own]
+        config = compose([f"train={recipe}", *own])
+        training = building.build_part(config["train"], "train", Trainer)
+        request = cls(
+            recipe, tuple(overrides), config, training, Base.of(training.base, is_encoder=training.learns_pairs)
+        )
         request._check()
         return request
 
@@ -203,10 +185,6 @@ class TrainRequest:
     def name(self) -> str:
         """Return the name of the trained model."""
         return self.training.name or self.recipe
-
-    @property
-    def command(self) -> list[str]:
-        return ["train", self.recipe, *self.overrides]
 
     @property
     def path(self) -> Path | None:
@@ -222,46 +200,34 @@ class TrainRequest:
 
     def _check(self) -> None:
         self.training.accumulation(self.training.processes)
-        named = self.training.examples
+        named = f"train.examples={self.training.examples}"
         if any(part in ("", ".", "..") for part in self.name.split("/")):
             raise ConfigError(f"train.name={self.name}: must be the name of a folder, or several separated by slashes")
         if self.count is not None and self.count < 1:
-            raise ConfigError(f"train.examples={self.count}: must be at least 1")
+            raise ConfigError(f"{named}: must be at least 1")
         if self.path is None:
             return
         if not self.path.exists():
             raise ConfigError(
-                f"train.examples={named}: no such file or folder; give a number, a folder of kgqa collect, or a file "
-                "of rendered texts"
+                f"{named}: no such file or folder; give a number, a folder of kgqa collect, or a file of rendered texts"
             )
         if unused := [word for word in self.overrides if override_group(word) in COLLECT_GROUPS]:
             raise ConfigError(
-                f"{unused[0]}: chooses what is collected, but train.examples={named} is collected already; remove one "
-                "of them"
+                f"{unused[0]}: chooses what is collected, but {named} is collected already; remove one of them"
             )
-
-    @property
-    def values(self) -> dict[str, Json]:
-        """Return the values of the recipe that can change the weights."""
-        return {key: value for key, value in asdict(self.training).items() if key not in self.training.not_identity}
 
     def folder(self, examples: ExampleSplit) -> Path:
         """Return the folder, named by everything that can change the weights."""
-        identity = {"kind": self.kind, "recipe": self.values, "base": self.base.digest(), "examples": examples.sha256}
+        recipe = {key: value for key, value in asdict(self.training).items() if key not in self.training.not_identity}
+        identity = {"kind": self.kind, "recipe": recipe, "base": self.base.digest(), "examples": examples.sha256}
         return training_folder() / self.name / run_name(identity)
 
     @property
     def settings(self) -> tuple[Setting, ...]:
         """Return every value with its source."""
-        named = find_sources(self.config)
-        flat = flatten({"train": self.config["train"]})
+        named, flat = find_sources(self.config), flatten({"train": self.config["train"]})
         return tuple(
             (key, format_value(value), named.get(key, ""))
             for key, value in flat.items()
             if not key.endswith("_target_")
         )
-
-
-def _first_dataset(override: str) -> str:
-    """Return the first dataset of `dataset=A,B`, which chooses what is collected."""
-    return override.partition(",")[0] if override_key(override) == "dataset" else override

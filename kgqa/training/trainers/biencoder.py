@@ -15,27 +15,11 @@ from typing import Any, ClassVar
 
 from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
-from kgqa.protocols.training import BYTES_ACTIVATION, BYTES_TRAINED, ModelSize, Trainer
-from kgqa.training.trainers.task import TrainTask
+from kgqa.training.trainers.base import Trainer
+from kgqa.training.trainers.process import PairExample, TrainTask
 from kgqa.util.validators import Count, Natural, Positive
 
 COSINE_SCALE = 20.0  # the default of sentence-transformers: without it, a softmax over cosines is nearly flat
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A line of a file of pairs.
-
-    hop: 1 if the anchor is the question, 2 if it continues with the first fact. None: the facts have no order.
-    question: other positives of the same question are ranked among the candidates.
-    """
-
-    id: str
-    anchor: str
-    positive: str
-    negatives: tuple[str, ...] = ()
-    question: str = ""
-    hop: int | None = None
 
 
 @dataclass(frozen=True)
@@ -59,43 +43,41 @@ class BiEncoderTraining(Trainer):
     title: ClassVar[str] = "bi-encoder"
     output: ClassVar[str] = "encoder"
     learns_pairs: ClassVar[bool] = True
+    memory_hint: ClassVar[str] = "lower train.chunk_size"
 
     @property
-    def packages(self) -> tuple[str, Mapping[str, str]]:
+    def packages(self) -> tuple[str, tuple[str, ...]]:
         modules = ("torch", "transformers", "accelerate", "datasets", "sentence_transformers")
-        return "train,sentence-transformers", dict.fromkeys(modules, "")
+        return "train,sentence-transformers", modules
 
     @property
     def longest(self) -> int:
         return self.max_question + self.max_follow_up + self.max_passage
 
     @property
-    def memory_hint(self) -> str:
-        return "lower train.chunk_size"
-
-    def memory(self, size: ModelSize, longest: int) -> dict[str, float]:
-        places = longest * self.chunk_size
-        return {
-            "trainable": float(self.trainable(size) * BYTES_TRAINED),
-            "activations": float(places * size.width * (size.layers + 1) * BYTES_ACTIVATION),
-        }
+    def texts_at_once(self) -> int:
+        return self.chunk_size
 
     def load(self, file: Path, base: Path) -> Any:
         """Read the pairs, truncated to the limits. Raises DataError naming the line."""
+        from transformers import AutoTokenizer
+
         from kgqa.training.trainers.library import Rows
 
-        shorten = _shortener(base)
+        tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
+
+        def shorten(text: str, limit: int) -> tuple[str, int]:
+            """Return the text within the limit, and its number of tokens."""
+            encoded = tokenizer(text, truncation=True, max_length=limit, return_offsets_mapping=True)
+            return text[: max(end for _, end in encoded["offset_mapping"])], len(encoded["input_ids"])
+
         rows, tokens = [], 0
-        for place, value in read_lines(file):
-            pair = check_json(Pair, value, place)
-            limits = [self.max_question if (pair.hop or 1) == 1 else self.max_follow_up]
-            texts = [pair.anchor, pair.positive, *pair.negatives]
-            shortened = [
-                shorten(text, limit)
-                for text, limit in zip(texts, limits + len(texts) * [self.max_passage], strict=False)
-            ]
-            tokens += sum(count for _, count in shortened[: 2 + self.negatives])
-            anchor, positive, *negatives = (text for text, _ in shortened)
+        for place, line in read_lines(file):
+            pair = check_json(PairExample, line, place)
+            anchor, size = shorten(pair.anchor, self.max_follow_up if pair.hop and pair.hop > 1 else self.max_question)
+            passages = [shorten(text, self.max_passage) for text in (pair.positive, *pair.negatives)]
+            tokens += size + sum(count for _, count in passages[: 1 + self.negatives])
+            positive, *negatives = (text for text, _ in passages)
             rows.append(
                 {"id": pair.id, "question": pair.question or pair.id, "hop": pair.hop, "anchor": anchor,
                  "positive": positive, "negatives": negatives}
@@ -120,7 +102,7 @@ class BiEncoderTraining(Trainer):
                 "softmax; lower train.chunk_size if memory is short"
             )
         args = SentenceTransformerTrainingArguments(
-            **arguments(self, task, len(rows.rows), len(held_out.rows)), batch_sampler=BatchSamplers.NO_DUPLICATES
+            **arguments(self, task, rows, held_out), batch_sampler=BatchSamplers.NO_DUPLICATES
         )
         network = self._load_base(Path(task.base), args.device)
         scale = self.scale or (1.0 if network.similarity_fn_name == "dot" else COSINE_SCALE)
@@ -141,10 +123,9 @@ class BiEncoderTraining(Trainer):
 
         by_shape: dict[str, list[dict[str, str]]] = defaultdict(list)
         for row in rows:
-            negatives = {
-                f"negative {number}": text for number, text in enumerate(row["negatives"][: self.negatives], 1)
-            }
-            line = {"anchor": row["anchor"], "positive": row["positive"], **negatives}
+            negatives = row["negatives"][: self.negatives]
+            columns = {f"negative {number}": text for number, text in enumerate(negatives, 1)}
+            line = {"anchor": row["anchor"], "positive": row["positive"], **columns}
             by_shape[f"hop {row['hop']}, {len(negatives)} negatives"].append(line)
         return DatasetDict({name: Dataset.from_list(lines) for name, lines in sorted(by_shape.items())})
 
@@ -197,16 +178,3 @@ def _rank(network: Any, anchor: str, gold: str, others: Sequence[str]) -> int:
     query, *passages = network.encode([anchor, gold, *others], convert_to_tensor=True, show_progress_bar=False)
     first, *scores = (float(network.similarity(query, passage)) for passage in passages)
     return 1 + sum(score > first for score in scores)
-
-
-def _shortener(base: Path) -> Any:
-    """Return a function from (text, limit) to the text within that many tokens, and its number of tokens."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(base, local_files_only=True)
-
-    def shorten(text: str, limit: int) -> tuple[str, int]:
-        encoded = tokenizer(text, truncation=True, max_length=limit, return_offsets_mapping=True)
-        return text[: max(end for _, end in encoded["offset_mapping"])], len(encoded["input_ids"])
-
-    return shorten

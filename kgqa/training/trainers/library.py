@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,14 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer, TrainerCallback
 
-from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError, DataError
-from kgqa.protocols.training import Trainer
-from kgqa.training.trainers.task import CHECKPOINTS, CurvePoint, TrainEvent, TrainTask
+from kgqa.training.trainers.base import Trainer
+from kgqa.training.trainers.process import CHECKPOINTS, CurvePoint, TrainEvent, TrainTask
 
 SCHEDULERS = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}
 LOGGED = 1000  # points of a curve
 DDP_TIMEOUT = 7200  # seconds that the other processes wait while the first one writes replies
 REPLIES_AT_ONCE = 8
-Emit = Callable[[TrainEvent], None]
 
 
 @dataclass(frozen=True)
@@ -36,21 +34,6 @@ class Rows:
     tokens: int
     left_out: int = 0
     cut: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A line of a file of rendered examples, as `kgqa train` writes it."""
-
-    id: str
-    prompt: str
-    completion: str
-
-
-def read_texts(file: Path) -> Iterator[Text]:
-    """Read the lines of a file. Raises DataError naming the line."""
-    for place, line in read_lines(file):
-        yield check_json(Text, line, place)
 
 
 def load_tokenizer(base: Path) -> Any:
@@ -75,7 +58,7 @@ def encode(tokenizer: Any, text: str) -> list[int]:
     return ids
 
 
-def arguments(recipe: Trainer, task: TrainTask, examples: int, held_out: int) -> dict[str, Any]:
+def arguments(recipe: Trainer, task: TrainTask, rows: Rows, held_out: Rows) -> dict[str, Any]:
     """Return the values for `transformers.TrainingArguments` that follow from the shared settings."""
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     cpu = recipe.device == "cpu" or not torch.cuda.is_available()
@@ -101,11 +84,11 @@ def arguments(recipe: Trainer, task: TrainTask, examples: int, held_out: int) ->
         "save_strategy": "no",  # `Progress` saves by the clock
         "save_total_limit": 2,
         "enable_jit_checkpoint": True,  # at SIGTERM
-        "eval_strategy": "epoch" if held_out else "no",
+        "eval_strategy": "epoch" if held_out.rows else "no",
         # an evaluation before `train` would keep the model out of DistributedDataParallel
-        "eval_on_start": held_out > 0,
+        "eval_on_start": bool(held_out.rows),
         "logging_strategy": "steps",
-        "logging_steps": max(1, recipe.steps(examples) // LOGGED),
+        "logging_steps": max(1, recipe.steps(len(rows.rows)) // LOGGED),
         "logging_nan_inf_filter": False,
         "report_to": "none",
         "disable_tqdm": True,
@@ -114,34 +97,26 @@ def arguments(recipe: Trainer, task: TrainTask, examples: int, held_out: int) ->
 
 def last_checkpoint(folder: Path) -> str | None:
     """Return the newest complete checkpoint, and remove newer ones that a crash left incomplete."""
-    found = [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
-    for checkpoint in sorted(found, key=lambda path: int(path.name.partition("-")[2]), reverse=True):
-        if _is_complete(checkpoint):
+    steps = {int(digits): path for path in folder.glob("checkpoint-*") if (digits := path.name[11:]).isdigit()}
+    for _, checkpoint in sorted(steps.items(), reverse=True):
+        with suppress(OSError, ValueError):
+            json.loads((checkpoint / "trainer_state.json").read_bytes())  # the library writes it last
             return str(checkpoint)
         shutil.rmtree(checkpoint, ignore_errors=True)
     return None
 
 
-def _is_complete(checkpoint: Path) -> bool:
-    try:
-        json.loads((checkpoint / "trainer_state.json").read_bytes())  # the library writes it last
-    except (OSError, ValueError):
-        return False
-    return True
-
-
 class Progress(TrainerCallback):  # type: ignore[misc]
-    """Reports each step, saves by the clock and stops when the hours are over."""
+    """Reports each step, and saves by the clock."""
 
-    def __init__(self, recipe: Trainer, emit: Emit) -> None:
-        self._recipe, self._emit = recipe, emit
+    def __init__(self, recipe: Trainer, emit: Callable[[TrainEvent], None]) -> None:
+        self._minutes, self._emit = recipe.save_minutes, emit
         self._started = self._saved = time.monotonic()
-        self._earlier = 0.0  # seconds before the last interruption
-        self.hours_over = False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         del args, control
-        self._earlier = next((line["seconds"] for line in reversed(state.log_history) if "seconds" in line), 0.0)
+        # the seconds before the last interruption count
+        self._started -= next((line["seconds"] for line in reversed(state.log_history) if "seconds" in line), 0.0)
         self._emit(TrainEvent(event="begin", step=state.global_step, steps=state.max_steps))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
@@ -154,7 +129,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
                 f"the loss at step {state.global_step:,} is not a number any more; lower train.learning_rate, or set "
                 "train.precision=float32"
             )
-        state.log_history[-1]["seconds"] = round(self._earlier + time.monotonic() - self._started, 2)
+        state.log_history[-1]["seconds"] = round(time.monotonic() - self._started, 2)
         self._emit(TrainEvent(event="step", step=state.global_step, loss=loss))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: dict[str, float], **_: Any) -> None:
@@ -164,30 +139,20 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         # an epoch's last step is saved after the epoch's evaluation, otherwise a resumed training would skip it
         if not float(state.epoch).is_integer():
-            self._save_or_stop(args, state, control)
+            self._save_if_due(args, control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if float(state.epoch).is_integer():  # not after a stop within the epoch
-            self._save_or_stop(args, state, control)
+            self._save_if_due(args, control)
 
-    def _save_or_stop(self, args: Any, state: Any, control: Any) -> None:
-        """Request a checkpoint if one is due, and a stop if the hours are over."""
-        now = _first_clock(args)
-        control.should_save = now - self._saved >= 60 * self._recipe.save_minutes
-        hours = self._recipe.max_hours
-        if hours is not None and now - self._started > 3600 * hours and state.global_step < state.max_steps:
-            self.hours_over = control.should_save = control.should_training_stop = True
+    def _save_if_due(self, args: Any, control: Any) -> None:
+        control.should_save = time.monotonic() - self._saved >= 60 * self._minutes
+        if args.world_size > 1:  # the first process decides, so that all save at the same step
+            decision = torch.tensor([control.should_save], device=args.device)
+            torch.distributed.broadcast(decision, src=0)
+            control.should_save = bool(decision)
         if control.should_save:
-            self._saved = now
-
-
-def _first_clock(args: Any) -> float:
-    """Return the clock of the first process, so that all processes save and stop at the same step."""
-    if args.world_size == 1:
-        return time.monotonic()
-    clock = torch.tensor([time.monotonic()], dtype=torch.float64, device=args.device)
-    torch.distributed.broadcast(clock, src=0)
-    return float(clock)
+            self._saved = time.monotonic()
 
 
 def mean_loss(metrics: dict[str, float]) -> float | None:
@@ -198,20 +163,13 @@ def mean_loss(metrics: dict[str, float]) -> float | None:
 
 def curve(history: Sequence[dict[str, Any]]) -> Iterator[CurvePoint]:
     """Yield the points of the library's log."""
-    steps = {line["step"]: line for line in history if "loss" in line}
-    evaluated: dict[int, dict[str, float]] = {}
+    by_step: dict[int, dict[str, Any]] = {}
     for line in history:
-        evaluated.setdefault(line["step"], {}).update({key: line[key] for key in line if key.startswith("eval_")})
-    for step in sorted({*steps, *(step for step, metrics in evaluated.items() if metrics)}):
-        line = steps.get(step, {})
-        yield CurvePoint(
-            step=step,
-            epoch=line.get("epoch") and round(line["epoch"], 4),
-            loss=line.get("loss"),
-            held_out_loss=mean_loss(evaluated.get(step, {})),
-            learning_rate=line.get("learning_rate"),
-            seconds=line.get("seconds"),
-        )
+        if "loss" in line or mean_loss(line) is not None:
+            by_step.setdefault(line["step"], {}).update(line)
+    for step, line in sorted(by_step.items()):
+        values = {name: line.get(name) for name in ("loss", "learning_rate", "seconds")}
+        yield CurvePoint(step=step, epoch=round(line["epoch"], 4), held_out_loss=mean_loss(line), **values)
 
 
 def generate_replies(network: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[str]:

@@ -6,13 +6,13 @@ Adapters are plain PEFT (no saved modules, no DoRA), so that every engine reads 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
-from kgqa.protocols.training import (
+from kgqa.training.trainers.base import (
     ADAPTED_SIDES,
     BYTES_ACTIVATION,
     BYTES_CHECKPOINTED,
@@ -20,7 +20,7 @@ from kgqa.protocols.training import (
     ModelSize,
     Trainer,
 )
-from kgqa.training.trainers.task import TrainTask
+from kgqa.training.trainers.process import TextExample, TrainTask
 from kgqa.util.optional_deps import keep_four_bits
 from kgqa.util.validators import Count, Natural, Validator
 
@@ -54,13 +54,12 @@ class LoraTraining(Trainer):
 
     title: ClassVar[str] = "LoRA adapter"
     output: ClassVar[str] = "adapter"
+    memory_hint: ClassVar[str] = "set train.quantization=nf4, or a smaller train.max_length or train.base"
 
     @property
-    def packages(self) -> tuple[str, Mapping[str, str]]:
-        modules = dict.fromkeys(("torch", "transformers", "accelerate", "peft", "trl", "datasets"), "")
-        if self.quantization == "none":
-            return "train", modules
-        return "train,quantization", {**modules, "bitsandbytes": "; or set train.quantization=none"}
+    def packages(self) -> tuple[str, tuple[str, ...]]:
+        modules = ("torch", "transformers", "accelerate", "peft", "trl", "datasets")
+        return ("train", modules) if self.quantization == "none" else ("train,quantization", (*modules, "bitsandbytes"))
 
     @property
     def longest(self) -> int:
@@ -74,29 +73,20 @@ class LoraTraining(Trainer):
         """Return rank · (rows + columns) of the adapted matrices (Hu et al., 2021), as if all linear ones are."""
         return self.lora_r * ADAPTED_SIDES * size.width * size.layers
 
-    def memory(self, size: ModelSize, longest: int) -> dict[str, float]:
-        places = longest * self.batch_per_device
+    def memory(self, size: ModelSize, longest: int) -> float:
+        base = size.parameters * BYTES_BASE["nf4" if self.quantization == "nf4" else self.precision]
         layers = size.layers * (BYTES_CHECKPOINTED if self.activation_checkpointing else BYTES_ACTIVATION)
-        stored = "nf4" if self.quantization == "nf4" else self.precision
-        return {
-            "base": size.parameters * BYTES_BASE[stored],
-            "trainable": float(self.trainable(size) * BYTES_TRAINED),
-            "activations": float(places * size.width * (layers + BYTES_ACTIVATION)),
-        }
-
-    @property
-    def memory_hint(self) -> str:
-        if self.quantization == "none":
-            return "set train.quantization=nf4, or a smaller train.max_length"
-        return super().memory_hint
+        activations = longest * self.batch_per_device * size.width * (layers + BYTES_ACTIVATION)
+        return base + self.trainable(size) * BYTES_TRAINED + activations
 
     def load(self, file: Path, base: Path) -> Any:
         """Read the examples as tokens. Raises DataError naming the line."""
-        from kgqa.training.trainers.library import Rows, encode, load_tokenizer, read_texts
+        from kgqa.training.trainers.library import Rows, encode, load_tokenizer
 
         tokenizer = load_tokenizer(base)
         rows, left_out, cut = [], 0, 0
-        for text in read_texts(file):
+        for place, line in read_lines(file):
+            text = check_json(TextExample, line, place)
             prompt = encode(tokenizer, text.prompt)
             ids = [*prompt, *encode(tokenizer, text.completion), tokenizer.eos_token_id]
             if len(ids) > self.max_length:
@@ -122,7 +112,7 @@ class LoraTraining(Trainer):
         from kgqa.training.trainers.library import arguments, load_tokenizer
 
         args = SFTConfig(
-            **arguments(self, task, len(rows.rows), len(held_out.rows)),
+            **arguments(self, task, rows, held_out),
             max_length=self.max_length,
             completion_only_loss=self.loss_on == "target",
             gradient_checkpointing=self.activation_checkpointing,
@@ -146,20 +136,18 @@ class LoraTraining(Trainer):
             if "Target modules" not in str(error):
                 raise
             last = network.get_output_embeddings()
-            linear = [
+            modules = [
                 name for name, each in network.named_modules() if hasattr(each, "in_features") and each is not last
             ]
-            known = sorted({name.rpartition(".")[2] for name in linear})
+            known = ", ".join(sorted({name.rpartition(".")[2] for name in modules}))
             names = ",".join(self.target_modules)
-            raise ConfigError(
-                f"train.target_modules={names}: the base has no such layer; it has {', '.join(known)}"
-            ) from error
+            raise ConfigError(f"train.target_modules={names}: the base has no such layer; it has {known}") from error
 
     def _load_base(self, folder: Path, device: Any) -> Any:
         import torch
         from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-        settings: dict[str, Any] = {"dtype": getattr(torch, self.precision), "local_files_only": True}
+        dtype, settings = getattr(torch, self.precision), dict[str, Any]()
         if self.quantization == "nf4":
             logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it reports every cast
             settings["device_map"] = {"": device}
@@ -167,11 +155,13 @@ class LoraTraining(Trainer):
                 load_in_4bit=True,
                 bnb_4bit_quant_type="nf4",
                 bnb_4bit_use_double_quant=self.double_quantization,
-                bnb_4bit_compute_dtype=getattr(torch, self.precision),
-                bnb_4bit_quant_storage=getattr(torch, self.precision),  # so that FSDP can shard it
+                bnb_4bit_compute_dtype=dtype,
+                bnb_4bit_quant_storage=dtype,  # so that FSDP can shard it
             )
         try:
-            network = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="sdpa", **settings)
+            network = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=dtype, local_files_only=True, attn_implementation="sdpa", **settings
+            )
         except (OSError, ValueError, KeyError) as error:
             raise ConfigError(f"train.base={self.base}: {folder}: not a causal model: {error}") from error
         keep_four_bits(network)
@@ -192,3 +182,21 @@ class LoraTraining(Trainer):
         config.target_modules = sorted(config.target_modules)  # PEFT has a set
         trainer.model.save_pretrained(folder)
         (folder / "README.md").unlink(missing_ok=True)  # PEFT's empty card; ours is in the folder above
+
+
+def merge(base: Path, adapter: Path, out: Path) -> None:
+    """Write base and adapter as one transformers folder, in the base's own precision."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    from kgqa.training.trainers.library import replace_folder
+    from kgqa.training.trainers.seq2seq import copy_tokenizer
+
+    network = AutoModelForCausalLM.from_pretrained(base, dtype="auto", local_files_only=True)
+    merged = PeftModel.from_pretrained(network, str(adapter)).merge_and_unload()
+
+    def save(folder: Path) -> None:
+        merged.save_pretrained(folder)
+        copy_tokenizer(base, folder)
+
+    replace_folder(out, save)

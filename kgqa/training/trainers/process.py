@@ -1,4 +1,7 @@
-"""Start a trainer's process, alone or several by accelerate, and pass on its events until it ends."""
+"""Start a trainer's process, alone or several by accelerate, and pass on its events until it ends.
+
+The process reads a `TrainTask` and two files of examples. It leaves weights, replies and a `TrainResult`.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,129 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from kgqa.artifacts.schema import check_json
+from kgqa.artifacts.run import SETTINGS
+from kgqa.artifacts.schema import Artifact, Number, check_json, omit_none, read
+from kgqa.artifacts.trained import TrainFigures
 from kgqa.errors import EngineDied, UsageError
-from kgqa.training.trainers.task import LOG, SETTINGS, TrainEvent, TrainTask
-from kgqa.util.fs import create_private, explain_storage_errors, json_text, replace_file
+from kgqa.types import Json
+from kgqa.util.fs import explain_storage_errors, json_text, replace_file
 from kgqa.util.jsonio import decode_json
-from kgqa.util.terminal_text import one_line
+from kgqa.util.text import one_line
 
+TRAIN, HELD_OUT, RESULT = "examples/train.jsonl", "examples/held_out.jsonl", "outcome.json"
+BEFORE, REPLIES = "before.json", "replies.jsonl"  # the untrained model on the held-out examples; replies of both
+CHECKPOINTS, LOG = "checkpoints", "worker.log"
+LOCK, WORKER_LOCK = ".lock", ".worker.lock"
 PATIENCE = 120.0  # seconds for an interrupted worker to write its checkpoint
 INTERRUPTED = (130, -signal.SIGINT, -signal.SIGTERM)  # the latter before it has set its signal handlers
+
+
+@dataclass(frozen=True, slots=True)
+class TextExample:
+    """A rendered prompt with its completion."""
+
+    prompt: str
+    completion: str
+    id: str = ""
+    question: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PairExample:
+    """Texts that an encoder shall bring together, and those that it shall not.
+
+    hop: 1 if the anchor is the question, 2 if it continues with the first fact. None: the facts have no order.
+    """
+
+    anchor: str
+    positive: str
+    negatives: tuple[str, ...] = ()
+    id: str = ""
+    question: str = ""
+    hop: int | None = None
+
+
+class TrainTask(Artifact):
+    """`kind`: the class in `kgqa.training.trainers`. `recipe`: its fields. `base`: a transformers folder.
+
+    base_name: what an adapter's configuration calls its base, so that it has no path of this machine.
+    """
+
+    kind: str
+    recipe: Mapping[str, Json]
+    base: str
+    base_name: str
+    folder: str
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder)
+
+
+class TrainEvent(Artifact):
+    """One line that the worker sends to its parent. `event`: begin, step, evaluation, note or error."""
+
+    event: str
+    step: int = 0
+    steps: int | None = omit_none()
+    loss: Number | None = omit_none()
+    text: str | None = omit_none()
+
+
+class CurvePoint(Artifact):
+    """The losses at a step. Step 0 is before training; `held_out_loss` is given where it was measured."""
+
+    step: int
+    epoch: Number | None = None
+    loss: Number | None = None
+    held_out_loss: Number | None = None
+    learning_rate: Number | None = None
+    seconds: Number | None = None
+
+
+class TrainResult(TrainFigures):
+    """The figures of a finished training.
+
+    measured: figures of the held-out examples by name, in their order, before and after training.
+    """
+
+    examples: int
+    left_out: int  # examples longer than the limit
+    cut: int  # examples truncated to it
+    held_out_loss: tuple[Number | None, Number | None]  # before and after, nats per token or pair
+    measured: Mapping[str, tuple[tuple[Number, ...], tuple[Number, ...]]]
+    curve: tuple[CurvePoint, ...]
+
+    @classmethod
+    def read(cls, folder: Path) -> TrainResult:
+        """Read the result. Raises DataError: the training is not finished, or the file is damaged."""
+        return read(cls, folder / RESULT, missing="no such file: the training is not finished")
+
+    def series(self) -> dict[str, tuple[tuple[int, float], ...]]:
+        """Return (step, value) pairs by name, for plots and trackers."""
+        series = {}
+        for name in ("loss", "held_out_loss", "learning_rate"):
+            points = [(point.step, getattr(point, name)) for point in self.curve]
+            if known := tuple((step, float(value)) for step, value in points if value is not None):
+                series[name] = known
+        return series
 
 
 def run_worker(task: TrainTask, processes: int, show: Callable[[TrainEvent], None]) -> None:
     """Run a training to its end.
 
     Raises:
-        UsageError: what the worker reports as invalid, or its hours are over.
+        UsageError: what the worker reports as invalid.
         EngineDied: the worker crashed.
         KeyboardInterrupt: after the worker has written its checkpoint.
     """
     settings = replace_file(task.path / SETTINGS, json_text(task.json()))
-    error = ""
-    log = task.path / LOG
-    with explain_storage_errors(log), create_private(log).open("ab") as file:
+    error, log = "", task.path / LOG
+    with explain_storage_errors(log), log.open("ab") as file:
         worker = subprocess.Popen(  # noqa: S603 - ourselves
             command(settings, processes),
             env=environment(processes, os.environ),

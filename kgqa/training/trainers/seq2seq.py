@@ -7,14 +7,14 @@ reply has to start with. It is split there again.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from kgqa.artifacts.schema import check_json, read_lines
 from kgqa.errors import ConfigError
-from kgqa.protocols.training import BYTES_LOGIT, VOCABULARY, ModelSize, Trainer
-from kgqa.training.trainers.task import TrainTask
+from kgqa.training.trainers.base import BYTES_LOGIT, VOCABULARY, ModelSize, Trainer
+from kgqa.training.trainers.process import TextExample, TrainTask
 from kgqa.util.validators import Count, Natural
 
 TOKENIZER_FILES = (
@@ -42,29 +42,30 @@ class Seq2SeqTraining(Trainer):
     output: ClassVar[str] = "model"
 
     @property
-    def packages(self) -> tuple[str, Mapping[str, str]]:
-        return "train", dict.fromkeys(("torch", "transformers", "accelerate", "datasets"), "")
+    def packages(self) -> tuple[str, tuple[str, ...]]:
+        return "train", ("torch", "transformers", "accelerate", "datasets")
 
     @property
     def longest(self) -> int:
         return self.max_input + self.max_output
 
-    def memory(self, size: ModelSize, longest: int) -> dict[str, float]:
+    def memory(self, size: ModelSize, longest: int) -> float:
         logits = min(longest, self.max_output) * self.batch_per_device * VOCABULARY * BYTES_LOGIT
-        return {**super().memory(size, longest), "logits": float(logits)}
+        return super().memory(size, longest) + logits
 
     def load(self, file: Path, base: Path) -> Any:
         """Read the examples as tokens. Raises DataError naming the line."""
         from transformers import AutoConfig
 
-        from kgqa.training.trainers.library import Rows, encode, load_tokenizer, read_texts
+        from kgqa.training.trainers.library import Rows, encode, load_tokenizer
 
         tokenizer = load_tokenizer(base)
         start = getattr(AutoConfig.from_pretrained(base), "decoder_start_token_id", None)
         if not isinstance(start, int):
             raise ConfigError(f"train.base={self.base}: {base}: not an encoder-decoder model")
         rows, left_out, cut = [], 0, 0
-        for text in read_texts(file):
+        for place, line in read_lines(file):
+            text = check_json(TextExample, line, place)
             read, begin = split_prompt(encode(tokenizer, text.prompt), tokenizer.eos_token_id, start)
             labels = [*begin, *encode(tokenizer, text.completion), tokenizer.eos_token_id]
             if len(read) > self.max_input or len(labels) > self.max_output:
@@ -90,7 +91,7 @@ class Seq2SeqTraining(Trainer):
         from kgqa.training.trainers.library import arguments, load_tokenizer
 
         args = Seq2SeqTrainingArguments(
-            **arguments(self, task, len(rows.rows), len(held_out.rows)),
+            **arguments(self, task, rows, held_out),
             gradient_checkpointing=self.activation_checkpointing,
             train_sampling_strategy="group_by_length" if self.group_by_length else "random",
         )

@@ -1,0 +1,603 @@
+"""All commands of `kgqa`, by task in the order of the help.
+
+To add one, add a `Command` here and write the function that it names. Only `errors` and `parsing` of kgqa are imported
+here, so that help is fast.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kgqa.cli.parsing import Command
+from kgqa.errors import ConfigError, nearest
+
+SWEEP = """With -m, as a sweep (docs/SWEEPS.md), comma lists, choice(…), range(…) and glob(…) are swept:
+  sweep.name=      its folder in outputs/sweeps (default: a hash of its cells)
+  budget=          maximum cost of the sweep, e.g. 2.50usd or 500000tokens
+  hydra/launcher=  basic, joblib, submitit_local, submitit_slurm, ray; hydra.launcher.KEY=… sets its settings
+  hydra/sweeper=   basic (every combination) or optuna (see docs/SWEEPS.md)
+
+Keys of a group are set as group.key=value, e.g. method.beam=3 or dataset.path=FILE. --cfg prints them all with the
+values of this command line. Run the same command again to continue an interrupted run.
+Exit codes: 0 done, 2 invalid input, or more questions failed than max_failure_rate allows, 3 the engine crashed,
+130 interrupted."""
+ASK = """Files are text, Markdown, HTML, DOCX and PDF (pip install 'kgqa[pdf]'). A folder is read with all folders in
+it. The largest model whose weights are on this machine answers, unless you set model=. The default method=trace builds
+chains of sentences from the best passages, with the values of experiment=ask. Set method.units=triples for chains of
+extracted triples, and experiment=null for the values of the paper. Use method=kgp for the structure of PDFs, e.g. "what
+does table 2 say". The answer, its page, indexes, triples and replies are saved in outputs/. Exit codes as of kgqa
+run."""
+DEMO = """It runs method=no_context, method=all_documents and experiment=demo (TRACE, small enough for a laptop) on the
+first questions of dataset=demo. Its texts are about a country that does not exist, so that no model knows the answers.
+Run it again to resume it, or to show its results. Keys are those of kgqa run, for all three methods. Keys of method, kg
+and rankers are only for TRACE."""
+TUNE = """Keys of its own (docs/SWEEPS.md):
+  tune.metric=    a score of metrics.json (em, f1, support_recall, …), judge or recall@K
+  tune.dev=N      dev questions, sampled with tune.seed=0; or tune.dev_path=FILE, tune.dev_split=train
+  tune.test=N     other questions to measure the choice on (default: all others)
+  tune.sets=1,2   demonstration sets, with a test run for each
+  tune.name=      its folder in outputs/sweeps (default: a hash of its cells)
+  budget=         maximum cost, e.g. 2.50usd or 500000tokens"""
+REPRODUCE = """Keys of its own (docs/REPRODUCE.md):
+  only=            rows and columns by name, a part of it or a pattern, e.g. only=TRACE-Triple,MuSiQue
+  dry_run=true     show the calls, and what cannot run here, without making calls
+  protocol=paper   follow the paper: choose on development questions, use its number of questions, average over its
+                   sets of demonstrations; short (default): the table's settings on the questions that limit= leaves
+  protocol.dev=    and protocol.test=: fewer questions than the paper's
+  trained.NAME=    the path of a model that a cell needs (default: the newest that kgqa train made here)
+  make.KEY=        a key for the commands that --make runs, e.g. make.train.base=smollm2_135m make.limit=200
+  budget=          maximum cost, e.g. 2.50usd or 500000tokens. Run the same command with a higher one to continue.
+  run_name=        the report's folder in outputs/reproduce/ID/ (default: a hash of its cells)
+  hydra/launcher=  joblib, submitit_slurm …: several cells at once, see docs/SWEEPS.md
+Any other key is one of kgqa run and replaces the table's value in every cell: limit=3 model=… ranker=… engine=…"""
+RUNNING = """With --running: runs, sweeps, builds and judges that write into outputs/ of this folder, on any machine.
+Each of them writes a log.jsonl into its own folder."""
+VIEW = """The address contains a token, so that other users of this machine cannot read your runs. Ctrl-C ends it.
+From another machine: ssh -L 8744:127.0.0.1:8744 HOST, then open the printed address there."""
+VERIFY = """  roles.verifier=   the model that is called, as PRESET[@ENGINE] (default: roles.reader=, then model=)
+  dry_run=true      show the first prompts and count the calls, without making calls
+  budget=           maximum cost, e.g. 2.50usd or 500000tokens. Run the same command with a higher one to continue.
+  output_dir=       the folder (default: outputs/verified/DATASET/HASH, a hash of all that can change a verdict)
+
+kgqa extracts the triples of each gold passage, merges the names of one thing, and asks the model for a path to the gold
+answer. A question without a path is noise. See docs/VERIFICATION.md. dataset.verified=FOLDER of the folder that is
+printed last restricts every command to its valid questions. Running the same command again repeats no call.
+Exit codes: 0 done, 2 invalid input, the budget is spent or more questions failed than max_failure_rate allows,
+3 the engine crashed, 130 interrupted."""
+TRAIN = """train.examples= is a number, a folder of kgqa collect, or a file with one example per line: {"prompt",
+"completion"} as the model sees them, or {"anchor", "positive", "negatives"}. dry_run=true shows the first example,
+steps, memory and hours. Run the same command again to continue an interrupted training. See docs/TRAINING.md.
+
+With -m, train.KEY=A,B trains once per value, or per combination of values of several keys, and chooses the one with
+the lowest held-out loss, which gets the name. The recipe can be set as train=RECIPE, too.
+
+hydra/launcher=submitit_slurm (submitit_local, joblib, ray) trains in jobs, with -m all at once. hydra.launcher.KEY=…
+sets its settings, e.g. hydra.launcher.partition=gpu hydra.launcher.gpus_per_node=1 hydra.launcher.timeout_min=600."""
+BOOTSTRAP = """  train.base=       the base model that is trained (default: model=)
+  dry_run=true      show calls, tokens and hours of each round, without calls or training
+
+A round answers the questions to learn from with the adapters of the last round, collects the steps that led to right
+answers, trains an adapter for each role on the base model and evaluates them. Run the same command again to continue an
+interrupted one. No call is paid twice. See docs/TRAINING.md.
+Exit codes: 0 done, 2 invalid input, 3 an engine or trainer crashed, 130 interrupted."""
+MODELS = """kgqa models trained NAME shows the figures, examples and settings of one training and checks its files.
+NAME is its name, NAME/HASH, or its folder. Exit code 2: a file is missing or has changed."""
+REPORT = """formats:
+  html   tables and trace explorer (default)
+  md     the tables as Markdown
+  csv    one line per question
+  latex  the tables as LaTeX
+  jsonl  predictions and calls, one row per line
+  eee    Every Eval Ever 0.3.0: one record of the scores with their intervals
+  otlp   one trace per question in OTLP/JSON with OpenInference's names: for Phoenix, MLflow, Langfuse
+  trec   run.trec and qrels.trec: only ids and ranks
+
+All exports except trec contain questions, gold answers, passages and prompts. Keep them as private as your documents.
+They contain no key, no password and no command line. docs/SHARING.md lists the programs that read them."""
+KG_IMPORT = """formats:
+  hipporag  docs with extracted_triples, plain or gzipped
+  openie    Stanford CoreNLP's JSON: sentences with openie and tokens
+  jsonl     one passage per line with title, text and triples; or one triple per line with head, relation, tail, title,
+            text
+  tsv       a header with head, relation, tail, text and optionally title; one triple per line"""
+KG_EXPORT = """formats:
+  jsonl    one passage per line with title, text and triples, as kg=imported reads it (default)
+  tsv      one triple per line with head, relation, tail, title, text
+  graphml  for Gephi, Cytoscape, networkx
+
+jsonl and tsv contain the texts of the passages, graphml their titles: keep the file as private as they are."""
+EXPORTS = ("jsonl", "eee", "otlp", "trec")
+QUESTION_KEYS = ("dataset", "limit", "sample", "ids")
+CALIBRATION_KEYS = ("human", "other")
+SCORE_KEYS = (
+    "scoring", "judge", "model", "engine", "roles", "seed", "max_parallel_questions", "output_dir",
+    "allow_trained_questions",
+)  # fmt: skip
+TUNE_KEYS = ("metric", "dev", "test", "dev_path", "dev_split", "seed", "sets", "name")
+VERIFY_KEYS = (
+    "dataset", "model", "engine", "roles", "verify", "limit", "sample", "ids", "seed", "max_parallel_questions",
+    "max_failure_rate", "output_dir", "dry_run", "budget",
+)  # fmt: skip
+
+RUN_COMMANDS = (
+    Command(
+        "demo",
+        "a first look: TRACE next to two simple methods on a few questions, with the chains it found",
+        """kgqa demo
+        kgqa demo model=smollm2_135m
+        kgqa demo --recorded""",
+        "ask:demo",
+        """
+        [key=value …]  as for kgqa run, e.g. limit=5 or model=smollm2_135m
+        --recorded     replay the calls that ship with kgqa, without a model""",
+        notes=DEMO,
+        needs_words=False,
+    ),
+    Command(
+        "run",
+        "answer a dataset's questions with a method, and score them",
+        """kgqa run method=trace dataset=demo limit=3
+        kgqa run -m method=trace,ircot dataset=demo limit=8""",
+        "run:run",
+        """
+        key=value …     groups and keys of the experiment, see below
+        -m, --multirun  a sweep: models stay loaded, finished cells are skipped
+        --cfg           only print the configuration, as YAML""",
+        ("sweep.name", "sweep.metric", "budget", "hydra/launcher", "hydra/sweeper"),
+        explains="run",
+        notes=SWEEP,
+    ),
+    Command(
+        "ask",
+        "answer a question from your own documents",
+        """kgqa ask "Where was the builder of the mill born?" notes/
+        kgqa ask "What does table 2 say?" report.pdf method=kgp model=qwen2_5_coder_1_5b""",
+        "ask:ask",
+        """
+        [QUESTION]     in quotes
+        [FILE …]       your documents: files and folders
+        [key=value …]  as for kgqa run, e.g. model=qwen2_5_coder_1_5b method=kgp
+        --json         print the answer as a JSON object, progress on stderr
+        --passages N   number of passages for a method that does not search (default: 8)""",
+        notes=ASK,
+    ),
+    Command(
+        "tune",
+        "choose values on dev questions, measure the choice on others",
+        "kgqa tune method=ircot dataset=musique method.passages_per_step=2,4,6,8 tune.metric=f1 tune.dev=100",
+        "sweep:tune",
+        "key=value …  as for kgqa run -m; at least one key has several values",
+        (*(f"tune.{key}" for key in TUNE_KEYS), "budget"),
+        notes=TUNE,
+    ),
+    Command(
+        "evaluate",
+        "score a run or predictions again, also with a judge; calibrate a judge",
+        """kgqa evaluate last judge=three_way
+        kgqa evaluate --predictions predictions.json dataset=hotpotqa
+        kgqa evaluate last --calibrate human=labels.csv other=kgp""",
+        "score:evaluate",
+        f"""
+        RUN|FILE       a run, or with --predictions a file of predictions
+        [key=value …]  of {", ".join(SCORE_KEYS)}; with --predictions also {", ".join(QUESTION_KEYS)}
+        --predictions  score a file of another program: HotpotQA's, 2Wiki's or MuSiQue's format, or JSON lines
+        --calibrate    compare the verdicts of a judged run with EM, with human=FILE.csv (question_id, correct) and \
+            with other=RUN|JUDGE, which uses judge.model=…
+        --subset       score only the questions that the file has""",
+        (*SCORE_KEYS, *QUESTION_KEYS, *CALIBRATION_KEYS),
+        only_own=True,
+    ),
+    Command(
+        "reproduce",
+        "reproduce a paper's table or figure, with its values next to ours",
+        """kgqa reproduce trace/table1 limit=5 dry_run=true
+        kgqa reproduce ircot/table4 protocol=paper --plan""",
+        "reproduce:reproduce",
+        """
+        [ID]           of a table or figure, e.g. trace/table1; with --list the start of some
+        [key=value …]  see below
+        --list         list every id, what it shows, and what of it can run here with these keys
+        --plan         show runs, calls, tokens, hours and USD, without making calls
+        --make         first train the missing models that cells need; resumes""",
+        ("only", "budget", "protocol", "hydra/launcher"),
+        notes=REPRODUCE,
+    ),
+)
+INSPECT_COMMANDS = (
+    Command(
+        "runs",
+        "list the runs in outputs/, newest first, or what is running",
+        """kgqa runs
+        kgqa runs method=trace since=2026-01-31
+        kgqa runs --running
+        kgqa runs --json""",
+        "inspect:runs",
+        """
+        [NAME]         only runs with a name, or a part of it after a slash, that starts like this
+        [key=value …]  only runs of dataset=, method=, model=; since=2026-01-31 or 2026-01-31T12:00
+        --running      show what is running: progress, speed, cost
+        --limit N      maximum number (default: 20; with --json: all)
+        --json         print a JSON list of all of them""",
+        ("dataset", "method", "model", "since"),
+        only_own=True,
+        notes=RUNNING,
+    ),
+    Command(
+        "show",
+        "a run's questions, or how one question got its answer",
+        """kgqa show last
+        kgqa show last --wrong --limit 10
+        kgqa show last 2hop__demo_01 --calls""",
+        "questions:show",
+        """
+        RUN         a run: its folder, or the start of its name, or last
+        [QUESTION]  the id of one: its passages, triples, chains, prompts and answer
+        --wrong     only questions with an answer that is no exact match
+        --failed    only questions that failed
+        --limit N   maximum number of questions (default: 50)
+        --calls     with every prompt, result, passage and triple""",
+    ),
+    Command(
+        "view",
+        "runs and sweeps in the browser, and questions about your documents",
+        """kgqa view
+        kgqa view --documents notes
+        kgqa view /data/experiments/outputs --port 0 --no-browser""",
+        "inspect:view",
+        """
+        [FOLDER]              folder of the runs (default: outputs/)
+        [key=value …]         for the ask tab, as for kgqa ask, e.g. engine=openai model=gpt_4o_mini
+        --port PORT           port on 127.0.0.1; 0 for any free port (default: 8744)
+        --documents FOLDER …  documents for the ask tab; can be repeated
+        --no-browser          print the address without opening a browser""",
+        notes=VIEW,
+    ),
+    Command(
+        "report",
+        "write a report as HTML, Markdown, CSV or LaTeX, or export a run for other programs",
+        """kgqa report last --open
+        kgqa report last --format latex
+        kgqa report last --format otlp --out spans
+        kgqa report outputs/sweeps/NAME --score F1""",
+        "inspect:report",
+        """
+        RUN              a run or a sweep: its folder, or the start of its name, or last
+        --format {html,md,csv,latex,jsonl,eee,otlp,trec}  the format, see below
+        --open           only open the HTML report in the browser
+        --out PATH       output file (default: report.html, .md, .csv or .tex in RUN); for an export a new or empty \
+            folder
+        --score NAME     sweep: the score plotted against cost, e.g. F1""",
+        notes=REPORT,
+    ),
+    Command(
+        "compare",
+        "compare runs on the same questions: paired tests, flipped questions",
+        "kgqa compare demo/trace demo/golden --common",
+        "score:compare",
+        """
+        RUN RUN …      runs: each a folder, or the start of its name, or last
+        [key=value …]  scoring= of EM and F1; seed=0 of intervals; difference=2 points that matter
+        --common       only the questions that all of them have
+        --all          every flipped question (default: 10 per pair)""",
+        ("scoring", "seed", "difference"),
+        only_own=True,
+    ),
+)
+DATA_COMMANDS = (
+    Command("data", "datasets and corpora: list, download, check, verify, index", "kgqa data download dataset=musique"),
+    Command(
+        "data list",
+        "show every dataset and corpus: source, licence, size, checksum, local copy",
+        "kgqa data list",
+        "data:show_datasets",
+    ),
+    Command(
+        "data download",
+        "download, check and unpack a dataset or corpus",
+        "kgqa data download dataset=musique",
+        "data:download",
+        "key=value …  dataset=NAME of kgqa data list; from=hub|FOLDER in Hugging Face's format; to=FOLDER",
+        ("dataset", "from", "to"),
+        only_own=True,
+    ),
+    Command(
+        "data check",
+        "read all files of a dataset: counts, hashes and unusual records",
+        "kgqa data check dataset=demo",
+        "data:check_dataset",
+        "key=value …  as for kgqa run",
+    ),
+    Command(
+        "data verify",
+        "find the questions of a benchmark that their gold passages do not answer",
+        """kgqa data verify dataset=musique limit=12 dry_run=true
+        kgqa data verify dataset=musique verify.list=musique_val_wrong.txt""",
+        "data:verify_questions",
+        f"key=value …  of {', '.join(VERIFY_KEYS[:-2])}, and those below",
+        VERIFY_KEYS,
+        only_own=True,
+        explains="verify",
+        notes=VERIFY,
+    ),
+    Command(
+        "data index",
+        "index the corpus of a dataset before a run; an interrupted build resumes",
+        "kgqa data index dataset=demo retriever=bm25",
+        "data:build_index",
+        "key=value …  as for kgqa run",
+    ),
+    Command(
+        "data check-index",
+        "compare every file of the index with its hash",
+        "kgqa data check-index dataset=demo retriever=bm25",
+        "data:check_index",
+        "key=value …  as for kgqa run",
+    ),
+    Command(
+        "kg",
+        "triples of passages: build, import and export them, their stats",
+        "kgqa kg build dataset=demo limit=3",
+    ),
+    Command(
+        "kg build",
+        "extract the triples of the questions' passages, or of the complete corpus",
+        """kgqa kg build dataset=demo limit=3
+        kgqa kg build dataset=musique --corpus --ray --workers 4 --gpus 1""",
+        "kg:build",
+        """
+        key=value …  as for kgqa run
+        --corpus     every passage of dataset.corpus instead of those of the questions; limit counts passages
+        --ray        extract the corpus with Ray workers, on this machine or on the cluster of RAY_ADDRESS
+        --workers N  number of Ray workers (default: 1)
+        --gpus GPUS  GPUs per worker (default: 0)""",
+    ),
+    Command(
+        "kg stats",
+        "figures per question of the existing triples (TRACE, Table 5)",
+        "kgqa kg stats dataset=demo limit=3",
+        "kg:show_statistics",
+        "key=value …  as for kgqa run",
+    ),
+    Command(
+        "kg link",
+        "link the collections of a dataset's questions ahead of a run",
+        "kgqa kg link graph=tfidf dataset=demo",
+        "kg:link",
+        "key=value …  graph=NAME, and others as for kgqa run",
+    ),
+    Command(
+        "kg link-stats",
+        "passages, edges, density and build time of the linked collections (KGP, Table 3)",
+        "kgqa kg link-stats graph=tfidf dataset=demo",
+        "kg:show_links",
+        "key=value …  graph=NAME, and others as for kgqa run",
+    ),
+    Command(
+        "kg import",
+        "convert triples of other programs for runs: kg=imported kg.path=FILE",
+        """kgqa kg import openie.json --format hipporag
+        kgqa kg import openie.json --format hipporag --out mine.jsonl dataset=musique""",
+        "kg:import_triples",
+        """
+        FILE           the output of another program
+        [key=value …]  of a dataset, e.g. dataset=musique: count how many of its passages the file has
+        --format {hipporag,openie,jsonl,tsv}  the format of the file, see below
+        --out FILE     output file (default: outputs/kg/imported/NAME.jsonl)""",
+        notes=KG_IMPORT,
+    ),
+    Command(
+        "kg export",
+        "write existing triples for other programs: JSON lines, TSV, GraphML",
+        """kgqa kg export dataset=demo limit=3 --format graphml --out demo.graphml
+        kgqa kg export kg=imported kg.path=mine.jsonl dataset=musique --format tsv --out triples.tsv""",
+        "kg:export_triples",
+        """
+        key=value …  as for kgqa run
+        --out FILE   output file
+        --format {jsonl,tsv,graphml}  the format, see below
+        --corpus     every passage of dataset.corpus instead of those of the questions""",
+        notes=KG_EXPORT,
+    ),
+)
+TRAIN_COMMANDS = (
+    Command(
+        "collect",
+        "make examples to train models on, from questions or finished runs",
+        """kgqa collect kgp dataset=hotpotqa,musique dataset.split=train
+        kgqa collect safe dataset=2wiki collect.teacher=rules limit=200
+        kgqa collect safe dataset=demo collect.teacher=model roles.teacher=gpt_oss_120b@vllm limit=3 dry_run=true
+        kgqa collect knowtrace --from last""",
+        "train:collect",
+        """
+        RECIPE         a choice of collect=, see below
+        [key=value …]  as for kgqa run, collect.KEY=VALUE and dataset=A,B: several datasets, limit and sample of each \
+            (default: those of the recipe)
+        --from RUN …   a run: collect from its replies, with recipe safe from its hard cases; can be repeated""",
+        explains="collect",
+    ),
+    Command(
+        "train",
+        "train an adapter, a model or an encoder on collected examples",
+        """kgqa train kgp_llama train.base=smollm2_135m train.examples=64 train.epochs=2 dry_run=true
+        kgqa train safe_evaluator train.processes=4
+        kgqa train -m knowtrace_explorer train.examples=FOLDER train.learning_rate=1e-5,5e-5 train.epochs=1,2,3""",
+        "train:train",
+        """
+        [RECIPE]        a choice of train=, see below
+        [key=value …]   train.KEY=VALUE, dry_run=true, tracker=; dataset=, collect.KEY=VALUE and limit= for the \
+            collected examples
+        -m, --multirun  several trainings; the lowest held-out loss is chosen""",
+        explains="train",
+        notes=TRAIN,
+    ),
+    Command(
+        "bootstrap",
+        "train a method on its own right answers, round by round, and evaluate each round",
+        """kgqa bootstrap dataset=hotpotqa model=llama3_8b_instruct engine=vllm bootstrap.rounds=4 dry_run=true
+        kgqa bootstrap dataset=2wiki bootstrap.filter=backtracing,none bootstrap.sample=1000 train.epochs=1""",
+        "train:bootstrap",
+        "key=value …  as for kgqa run, for the questions to evaluate on; bootstrap.KEY=VALUE, train.KEY=VALUE, "
+        "collect.KEY=VALUE of each round",
+        explains="bootstrap",
+        notes=BOOTSTRAP,
+    ),
+    Command(
+        "models",
+        "model presets and adapters, and trained models: list, check and export",
+        """kgqa models
+        kgqa models trained
+        kgqa models trained kgp_llama --merged""",
+        "train:models",
+        """
+        [trained]   list trained models (default: presets)
+        [NAME]      show a trained model
+        --prune     remove the checkpoints of finished trainings
+        --gguf      export the adapter NAME as llama.cpp reads it
+        --merged    export base and adapter as one transformers folder
+        --out PATH  where to export to (default: next to the weights)""",
+        notes=MODELS,
+    ),
+)
+SYSTEM_COMMANDS = (
+    Command(
+        "doctor",
+        "check this machine: what is installed, what is missing, and how to get it",
+        """kgqa doctor
+        kgqa doctor vllm dataset=musique""",
+        "system:doctor",
+        "[NAME …]  only these: an engine, an extra, a dataset, …; exit code 2 if one is missing",
+    ),
+    Command(
+        "cache",
+        "the call cache: check, stats, export and import of calls, prune",
+        "kgqa cache export calls.jsonl.zst --run last",
+    ),
+    Command(
+        "cache check",
+        "read all calls and compare their checksums; exit code 1 if one is damaged",
+        """kgqa cache check
+        kgqa cache check --repair""",
+        "system:check_cache",
+        "--repair  delete damaged rows",
+    ),
+    Command(
+        "cache stats",
+        "calls and bytes by engine and model, oldest and newest",
+        "kgqa cache stats",
+        "system:show_cache",
+        "--json  print JSON",
+    ),
+    Command(
+        "cache export",
+        "write calls to one file, with which others replay runs without a model",
+        """kgqa cache export calls.jsonl.zst --run last
+        kgqa cache export all.jsonl.zst""",
+        "system:export_cache",
+        """
+        FILE.jsonl.zst   output file
+        --run RUN …      only the calls of a run; can be repeated
+        --engine NAME …  only replies of this engine, ranker or retriever; can be repeated""",
+    ),
+    Command(
+        "cache import",
+        "add the calls of such a file to this cache; existing ones stay",
+        "kgqa cache import calls.jsonl.zst",
+        "system:import_cache",
+        "FILE.jsonl.zst  a file of kgqa cache export",
+    ),
+    Command(
+        "cache prune",
+        "list the calls to delete; with --yes, delete them",
+        """kgqa cache prune --older-than 90
+        kgqa cache prune --engine scripted --yes""",
+        "system:prune_cache",
+        """
+        --older-than DAYS  calls made longer ago
+        --engine NAME      calls of this engine, ranker or retriever only
+        --yes              delete them""",
+    ),
+    Command("new", "start a method, dataset or retriever of your own, with its test", "kgqa new method my_method"),
+    *(
+        Command(
+            f"new {group}",
+            files,
+            f"kgqa new {group} my_{group}",
+            "system:new",
+            f"NAME  of the {group} and its module, e.g. my_{group}; docs/OWN_CODE.md",
+        )
+        for group, files in (
+            ("method", "a module, its prompts, its configuration, and a test with scripted replies"),
+            ("dataset", "a reader of a JSONL file, two questions to start with, its configuration, and a test"),
+            ("retriever", "a module, its configuration, and a test"),
+        )
+    ),
+)
+COMMANDS: Mapping[str, tuple[Command, ...]] = {
+    "run": RUN_COMMANDS,
+    "inspect": INSPECT_COMMANDS,
+    "data": DATA_COMMANDS,
+    "train": TRAIN_COMMANDS,
+    "system": SYSTEM_COMMANDS,
+}
+BY_NAME: Mapping[str, Command] = {command.name: command for listed in COMMANDS.values() for command in listed}
+PROGRAM = Command(
+    "",
+    "Run experiments in multi-hop question answering with knowledge graphs and RAG.",
+    """kgqa run method=trace dataset=demo limit=3
+    kgqa run method=trace --help""",
+    arguments="""
+    --version           show the version
+    --completion SHELL  print the completion script for bash, zsh or fish""",
+)
+
+
+def subcommands(name: str) -> list[Command]:
+    """Return the commands directly inside a group; "" is kgqa itself."""
+    return [each for key, each in BY_NAME.items() if key.rpartition(" ")[0] == name]
+
+
+def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
+    """Return the command that the first words name, and the other words.
+
+    Raises:
+        ConfigError: there is no such command, or it has been renamed.
+    """
+    command, left = PROGRAM, list(words)
+    while left and not left[0].startswith("-") and (known := subcommands(command.name)):
+        name = f"{command.name} {left[0]}".strip()
+        if name not in BY_NAME:
+            from kgqa.config.renamed import check_renamed_command
+
+            check_renamed_command(name)
+            raise ConfigError(f"{name}: no such command; {nearest(left[0], [each.name.split()[-1] for each in known])}")
+        command = BY_NAME[name]
+        left.pop(0)
+    return command, left
+
+
+def parse(words: Sequence[str]) -> Namespace:
+    """Parse a command line without `kgqa`."""
+    command, left = find_command(words)
+    return command.parse(left)
+
+
+def help_of(command: Command, words: Sequence[str] = ()) -> str:
+    """Return the help of a command or of a group. `words` can narrow it, e.g. to one method."""
+    if command.explains:
+        from kgqa.cli.key_help import explain
+
+        return command.help_text(explain(command.explains, words))
+    if command is PROGRAM:
+        tasks = [(task, [each for each in commands if " " not in each.name]) for task, commands in COMMANDS.items()]
+        return command.help_text(commands=tasks)
+    inner = subcommands(command.name)
+    return command.help_text(commands=[("commands", inner)] if inner else [])
+
+
+def run_command(words: Sequence[str], *given: Any) -> int:
+    """Run a command line inside another command."""
+    args = parse(words)
+    command: Command = args.command
+    return command.run(args, *given)

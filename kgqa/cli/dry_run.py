@@ -1,0 +1,98 @@
+"""The output of `dry_run=true` and `--plan`: first prompts, calls, time and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kgqa.cli.terminal import Terminal
+from kgqa.experiment.dry_run import Estimated, Plan, duration, estimate_roles, measure_rates
+from kgqa.sweeps.cells import Cell
+from kgqa.sweeps.estimates import FINISHED, estimate_cells
+from kgqa.util.text import pluralize
+
+FIRST_LINES, LAST_LINES = 6, 12  # shown lines of a prompt; few-shot examples are between them
+PLANNED_QUESTIONS = 5  # of each run that `--plan` looks at
+FIGURES = ("calls", "to be asked", "tokens to be asked", "time", "USD")
+
+
+def show_plan(plan: Plan, questions: int, terminal: Terminal) -> None:
+    """Show the first prompt of each template as the model gets it, then calls by role with time and costs."""
+    for role in plan.values():
+        for template, call in role.first.items():
+            terminal.rule(f"{template} ({call.role})")
+            terminal.line(_shorten(role.render(call)))
+    rows = [
+        (
+            name,
+            f"{role.calls:,}",
+            f"{role.calls - role.new_calls:,}",
+            f"about {role.prompt_tokens:,}",
+            f"{role.output_tokens:,}",
+        )
+        for name, role in sorted(plan.items())
+    ]
+    terminal.rule()
+    title = f"{pluralize(questions, 'question')}, planned with made-up replies"
+    terminal.table(("role", "calls", "in the cache", "prompt tokens", "generated tokens"), rows, title=title)
+    terminal.lines(estimate_roles(plan.values(), measure_rates()).lines())
+    calls, new_calls = (sum(getattr(role, count) for role in plan.values()) for count in ("calls", "new_calls"))
+    terminal.line(f"{calls:,} model calls, {new_calls:,} of them to be asked")
+
+
+def _shorten(prompt: str) -> str:
+    lines = prompt.splitlines()
+    hidden = len(lines) - FIRST_LINES - LAST_LINES
+    if hidden <= 1:
+        return prompt
+    more = f"… {hidden:,} more lines; to see all of them after a run: kgqa show RUN QUESTION --calls"
+    return "\n".join([*lines[:FIRST_LINES], more, *lines[-LAST_LINES:]])
+
+
+def show_estimates(cells: Sequence[Cell], terminal: Terminal) -> int:
+    """Plan every cell and show the plans and their sum. Return 2 if a cell cannot run."""
+    estimates = estimate_cells(cells)
+    runnable = [estimate for estimate in estimates if isinstance(estimate, Estimated)]
+    total, rows, reasons = Estimated.sum(runnable), list[Sequence[str]](), list[str]()
+    for cell, estimate in zip(cells, estimates, strict=True):
+        if isinstance(estimate, str):
+            figures = ("cannot run", "", "", "", "")
+            reasons.append(f"cell {cell.number} ({cell.name}): {estimate}")
+        else:
+            figures = ("finished", "0", "0", "", "") if estimate is FINISHED else _figures(estimate)
+        rows.append((str(cell.number), cell.name, *figures))
+    rows.append(("all", f"{len(runnable)} cells that can run", *_figures(total)))
+    terminal.table(("cell", "settings", *FIGURES), rows, title="planned with made-up replies")
+    terminal.lines(reasons, alarm=True)
+    terminal.lines(total.lines())
+    return 2 if reasons else 0
+
+
+def show_stages(stages: Mapping[str, Sequence[Cell]], terminal: Terminal) -> int:
+    """Show runs, calls, tokens, hours and costs of each stage. Return 2 if a run is impossible."""
+    rows = []
+    total, reasons, runs, questions = list[Estimated](), list[str](), 0, 0
+    for stage, cells in stages.items():
+        estimates = estimate_cells(cells, PLANNED_QUESTIONS)
+        runnable = [estimate for estimate in estimates if isinstance(estimate, Estimated)]
+        count = sum(len(replace(cell.experiment).questions) for cell in cells)
+        rows.append((stage, f"{len(cells):,}", f"{count:,}", *_figures(Estimated.sum(runnable))))
+        runs, questions = runs + len(cells), questions + count
+        total += runnable
+        reasons += [estimate for estimate in estimates if isinstance(estimate, str)]
+    rows.append(("all", f"{runs:,}", f"{questions:,}", *_figures(Estimated.sum(total))))
+    terminal.table(("stage", "runs", "questions", *FIGURES), rows)
+    terminal.lines(Estimated.sum(total).lines())
+    terminal.lines(
+        (f"{reasons.count(reason):,} runs are impossible: {reason}" for reason in dict.fromkeys(reasons)), alarm=True
+    )
+    terminal.line(
+        f"planned with made-up replies to the first {PLANNED_QUESTIONS} questions of each run, times their number"
+    )
+    return 2 if reasons else 0
+
+
+def _figures(estimate: Estimated) -> tuple[str, str, str, str, str]:
+    time = "not known" if estimate.seconds is None else duration(estimate.seconds)
+    usd = "–" if estimate.usd is None else f"{estimate.usd:,.4f}"
+    return f"{estimate.calls:,}", f"{estimate.new_calls:,}", f"{estimate.tokens:,}", time, usd

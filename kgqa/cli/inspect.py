@@ -1,0 +1,165 @@
+"""`kgqa runs`, `kgqa report` and `kgqa view`: find runs, write their reports, and open them in the browser."""
+
+from __future__ import annotations
+
+import time
+import webbrowser
+from argparse import Namespace
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from kgqa.artifacts.metrics import Estimate, Metrics
+from kgqa.artifacts.run import SWEEP, RunEntry, find_run, list_runs, matching, run_json
+from kgqa.cli.commands import EXPORTS
+from kgqa.cli.terminal import Terminal
+from kgqa.config.overrides import override_values
+from kgqa.errors import ConfigError, DataError
+from kgqa.report.exports import write_export
+from kgqa.report.run_report import write_report
+from kgqa.report.sweeps import write_sweep_report
+from kgqa.runtime.display import clock
+from kgqa.runtime.monitor import Heartbeat, read_heartbeats
+from kgqa.util.fs import ensure_dir, outputs
+
+RUNS_SHOWN = 20
+RUNNING = ("work", "stage", "done", "failed", "left", "paid", "for")
+
+
+def runs(args: Namespace, terminal: Terminal) -> int:
+    """List runs with their scores, or running work."""
+    if args.running:
+        return _show_running(args, terminal)
+    wanted = override_values(args.overrides)
+    since = _seconds(wanted.pop("since", "1970-01-02"))
+    listed = [
+        run
+        for run in list_runs()
+        if run.written >= since
+        and all(
+            wanted.get(key) in (None, part)
+            for key, part in zip(("dataset", "method", "model"), run.parts, strict=False)
+        )
+    ]
+    if args.places:
+        listed = matching(args.places[0], listed)
+    if args.json:
+        terminal.json([run_json(run) for run in listed[: args.limit]])
+        return 0
+    if not listed:
+        terminal.line("no such runs in outputs/; start with: kgqa run method=trace dataset=demo limit=3")
+        return 0
+    limit = args.limit or RUNS_SHOWN
+    rows = [
+        (f"{datetime.fromtimestamp(run.written):%Y-%m-%d %H:%M}", run.name, *_scores(run)) for run in listed[:limit]
+    ]
+    terminal.table(("written", "run", "questions", "EM", "F1", ""), rows, fixed=1)
+    if len(listed) > limit:
+        terminal.line(f"{limit} of {len(listed):,}; all: --limit {len(listed)}")
+    return 0
+
+
+def _scores(run: RunEntry) -> tuple[str, str, str, str]:
+    if not run.ended:
+        return "", "", "", "not finished; run its command again to continue"
+    try:
+        metrics = Metrics.read(run.folder)
+    except DataError:
+        return "", "", "", "metrics.json is damaged; run its command again"
+    failed = f"{metrics.failed:,} failed" if metrics.failed else ""
+    return f"{metrics.questions:,}", _mean(metrics.score("em")), _mean(metrics.score("f1")), failed
+
+
+def _mean(score: Estimate) -> str:
+    return "" if score.mean is None else f"{score.mean:.1f}"
+
+
+def _seconds(date: str) -> float:
+    """Return the seconds since 1970 of a date; one without a time starts at midnight, local time."""
+    try:
+        return datetime.fromisoformat(date).timestamp()
+    except ValueError as error:
+        raise ConfigError(f"since={date}: no date; write 2026-01-31 or 2026-01-31T12:00") from error
+
+
+def _show_running(args: Namespace, terminal: Terminal) -> int:
+    beats = read_heartbeats()
+    if args.json:
+        terminal.json([beat.json() for beat in beats])
+        return 0
+    if beats:
+        terminal.table(RUNNING, map(_progress, beats))
+    else:
+        terminal.line("nothing runs in outputs/; kgqa runs lists finished runs")
+    for beat in beats:
+        if not beat.is_running:
+            hint = f"; continue with: {beat.command}" if beat.command else ""
+            terminal.line(
+                f"process {beat.pid} on {beat.host} stopped: its answers are saved in {beat.folder} and the call "
+                f"cache{hint}",
+                alarm=True,
+            )
+    return 0
+
+
+def _progress(beat: Heartbeat) -> Sequence[str]:
+    done = f"{beat.ended:,}" if beat.count is None else f"{beat.ended:,} of {beat.count:,}"
+    return (
+        f"{beat.what} {beat.folder}" + ("" if beat.describe() == "running" else f"\n{beat.describe()}"),
+        beat.stage,
+        done if beat.stage else "",
+        f"{beat.failed:,}" if beat.failed else "",
+        "" if beat.seconds_left is None else clock(beat.seconds_left),
+        f"{beat.tokens:,} tokens" + ("" if beat.usd is None else f", {beat.usd:.4f} USD"),
+        clock(time.time() - beat.started),
+    )
+
+
+def report(args: Namespace, terminal: Terminal) -> int:
+    """Write the report of a run or sweep, export a run, or open a report."""
+    form = args.format or "html"
+    is_export = form in EXPORTS
+    if is_export and args.out is None:
+        raise args.command.missing("--out DIR")
+    folder = find_run(args.places[0], sweeps=not is_export)
+    is_sweep = (folder / SWEEP).is_file()
+    if args.score and not is_sweep:
+        raise ConfigError("--score: only for the report of a sweep; leave it out")
+    if args.open:
+        files = [folder / "report.html"]
+        if not files[0].is_file():
+            raise DataError(f"{files[0]}: no such file; write it with kgqa report {args.places[0]}")
+        webbrowser.open(files[0].resolve().as_uri())  # does nothing if there is no browser
+    elif is_export:
+        files = write_export(folder, args.out, form)
+    elif is_sweep:
+        files = [write_sweep_report(folder, form, args.out, args.score)]
+    else:
+        files = [write_report(folder, form, args.out)]
+    terminal.lines(files)
+    return 0
+
+
+def view(args: Namespace, terminal: Terminal) -> int:
+    """Serve the local web app until Ctrl-C."""
+    from kgqa.viewer.ask_tab import Choices
+    from kgqa.viewer.server import PORT, serve
+
+    port = PORT if args.port is None else args.port
+    if not 0 <= port < 65536:
+        raise ConfigError(f"--port {port}: ports go from 0 to 65535")
+    folder = Path(args.places[0]) if args.places else outputs()
+    documents = tuple(each.expanduser() for each in args.documents or ())
+    if documents and not args.places:
+        ensure_dir(folder)  # a new user has no runs yet
+
+    def announce(address: str) -> None:
+        terminal.line(f"{address}\nreading {folder}; Ctrl-C ends it")
+        if not args.no_browser:
+            webbrowser.open(address)
+
+    try:
+        serve(Choices(folder, documents, tuple(args.overrides)), port, announce)
+    except KeyboardInterrupt:
+        terminal.line("")
+    return 0

@@ -1,0 +1,69 @@
+"""`kgqa evaluate` and `kgqa compare`: score saved answers again, calibrate a judge, compare runs."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from kgqa.artifacts.run import find_run
+from kgqa.cli.commands import CALIBRATION_KEYS, QUESTION_KEYS
+from kgqa.cli.terminal import Terminal
+from kgqa.config.overrides import override_values, parse_override
+from kgqa.errors import ConfigError
+from kgqa.experiment.compare import compare_answers
+from kgqa.experiment.evaluate import calibrate_judge, evaluate_predictions, evaluate_run
+
+MAX_RUNS = 26  # named A to Z
+FLIPS = 10  # flipped questions per pair, without --all
+
+
+def evaluate(args: Namespace, terminal: Terminal) -> int:
+    """Score a run, or predictions of another program."""
+    if args.calibrate:
+        return _calibrate(args, terminal)
+    for override in args.overrides:
+        group = parse_override(override).group
+        if group in CALIBRATION_KEYS:
+            raise ConfigError(f"{override}: only with --calibrate")
+        if group in QUESTION_KEYS and not args.predictions:
+            raise ConfigError(f"{override}: goes with --predictions; a run is scored on all its questions")
+    if args.subset and not args.predictions:
+        raise ConfigError("--subset: goes with --predictions; a run is scored on all its questions")
+    if args.predictions:
+        evaluated = evaluate_predictions(Path(args.places[0]), args.overrides, terminal, subset=args.subset)
+    else:
+        evaluated = evaluate_run(find_run(args.places[0]), args.overrides, terminal)
+    terminal.sections(evaluated.name, evaluated.sections())
+    if file := evaluated.write():
+        terminal.line(f"evaluation: {file}")
+    return 0
+
+
+def _calibrate(args: Namespace, terminal: Terminal) -> int:
+    values = override_values(args.overrides)
+    others = [override for override in args.overrides if parse_override(override).key not in CALIBRATION_KEYS]
+    if others and "other" not in values:
+        raise ConfigError(f"{others[0]}: only with other=JUDGE, whose key it is")
+    human = Path(values["human"]) if "human" in values else None
+    calibration = calibrate_judge(find_run(args.places[0]), human, values.get("other"), others, terminal)
+    terminal.sections(f"{calibration.run}\njudge: {calibration.judge}", calibration.sections())
+    terminal.line(f"calibration: {calibration.write()}")
+    return 0
+
+
+def compare(args: Namespace, terminal: Terminal) -> int:
+    """Compare runs on the same questions."""
+    values = override_values(args.overrides)
+    try:
+        seed, difference = int(values.get("seed", "0")), float(values.get("difference", "2"))
+    except ValueError as error:
+        raise ConfigError(f"{' '.join(args.overrides)}: seed and difference must be numbers ({error})") from error
+    if seed < 0 or not 0 < difference <= 100:
+        raise ConfigError(f"seed={seed} difference={difference}: seed from 0, difference above 0 and up to 100 points")
+    if len(args.places) > MAX_RUNS:
+        raise ConfigError(f"{len(args.places)} runs: compare at most {MAX_RUNS} at once")
+    runs, flips = tuple(map(find_run, args.places)), None if args.all else FLIPS
+    profile = values.get("scoring")
+    comparison = compare_answers(runs, profile, seed=seed, difference=difference, in_all=args.common, flips=flips)
+    terminal.sections(comparison.heading, comparison.sections)
+    return 0

@@ -1,0 +1,58 @@
+"""`kgqa run -m` and `kgqa tune`: sweeps, and values chosen on dev questions."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Sequence
+
+from kgqa.cli.dry_run import show_estimates
+from kgqa.cli.terminal import Cells, Terminal, styled
+from kgqa.report.evaluation import tuning_sections
+from kgqa.report.section import MarkedCell
+from kgqa.report.sweeps import SweepReport
+from kgqa.runtime.monitor import command_line
+from kgqa.sweeps.grid import SweepRequest, run_search, run_sweep
+from kgqa.sweeps.running import SweepFolder
+from kgqa.sweeps.tuning import Tuning, run_tuning
+
+MARKS = {"best": "bold", "second": "underline"}  # styles
+
+
+def sweep(overrides: Sequence[str], terminal: Terminal) -> int:
+    """Run a sweep; return 2 if a cell failed or was not run. Its folder is the last line."""
+    request = SweepRequest.of(overrides)
+    if request.sweeper == "optuna":
+        return _show_sweep(run_search(request, terminal), terminal)
+    if request.dry_run:
+        return show_estimates(request.cells, terminal)
+    return _show_sweep(run_sweep(request, terminal), terminal)
+
+
+def _show_sweep(swept: SweepFolder, terminal: Terminal) -> int:
+    report = SweepReport.read(swept.path)
+    for table in report.tables():
+        rows = list[Cells]()
+        for row in table.rows:
+            cells = (cell if isinstance(cell, MarkedCell) else MarkedCell(cell) for cell in row)
+            rows.append([styled(cell + "*" * cell.worse, MARKS.get(cell.mark, "")) for cell in cells])
+        terminal.table(table.header, rows, title=table.title)
+    for number, name, status, why in report.failures():
+        terminal.line(f"cell {number} {status}: {name}: {why}", alarm=True)
+    counts = Counter(cell.status for cell in swept.cells)
+    terminal.line(f"cells: {', '.join(f'{count} {status}' for status, count in counts.items())}")
+    if (command := command_line()) and not swept.is_complete:
+        terminal.line(f"all replies so far are saved; continue with: {command}")
+    terminal.end(swept.path)
+    return 0 if swept.is_complete else 2
+
+
+def tune(args: Namespace, terminal: Terminal) -> int:
+    """Choose values on dev questions and measure the choice on others."""
+    tuning = Tuning.of(args.overrides)
+    if tuning.dry_run:
+        return show_estimates(tuning.on_dev, terminal)
+    tuned = run_tuning(tuning, terminal)
+    terminal.sections(f"{tuning.metric} chosen on dev, measured on test", tuning_sections(tuned.record))
+    terminal.result(tuned.file)
+    return 0 if tuned.is_complete else 2

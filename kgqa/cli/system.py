@@ -1,0 +1,144 @@
+"""`kgqa doctor`, `kgqa cache` and `kgqa new`: this machine, the call cache, and the first files of own code."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+
+from kgqa.artifacts.run import find_run
+from kgqa.cache.maintenance import check, export_calls, import_calls, prune, stats
+from kgqa.cli.terminal import Terminal, styled
+from kgqa.config.user_code import write_scaffold
+from kgqa.errors import ConfigError
+from kgqa.experiment.replay import replay
+from kgqa.system.doctor import Finding, examine
+from kgqa.util.fs import call_cache
+
+MARKS = {"ok": ("✓", "green"), "gap": ("✗", "red"), "note": ("·", "")}
+FIRST_RUNS = {
+    "method": "kgqa run method={name} dataset=demo engine=scripted limit=3",
+    "dataset": "kgqa run dataset={name} method=all_documents engine=scripted",
+    "retriever": "kgqa run retriever={name} method=retrieve_only dataset=demo",
+}
+
+
+def doctor(args: Namespace, terminal: Terminal) -> int:
+    """Show what is installed, reachable and on disk. Named findings give exit code 2 if one is missing."""
+    findings, is_folded = examine(args.places), not args.places
+    rows = []
+    for area, group in groupby(findings, key=lambda finding: finding.area):
+        of_area = list(group)
+        hidden = [each for each in of_area if is_folded and each.optional and each.state == "gap"]
+        shown = [each for each in of_area if each not in hidden]
+        if hidden:
+            names = ", ".join(each.name for each in hidden)
+            shown.append(Finding(area, "not here", "note", names, "only if you need one: kgqa doctor NAME"))
+        for position, each in enumerate(shown):
+            text = each.text + (f"\n→ {each.remedy}" if each.remedy else "")
+            rows.append((styled("" if position else area, "bold"), styled(*MARKS[each.state]), each.name, text))
+    terminal.table((), rows, fixed=3)
+    gaps = sum(each.state == "gap" and not (is_folded and each.optional) for each in findings)
+    start = " to start with" if is_folded else ""
+    terminal.line(
+        f"{gaps} of {len(findings)} are missing{start}; → shows a fix" if gaps else f"nothing is missing{start}"
+    )
+    return 2 if args.places and gaps else 0
+
+
+def check_cache(args: Namespace, terminal: Terminal) -> int:
+    """Read all calls; with --repair, drop damaged ones. Return 1 if one is damaged."""
+    calls = check(call_cache(), repair=args.repair)
+    terminal.line(calls)
+    if args.repair and calls.damaged:
+        terminal.line("damaged calls are deleted, runs will repeat them")
+    return 0 if args.repair or not calls.damaged else 1
+
+
+def show_cache(args: Namespace, terminal: Terminal) -> int:
+    """Show calls by engine and model, with their sum."""
+    shares = stats(call_cache())
+    if args.json:
+        terminal.json([asdict(share) for share in shares])
+        return 0
+    rows = [
+        (
+            share.engine or "unknown",
+            share.model,
+            f"{share.calls:,}",
+            f"{share.bytes:,}",
+            _date(share.oldest),
+            _date(share.newest),
+        )
+        for share in shares
+    ]
+    terminal.table(("answered by", "model", "calls", "bytes", "oldest", "newest"), rows)
+    calls, size = sum(share.calls for share in shares), sum(share.bytes for share in shares)
+    terminal.line(f"{call_cache()}: {calls:,} calls, {size:,} bytes")
+    return 0
+
+
+def _date(seconds: int | None) -> str:
+    return "–" if seconds is None else datetime.fromtimestamp(seconds).strftime("%Y-%m-%d")
+
+
+def export_cache(args: Namespace, terminal: Terminal) -> int:
+    """Write calls to one file: all, or those that replay runs."""
+    file = Path(args.places[0])
+    if file.is_dir():
+        raise ConfigError(f"{file}: a folder; name a file in it, e.g. {file / 'calls.jsonl.zst'}")
+    exported = export_calls(call_cache(), file, _keys_of(args.run, terminal) if args.run else None, args.engine)
+    for count, why in (
+        (exported.damaged, "damaged; see kgqa cache check"),
+        (exported.secret, "their replies repeat a key that the environment holds"),
+    ):
+        if count:
+            terminal.line(f"left out: {count:,} calls ({why})")
+    terminal.line(f"{file}: {exported.calls:,} calls, {file.stat().st_size:,} bytes")
+    return 0
+
+
+def _keys_of(runs: Sequence[str], terminal: Terminal) -> set[str]:
+    """Return the keys of the calls that replay these runs."""
+    keys = set[str]()
+    for folder in map(find_run, runs):
+        replayed = replay(folder, terminal)
+        failed = f"; {replayed.missing:,} failed and are not saved" if replayed.missing else ""
+        terminal.line(f"{folder}: {len(replayed.keys):,} calls, which give its predictions{failed}")
+        keys |= replayed.keys
+    return keys
+
+
+def import_cache(args: Namespace, terminal: Terminal) -> int:
+    """Add the calls of a file to this cache."""
+    imported = import_calls(call_cache(), Path(args.places[0]))
+    kept = " (those of this cache stay)" if imported.different else ""
+    terminal.line(f"{imported.new:,} new, {imported.equal:,} equal, {imported.different:,} different{kept}")
+    return 0
+
+
+def prune_cache(args: Namespace, terminal: Terminal) -> int:
+    """List or delete calls by age and engine."""
+    if args.older_than is None and args.engine is None:
+        raise args.command.missing("--older-than or --engine")
+    calls, size = prune(call_cache(), older_than=args.older_than, engine=args.engine, delete=args.yes)
+    if args.yes:
+        terminal.line(f"{calls:,} calls deleted")
+    else:
+        hint = "; add --yes to delete them" if calls else ""
+        terminal.line(f"{calls:,} calls of {size:,} bytes would be deleted{hint}")
+    return 0
+
+
+def new(args: Namespace, terminal: Terminal) -> int:
+    """Write the first files of a component of your own."""
+    group, (name,) = args.command.name.split()[1], args.places
+    files = write_scaffold(group, name)
+    terminal.lines(files)
+    test = next(file for file in files if file.name.startswith("test_"))
+    run = FIRST_RUNS[group].format(name=name)
+    terminal.line(f"\nIt runs as it is; change it to yours:\n  {run}\n  python -m pytest {test}")
+    return 0

@@ -1,0 +1,198 @@
+"""The terminal: the only user of rich. Shows bars on a terminal, and plain lines in a pipe or a file.
+
+All texts can come from files, models and servers. Control characters in them are escaped, and markup is not read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.rule import Rule
+from rich.table import Column, Table
+from rich.text import Text
+
+from kgqa.runtime.costs import Ledger
+from kgqa.runtime.display import BYTES, Advance, PlainLines, Stage, StageProgress, clock
+from kgqa.types import Json
+from kgqa.util.text import escape_control, escape_json
+
+if TYPE_CHECKING:
+    from kgqa.report.section import Section
+
+WIDTH = 160  # columns of a table in a file or another program
+NARROW = 100  # columns of a terminal that leaves less room for bars
+COUNTS_PER_UPDATE = 1000  # drawing each of five million records would take longer than reading them
+_FIGURE = re.compile(r"$|–|[-+–]?[\d,.:]+(?!\w)")
+
+
+Cells = Sequence[str | Text]  # of one row
+
+
+class Terminal:
+    """The output of a command."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        stream = stream or sys.stdout
+        # rich takes the width of a pipe's terminal from stderr
+        has_width = stream.isatty() or sys.stderr.isatty()
+        self.console = Console(file=stream, width=None if has_width else WIDTH)
+        self._lines = PlainLines(stream)
+
+    def line(self, text: object, *, alarm: bool = False, style: str | None = None) -> None:
+        """Print one line or several."""
+        style = "red" if alarm else style
+        self.console.print(escape_control(str(text)), style=style, markup=False, highlight=False, soft_wrap=True)
+
+    def lines(self, texts: Iterable[object], *, alarm: bool = False) -> None:
+        for text in texts:
+            self.line(text, alarm=alarm)
+
+    def heading(self, text: str) -> None:
+        self.line(f"\n{text}", style="bold")
+
+    def rule(self, title: str = "") -> None:
+        self.console.print(Rule(styled(title), align="left"))
+
+    def table(self, header: Sequence[str], rows: Iterable[Cells], *, title: str = "", fixed: int = 0) -> None:
+        """Print a table. Columns of figures are aligned to the right. The first `fixed` columns are never folded."""
+        self.console.print(_table(header, list(rows), title, fixed), highlight=False)
+
+    def sections(self, title: str, sections: Sequence[Section]) -> None:
+        """Print the sections of a report."""
+        if title:
+            self.line(title, style="bold")
+        for section in sections:
+            self.heading(section.title)
+            self.table(section.header, section.rows)
+            if section.alarm:
+                self.line(f"alarm: {section.alarm}", alarm=True)
+            for text in section.text:
+                self.line(text.replace("**", ""), style="red" if text.startswith("**Warning**") else "dim")
+
+    def result(self, path: object) -> None:
+        """Print the last line of a command, plain, so that scripts can read it."""
+        sys.stdout.write(f"{escape_control(str(path))}\n")
+        sys.stdout.flush()
+
+    def end(self, folder: Path, failure: str | None = None) -> int:
+        """Print why a run failed, its report and its folder; return the exit code."""
+        if failure is not None:
+            self.line(f"kgqa: {failure}; run the same command again to repeat failed questions", alarm=True)
+        self.line(f"report: {folder / 'report.html'}")
+        self.result(folder)
+        return 0 if failure is None else 2
+
+    def json(self, value: Json) -> None:
+        """Print JSON to stdout."""
+        sys.stdout.write(escape_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
+
+    def stage(self, title: str, count: int, ledger: Ledger) -> AbstractContextManager[Stage]:
+        if not self.console.is_terminal:
+            return self._lines.stage(title, count, ledger)
+        return stage_bar(self.console, title, count, ledger)
+
+    def counting(self, unit: str) -> AbstractContextManager[Advance]:
+        return _counting_bars(self.console, unit) if self.console.is_terminal else self._lines.counting(unit)
+
+
+def styled(text: str, style: str = "") -> Text:
+    """Return a text with a style, for a cell of a table."""
+    return Text(escape_control(text), style=style)
+
+
+def _table(header: Sequence[str], rows: Sequence[Cells], title: str = "", fixed: int = 0) -> Table:
+    table = Table(
+        title=styled(title) if title else None,
+        title_justify="left",
+        show_header=bool(header),
+        header_style="bold",
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
+    cells = [[styled(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    for number, name in enumerate(header or [""] * max(map(len, rows), default=0)):
+        texts = [row[number].plain for row in cells]
+        figures = bool(header) and any(texts) and all(map(_FIGURE.match, texts))
+        table.add_column(styled(name), justify="right" if figures else "left", overflow="fold", no_wrap=number < fixed)
+    for row in cells:
+        table.add_row(*row)
+    return table
+
+
+@contextmanager
+def stage_bar(console: Console, title: str, count: int, ledger: Ledger) -> Iterator[Stage]:
+    """Show finished programs and costs; one plain line remains."""
+    state = StageProgress(title, count, ledger)
+    fixed = Column(no_wrap=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(10 if console.width < NARROW else 20, table_column=fixed),
+        MofNCompleteColumn(table_column=fixed),
+        # rich's own time left ignores questions that take longer than half a minute
+        TextColumn("{task.fields[left]}", table_column=fixed),
+        TextColumn("{task.fields[detail]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+    )
+    with Progress(*columns, console=console, transient=True, expand=True) as progress:
+        yield _StageBar(state, progress)
+    console.print(state.summary(), highlight=False, markup=False, soft_wrap=True)
+
+
+class _StageBar:
+    def __init__(self, state: StageProgress, progress: Progress) -> None:
+        self._state, self._progress = state, progress
+        self._task = progress.add_task(state.title, total=state.count, left="-:--:--", detail="")
+
+    def record(self) -> None:
+        left = self._state.seconds_left()
+        # failures first, because a narrow terminal cuts the end
+        failed = f"{self._state.failed} failed · " if self._state.failed else ""
+        self._progress.update(
+            self._task,
+            completed=self._state.ended,
+            left="-:--:--" if left is None else clock(left),
+            detail=failed + self._state.rates(),
+        )
+
+    def finish(self, *, failed: bool) -> None:
+        self._state.end(failed=failed)
+        self.record()
+
+
+@contextmanager
+def _counting_bars(console: Console, unit: str) -> Iterator[Advance]:
+    """Show one bar per step."""
+    amount: list[ProgressColumn] = [TextColumn("{task.completed:,.0f} " + unit)]
+    if unit == BYTES:
+        amount = [DownloadColumn(), TransferSpeedColumn()]
+    columns = (TextColumn("{task.description}"), BarColumn(20), *amount, TimeRemainingColumn())
+    tasks: dict[str, TaskID] = {}
+    pending = Counter[str]()
+
+    def advance(step: str, more: int, total: int | None) -> None:
+        if step not in tasks:
+            tasks[step] = progress.add_task(escape_control(step), total=total)
+        pending[step] += more
+        if total is not None or pending[step] >= COUNTS_PER_UPDATE:
+            progress.update(tasks[step], advance=pending.pop(step), total=total)
+
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield advance

@@ -1,0 +1,271 @@
+"""Download datasets and corpora, check them, take files out of archives, and convert Hugging Face's format."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import logging
+import lzma
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pooch
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from kgqa.datasets.base import TO_ELSEWHERE
+from kgqa.datasets.corpus import join_sentences
+from kgqa.errors import ConfigError, DataError
+from kgqa.types import Json
+from kgqa.util.fs import explain_storage_errors, replace_atomically
+from kgqa.util.jsonio import decode_json
+
+RETRIES = 2  # after a cut connection or a wrong checksum
+TIMEOUT = 60.0  # seconds without a byte
+BLOCK = 1 << 20  # bytes between two signs of progress
+# Columns of the hub's tables, which the authors' files keep as lists
+COLUMNS = {
+    "supporting_facts": ("title", "sent_id"),
+    "context": ("title", "sentences"),
+    "evidences": ("fact", "relation", "entity"),
+}
+TABLES = ("paragraphs", "question_decomposition")  # MuSiQue's lists of records
+
+Advance = Callable[[str, int, int | None], None]  # file, more bytes, and bytes in all if that is known
+
+
+class Hub(BaseModel):
+    """A dataset on Hugging Face's hub."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    config: str
+    split: str
+
+
+class Source(BaseModel):
+    """An entry of conf/downloads.yaml."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    content: str
+    licence: str
+    page: str
+    folder: str  # below the data folder
+    urls: tuple[str, ...]  # tried in order; none: there is nothing to download
+    file: str  # what the URLs give
+    bytes: int | None
+    sha256: str | None
+    members: tuple[str, ...] = ()  # of the archive; none: the file is no archive
+    abstracts: str | None = None  # the file that HotpotQA's archive of abstracts is turned into
+    hub: Hub | None = None
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """Return the files that are there once all is done."""
+        return (self.abstracts,) if self.abstracts else self.members or (self.file,)
+
+
+def parse_sources(entries: Mapping[str, Json]) -> dict[str, Source]:
+    """Return the entries of conf/downloads.yaml by name; raise a ConfigError for a wrong or missing key."""
+    try:
+        return TypeAdapter(dict[str, Source]).validate_python(entries)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"downloads.{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from error
+
+
+def download(source: Source, target: Path, advance: Advance) -> None:
+    """Download a source's file. It appears at `target` complete and checked, or not at all.
+
+    Raises:
+        DataError: no URL gives the file, or it has another checksum.
+        StorageError: the disk is full or not writable.
+    """
+    pooch.get_logger().setLevel(logging.ERROR)
+    reasons = []
+    for url in source.urls:
+        client = pooch.HTTPDownloader(_Progress(source.file, advance), chunk_size=BLOCK, timeout=TIMEOUT)
+        registry = pooch.create(
+            target.parent, "", registry={target.name: source.sha256}, urls={target.name: url}, retry_if_failed=RETRIES
+        )
+        with explain_storage_errors(target, TO_ELSEWHERE):
+            try:
+                registry.fetch(target.name, downloader=client)
+            except (ValueError, OSError) as error:
+                if getattr(error, "errno", None):  # the disk's, not the connection's
+                    raise
+                reasons.append(f"{url}: {' '.join(str(error).split())}")
+            else:
+                return
+    raise DataError("; ".join(reasons))
+
+
+class _Progress:
+    """A progress bar as pooch uses it."""
+
+    def __init__(self, file: str, advance: Advance) -> None:
+        self.total = 0  # set by pooch; 0 if the server does not say
+        self._file, self._advance, self._done = file, advance, 0
+
+    def update(self, more: int) -> None:
+        more = min(more, self.total - self._done) if self.total else more
+        self._done += more
+        self._advance(self._file, more, self.total or None)
+
+    def reset(self) -> None:
+        """Do nothing: `update` never counts beyond the total."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def is_intact(file: Path, source: Source) -> bool:
+    """Return whether a file has the source's checksum, if that is known."""
+    return source.sha256 in (None, pooch.file_hash(str(file)))
+
+
+def unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
+    """Write the files with these names into the folder, from whatever folder of the archive.
+
+    Raises:
+        DataError: it is no zip or tar archive, it is broken or encrypted, or a member is missing.
+        StorageError: the disk is full or not writable.
+    """
+    with explain_storage_errors(folder, TO_ELSEWHERE):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".unpack-") as scratch, _explain_damage(archive):
+            if zipfile.is_zipfile(archive):
+                shutil.unpack_archive(archive, scratch, "zip")  # skips names that lead out of the folder
+            else:
+                shutil.unpack_archive(archive, scratch, "tar", filter="data")
+            files = {file.name: file for file in Path(scratch).rglob("*") if "__MACOSX" not in file.parts}
+            if missing := sorted(set(members) - files.keys()):
+                raise DataError(f"{archive}: no {', '.join(missing)} in this archive; delete it and download it again")
+            for name in members:
+                files[name].replace(folder / name)
+
+
+def unpack_abstracts(archive: Path, target: Path, advance: Callable[[int], None]) -> None:
+    """Write HotpotQA's archive of first paragraphs, thousands of .bz2 files in a .tar.bz2, as one gzipped JSONL corpus.
+
+    The order is the archive's, the text that of the questions' contexts; `advance(n)` comes after n more passages.
+
+    Raises:
+        DataError: the archive is broken, or is another one.
+        StorageError: the disk is full or not writable.
+    """
+    count = 0
+    # no name and no time in the file, so that the same archive gives the same bytes
+    with (
+        replace_atomically(target, TO_ELSEWHERE) as part,
+        part.open("wb") as raw,
+        gzip.GzipFile("", "wb", 6, raw, mtime=0) as out,
+        _explain_damage(archive),
+        tarfile.open(archive) as files,
+    ):
+        for member in files:
+            content = files.extractfile(member) if member.name.endswith(".bz2") else None
+            lines = bz2.decompress(content.read()).splitlines() if content else []
+            for line in lines:
+                record = decode_json(line)
+                passage = join_sentences(record["title"], record["text"])
+                out.write(json.dumps({"title": passage.title, "text": passage.text}).encode() + b"\n")
+            count += len(lines)
+            advance(len(lines))
+        if not count:
+            raise DataError(f"{archive}: no abstracts in this archive; it is not HotpotQA's")
+
+
+@contextmanager
+def _explain_damage(archive: Path) -> Iterator[None]:
+    try:
+        yield
+    except (
+        OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError,
+        tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+    ) as error:  # fmt: skip
+        if getattr(error, "errno", None):
+            raise
+        raise DataError(f"{archive}: broken archive ({error}); delete it and download it again") from None
+
+
+def convert(hub: Hub, folder: Path | None, target: Path, advance: Callable[[int], None]) -> None:
+    """Write a dataset in Hugging Face's format as its authors publish it: a JSON array, or JSONL for .jsonl.
+
+    Args:
+        folder: what `save_to_disk` wrote, or .parquet files as on the hub, or one of these; None: the hub itself.
+
+    Raises:
+        ConfigError: the package `datasets` is not installed.
+        DataError: there is no such dataset, split or file, it cannot be read, or it is an unknown dataset.
+        StorageError: the disk is full or not writable.
+    """
+    try:
+        import datasets
+    except ImportError as error:
+        raise ConfigError(f"from= needs the package datasets ({error}); pip install 'kgqa[datasets]'") from error
+    before, between, after = ("", "\n", "\n") if target.suffix == ".jsonl" else ("[\n", ",\n", "\n]\n")
+    count = 0
+    with replace_atomically(target, TO_ELSEWHERE) as part, part.open("w", encoding="utf-8") as out:
+        try:
+            for row in _load(datasets, hub, folder):
+                out.write((between if count else before) + json.dumps(original(row), ensure_ascii=False))
+                count += 1
+                advance(1)
+        except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+            raise DataError(
+                f"{folder or hub.id}: {error}; expected split {hub.split} of {hub.id}, {hub.config}"
+            ) from None
+        if not count:
+            raise DataError(f"{target.name}: no rows to write")
+        out.write(after)
+
+
+def _load(datasets: Json, hub: Hub, folder: Path | None) -> Json:
+    if folder is None:
+        return datasets.load_dataset(hub.id, hub.config, split=hub.split, streaming=True)
+    if (folder / "dataset_dict.json").is_file():
+        splits = datasets.load_from_disk(str(folder))
+        if hub.split not in splits:
+            raise ValueError(f"no split {hub.split}, only {', '.join(splits)}")
+        return splits[hub.split]
+    if (folder / "state.json").is_file():
+        return datasets.load_from_disk(str(folder))
+    files = [folder] if folder.is_file() else sorted(folder.rglob(f"{hub.split}*.parquet"))
+    of_config = [file for file in files if hub.config in file.relative_to(folder).parts]
+    if not files:
+        raise ValueError(f"neither written by save_to_disk nor a folder with {hub.split}*.parquet")
+    names = [str(file) for file in of_config or files]
+    return datasets.load_dataset("parquet", data_files=names, split="train", streaming=True)
+
+
+def original(row: Mapping[str, Json]) -> Json:
+    """Return a row as the authors' file has it. The hub stores lists of records as records of lists, `_id` as `id`."""
+    try:
+        if "paragraphs" in row:
+            return {key: _records(value) if key in TABLES else value for key, value in row.items()}
+        lists = {key: _lists(row[key], columns) for key, columns in COLUMNS.items() if row.get(key) is not None}
+        others = {key: value for key, value in row.items() if key not in ("id", "_id")}
+        return {"_id": row["_id"] if "_id" in row else row["id"], **others, **lists}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(f"a row with {', '.join(row)} is of no known dataset ({error!r})") from None
+
+
+def _records(table: Json) -> list[Mapping[str, Json]]:
+    if isinstance(table, list):
+        return table
+    return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
+
+
+def _lists(table: Json, columns: tuple[str, ...]) -> list[Json]:
+    if isinstance(table, list) and not (table and isinstance(table[0], dict)):
+        return table
+    return [[record[column] for column in columns] for record in _records(table)]

@@ -1,0 +1,234 @@
+"""The common parts of all engines: adapters, the context, prompts in tokens, delivery of replies.
+
+An adapted engine is a view of the engine: the same loaded weights with its own identity.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any, ClassVar
+
+from kgqa.artifacts.adapter import Adapter, read_tensors
+from kgqa.calls import ModelCall, ModelReply
+from kgqa.engines.chat import ChatTemplate, Tokens
+from kgqa.engines.thinking import Thinking
+from kgqa.engines.weights import Model, is_gguf
+from kgqa.errors import ConfigError, EngineDied, of_one_call
+from kgqa.protocols import Deliver, Engine
+from kgqa.types import Json
+
+BASE_DIFFERS = "base_differs"  # a reply's flag: the adapter was trained on another file of the same model's weights
+DIMENSIONS = {"lora_A": (1, -1), "lora_B": (0, 0)}  # of a layer (out, in) and of a matrix, which must be equal
+UNQUANTIZED = ("F32", "F16", "BF16")  # types of tensors that have their layer's own shape
+
+
+@dataclass(frozen=True)
+class BaseEngine(ABC):
+    """An engine with any number of adapters."""
+
+    model: Model
+
+    _closing: Event = field(default_factory=Event, init=False, repr=False, compare=False)
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
+    _views: dict[Adapter, AdaptedEngine] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    streaming: ClassVar[bool]
+
+    @property
+    def base(self) -> Engine:
+        return self
+
+    @property
+    def counts_freely(self) -> bool:
+        return False
+
+    def with_adapter(self, adapter: Adapter) -> AdaptedEngine:
+        """Return the engine with an adapter. Raises ConfigError if the engine or the weights cannot have it."""
+        if adapter not in self._views:
+            differs = self._check_adapter(adapter)
+            with self._lock:
+                self._views[adapter] = AdaptedEngine(self, adapter, differs)
+            self._unload()
+        return self._views[adapter]
+
+    @abstractmethod
+    def identity(self) -> Mapping[str, Json]: ...
+
+    @abstractmethod
+    def render(self, call: ModelCall) -> str: ...
+
+    @abstractmethod
+    def count_tokens(self, text: str) -> int: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def _check_adapter(self, adapter: Adapter) -> bool:  # noqa: ARG002 - there are no weights to compare
+        """Return whether the weights are another file than the adapter was trained on."""
+        return False
+
+    def _unload(self) -> None:  # noqa: B027 - most engines have nothing to do
+        """Free what must be loaded again with a new adapter."""
+
+    def _deliver(self, done: Future[ModelReply], deliver: Deliver) -> None:
+        """Deliver a reply, or what went wrong as the call's error. A closed engine delivers nothing."""
+        if not self._closing.is_set() and not done.cancelled():
+            error = done.exception()
+            deliver(done.result() if error is None else of_one_call(error))
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise EngineDied("the engine is closed")
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptedEngine:
+    """An engine through an adapter. `differs`: its weights are not the file that the adapter was trained on."""
+
+    base: BaseEngine
+    adapter: Adapter
+    differs: bool
+
+    @property
+    def streaming(self) -> bool:
+        return self.base.streaming
+
+    @property
+    def counts_freely(self) -> bool:
+        return self.base.counts_freely
+
+    @property
+    def batch_size(self) -> int:
+        return int(self._any.batch_size)
+
+    @property
+    def max_concurrency(self) -> int:
+        return int(self._any.max_concurrency)
+
+    def identity(self) -> Mapping[str, Json]:
+        return {**self.base.identity(), "lora": self.adapter.digest()}
+
+    def render(self, call: ModelCall) -> str:
+        return self.base.render(call)
+
+    def count_tokens(self, text: str) -> int:
+        return self.base.count_tokens(text)
+
+    def with_adapter(self, adapter: Adapter) -> Engine:
+        """Return the same engine with another adapter."""
+        return self.base.with_adapter(adapter)
+
+    def answer(self, calls: Sequence[ModelCall]) -> Sequence[ModelReply | Exception]:
+        return [self._flag(reply) for reply in self._any.answer(calls, self.adapter)]
+
+    def submit(self, call: ModelCall, deliver: Deliver) -> None:
+        self._any.submit(call, lambda reply: deliver(self._flag(reply)), self.adapter)
+
+    def close(self) -> None:
+        self.base.close()
+
+    @property
+    def _any(self) -> Any:
+        """Return the engine, which answers batches or streams."""
+        return self.base
+
+    def _flag(self, reply: ModelReply | Exception) -> ModelReply | Exception:
+        if isinstance(reply, Exception) or not self.differs:
+            return reply
+        return replace(reply, flags=(*reply.flags, BASE_DIFFERS))
+
+
+@dataclass(frozen=True)
+class LocalEngine(BaseEngine):
+    """An engine that loads the weights on this machine."""
+
+    def __post_init__(self) -> None:
+        _ = self._thinking
+
+    def render(self, call: ModelCall) -> str:
+        return self._template.render(call)
+
+    def count_tokens(self, text: str) -> int:
+        return len(self._tokens.encode(text))
+
+    @abstractmethod
+    def _context(self) -> int | None:
+        """Return the configured number of tokens of prompt and reply; None: the model's own."""
+
+    def _identity(self, engine: str, version: int, dtype: str) -> dict[str, Json]:
+        return {
+            "engine": engine,
+            "adapter": version,
+            "weights": self.model.digest(),
+            "dtype": dtype,
+            "context": self._limit,
+            "template": "from the weights",
+            "options": "token sequences with and without a blank, exact",
+            **self._thinking.identity(),
+        }
+
+    def _check_adapter(self, adapter: Adapter) -> bool:
+        """Return whether the weights are another file of the preset than the adapter was trained on.
+
+        Raises:
+            ConfigError: they are weights of another model, or the adapter is more than plain LoRA.
+        """
+        if adapter.path is None:
+            return False
+        adapter.check_plain()
+        preset, digests = adapter.trained_on()
+        if not digests or (actual := self.model.digest()) in digests:
+            return False
+        if preset == self.model.name and is_gguf(self.model.locate()):
+            return True
+        raise ConfigError(
+            f"adapter {adapter.name}: trained on {preset or 'weights'} with sha256 {digests[0]}, and {self.model.name} "
+            f"here has {actual}; choose model={preset or 'PRESET'} as it was then, or train the adapter on "
+            f"{self.model.name}"
+        )
+
+    @property
+    def _limit(self) -> int:
+        return min(self._context() or self.model.context, self.model.context)
+
+    @cached_property
+    def _weights(self) -> Path:
+        return self.model.locate()
+
+    @cached_property
+    def _template(self) -> ChatTemplate:
+        return ChatTemplate.of(self._weights, self._thinking)
+
+    @cached_property
+    def _tokens(self) -> Tokens:
+        return Tokens(self._template, self._weights, self._limit)
+
+    @cached_property
+    def _thinking(self) -> Thinking:
+        return Thinking.of(self.model.thinking).check_fits(self._limit)
+
+
+def check_layers(adapter: Adapter, folder: Path) -> None:
+    """Raise a ConfigError if a transformers folder has not the layers of the adapter, or has them in another size."""
+    files = sorted(folder.glob("*.safetensors"))
+    layers = {name: tensor for file in files for name, tensor in read_tensors(file).items()}
+    modules = {name.rpartition(".")[0] for name in layers}
+    for name, tensor in adapter.matrices().items() if layers else ():
+        module, _, matrix = name.rpartition(".")
+        wrong = ""
+        if module not in modules or matrix not in DIMENSIONS:
+            wrong = "a layer that is not there"
+        elif (layer := layers.get(f"{module}.weight")) and layer.kind in UNQUANTIZED:
+            here, there = (shape[n] for shape, n in zip((layer.shape, tensor.shape), DIMENSIONS[matrix], strict=True))
+            wrong = f"for a size of {there:,}, which is {here:,} there" if here != there else ""
+        if wrong:
+            raise ConfigError(
+                f"adapter {adapter.name}: of another model than {folder}: it has {name}, {wrong}; choose the model it "
+                "was trained on"
+            )

@@ -1,0 +1,88 @@
+"""Run coroutines in an event loop in its own thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from kgqa.errors import EngineDied
+
+T = TypeVar("T")
+POLL = 0.1  # seconds
+
+
+def _do_nothing() -> None:
+    pass
+
+
+class EventLoopThread:
+    """An event loop that all calls of an engine share. Its thread starts with the first of them."""
+
+    def __init__(self, name: str, setup: Callable[[], None] = _do_nothing) -> None:
+        """`setup` runs in the thread before the loop starts."""
+        self._name, self._setup = name, setup
+        self._lock = threading.Lock()
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine from any thread. Raise EngineDied after `close`."""
+        with self._lock:
+            if self._closed:
+                work.close()
+                raise EngineDied("the engine is closed")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(self._track(work), self._loop)
+
+    def close(
+        self,
+        cleanup: Callable[[], Coroutine[Any, Any, None]],
+        timeout: float = 60.0,
+        on_wait: Callable[[], None] = _do_nothing,
+    ) -> None:
+        """Cancel all coroutines, run `cleanup`, and end the thread. `on_wait` is called again and again meanwhile."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        if self._loop is None or self._thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._stop(self._loop, cleanup), self._loop)
+        deadline = time.monotonic() + timeout
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            on_wait()
+            self._thread.join(POLL)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._setup()
+        loop.run_forever()
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+    async def _track(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await work
+        finally:
+            self._tasks.discard(task)
+
+    async def _stop(self, loop: asyncio.AbstractEventLoop, cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        tasks = tuple(self._tasks)  # not all tasks: those of libraries end with ours, in their own order
+        for task in tasks:
+            task.cancel()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await cleanup()
+        finally:
+            loop.stop()

@@ -1,0 +1,205 @@
+"""llama.cpp's own server inside this process, through xllamacpp: quantized files as they are, no torch.
+
+Calls use HTTP on the server's loopback port, because only a closed connection makes it drop a call. The client is that
+of engine=openai, with prompts rendered here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from kgqa.artifacts.adapter import GGUF_SOURCE, Adapter
+from kgqa.calls import Generate, ModelCall, ModelReply
+from kgqa.engines.base import LocalEngine
+from kgqa.engines.chat import ChatTemplate
+from kgqa.engines.event_loop import EventLoopThread
+from kgqa.engines.openai.client import Client
+from kgqa.engines.openai.concurrency import AdaptiveLimiter, Budget
+from kgqa.engines.openai.option_logprobs import OptionScorer
+from kgqa.engines.openai.transport import RetryPolicy, Transport
+from kgqa.engines.weights import is_gguf, let_waiting_threads_sleep, read_header
+from kgqa.errors import ConfigError, DataError
+from kgqa.protocols import Deliver
+from kgqa.types import Json
+from kgqa.util.validators import Count
+
+ADAPTER = 1  # raise it when equal calls get other replies than before
+# Tokens computed between two checks whether a call was dropped: seconds, and no slower than the default of 2048
+BATCH = 256
+PROMPT_CACHE_MIB = 1024  # for prompts that left their slot, so that two kinds of prompt can take turns
+ONCE = RetryPolicy(timeout=86_400.0, retries=0, backoff=0.0, server_timeout=0.0)
+
+
+@dataclass(frozen=True)
+class LlamaCpp(LocalEngine):
+    """A .gguf file under llama.cpp, `max_num_seqs` calls in parallel.
+
+    Which part of a prompt is in the server's cache, and which calls share a pass, moves log-probabilities in the third
+    decimal, so near-ties can flip between two runs. With one slot and calls in the same order they do not.
+    """
+
+    max_num_seqs: Count
+    threads: Count | None  # None: all cores this process can use
+    max_model_len: Count | None  # tokens of prompt and reply of one slot; None: the model's own
+
+    _running: list[_Running] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    streaming: ClassVar[bool] = True
+
+    @property
+    def max_concurrency(self) -> int:
+        return self.max_num_seqs
+
+    def identity(self) -> Mapping[str, Json]:
+        return self._identity("llamacpp", ADAPTER, "as in the file")
+
+    def count_tokens(self, text: str) -> int:
+        return len(self._loop.submit(self._tokenize(text)).result())
+
+    def submit(self, call: ModelCall, deliver: Deliver, adapter: Adapter | None = None) -> None:
+        """Generate through an adapter, if there is one. Calls through different adapters share no pass."""
+        self._check_open()
+        self._loop.submit(self._reply(call, adapter)).add_done_callback(lambda done: self._deliver(done, deliver))
+
+    def close(self) -> None:
+        """Drop all calls and their connections, then stop the server."""
+        self._closing.set()
+        self._loop.close(self._stop)
+        self._running.clear()  # a server that was loading meanwhile
+
+    def _unload(self) -> None:
+        """Stop the server: it reads the adapters' GGUF files together with the weights."""
+        if self._running:
+            self._loop.submit(self._stop()).result()
+
+    def _context(self) -> int | None:
+        return self.max_model_len
+
+    async def _tokenize(self, text: str) -> list[int]:
+        return await (await self._client(None)).tokenize(text)
+
+    async def _reply(self, call: ModelCall, adapter: Adapter | None) -> ModelReply:
+        client = await self._client(adapter)
+        reply = await (client.generate(call) if isinstance(call, Generate) else OptionScorer(client, call).choose())
+        return replace(reply, flags=(*self._template.flags(call), *reply.flags))
+
+    async def _client(self, adapter: Adapter | None) -> Client:
+        """Return the client of an adapter. The first call loads the weights."""
+        if not self._running:
+            await asyncio.to_thread(self._load)
+        return self._running[0].client(self, adapter)
+
+    def _load(self) -> None:
+        with self._lock:
+            self._check_open()
+            if not self._running:
+                usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+                files = [_gguf_adapter(adapter) for adapter in self._views]
+                server = LlamaServer(self._weights, self.max_num_seqs, self.threads or usable or 1, self._limit, files)
+                self._running.append(_Running(server))
+
+    async def _stop(self) -> None:
+        while self._running:
+            await self._running.pop().transport.close()  # and let go of the server
+
+    @cached_property
+    def _loop(self) -> EventLoopThread:
+        return EventLoopThread("llamacpp")
+
+    @cached_property
+    def _weights(self) -> Path:
+        weights = self.model.locate()
+        if not is_gguf(weights):
+            raise ConfigError(f"model.path={weights}: engine=llamacpp reads a .gguf file; use engine=transformers")
+        return weights
+
+
+@dataclass
+class LlamaClient(Client):
+    """A client that renders prompts with the template from the weights."""
+
+    template: ChatTemplate = field(kw_only=True)
+
+    def thinks(self, call: ModelCall) -> bool:
+        return self.template.thinks(call)
+
+    async def _turn(self, call: ModelCall, *, thinks: bool) -> tuple[list[int], str]:  # noqa: ARG002 - the template knows
+        text = self.template.render(call)
+        return await self.tokenize(text), text
+
+
+class _Running:
+    """A running server and its clients."""
+
+    def __init__(self, server: LlamaServer) -> None:
+        self.transport = Transport(f"{server.address}/v1", None, ONCE, lambda: None)
+        self._server = server
+        self._clients: dict[Adapter | None, LlamaClient] = {}
+
+    def client(self, engine: LlamaCpp, adapter: Adapter | None) -> LlamaClient:
+        """Return the client of an adapter.
+
+        Each request names all adapters. Otherwise llama.cpp would apply all of them together.
+        """
+        if adapter not in self._clients:
+            scales = [{"id": n, "scale": float(each == adapter)} for n, each in enumerate(engine._views)]
+            self._clients[adapter] = LlamaClient(
+                self.transport,
+                "llamacpp",
+                engine.model.name,
+                engine._limit,
+                "both",
+                Budget(None, None, None),
+                engine._thinking,
+                {"lora": scales} if scales else {},
+                AdaptiveLimiter.of(engine.max_num_seqs),
+                adapter,
+                template=engine._template,
+            )
+        return self._clients[adapter]
+
+
+class LlamaServer:
+    """A loaded model. It works on as many requests at once as there are slots; more wait their turn."""
+
+    def __init__(self, weights: Path, slots: int, threads: int, context: int, adapters: Sequence[Path] = ()) -> None:
+        let_waiting_threads_sleep()
+        try:
+            import xllamacpp
+        except ImportError as error:
+            raise ConfigError(f"engine=llamacpp needs xllamacpp ({error}); pip install 'kgqa[llamacpp]'") from error
+
+        params = xllamacpp.CommonParams()
+        params.model.path = str(weights)
+        params.n_parallel = slots
+        params.n_ctx = context * slots
+        params.n_batch = params.n_ubatch = BATCH
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+        # a prompt that left its slot is found by its tokens only, whatever adapter it was computed with
+        params.cache_ram_mib = 0 if adapters else PROMPT_CACHE_MIB
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(file), 1.0) for file in adapters]
+        params.verbosity = -1  # the terminal belongs to the command line
+        params.warmup = False
+        try:
+            self._server: Any = xllamacpp.Server(params)
+        except RuntimeError as error:
+            files = " and ".join(map(str, (weights, *adapters)))
+            raise DataError(f"{files}: llama.cpp cannot load it with {slots} × {context} tokens ({error})") from error
+        self.address = str(self._server.listening_address)
+
+
+def _gguf_adapter(adapter: Adapter) -> Path:
+    """Return the adapter's GGUF file. Raise ConfigError if it is missing or from another training of that name."""
+    file = adapter.gguf
+    if not file.is_file() or read_header(file).get(GGUF_SOURCE) != adapter.digest():
+        wrong = "is of another training than" if file.is_file() else "is missing beside"
+        raise ConfigError(
+            f"adapter {adapter.name}: {file} {wrong} {adapter.folder}; run: kgqa models trained {adapter.name} --gguf"
+        )
+    return file

@@ -1,0 +1,185 @@
+"""Answer questions without gold answers: over passages in memory, or over a user's own documents (`kgqa ask`)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kgqa.artifacts.predictions import SUFFIX, SavedAnswer, answers_folder
+from kgqa.artifacts.trace import TracedQuestion
+from kgqa.calls import Search
+from kgqa.config import building as parts
+from kgqa.config.overrides import format_override, override_group, override_key, override_values
+from kgqa.datasets.documents import KINDS, Documents
+from kgqa.datasets.in_memory import InMemoryDataset
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.answers import Collector, answer_questions
+from kgqa.experiment.check import check
+from kgqa.experiment.engines import Pool
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.prepare import prepare
+from kgqa.experiment.prepare.indexes import corpus_index, open_index
+from kgqa.experiment.session import Session
+from kgqa.report.explorer import question_page
+from kgqa.report.questions import ReportedQuestion, build_row
+from kgqa.report.steps import is_quoted, quote_steps
+from kgqa.runtime.display import Display
+from kgqa.system.availability import add_engines
+from kgqa.system.models import best_local_model, describe_model
+from kgqa.types import Passage, Question
+from kgqa.util.fs import digest, json_text, replace_file, replace_file_parts
+from kgqa.util.text import pluralize
+
+PASSAGES = 8  # read by a method that does not search by itself
+PASSAGE_SIZE = 500  # characters: a paragraph, as in TRACE; conf/dataset/folder.yaml has KGP's 250
+RUN_KEYS = (
+    "collection", "judge", "tracker", "limit", "sample", "ids", "run_name", "dry_run", "scoring", "max_failure_rate",
+)  # fmt: skip
+DOCUMENT_KEYS = ("dataset.kinds", "dataset.passage_size", "dataset.family")
+SLUG = 40  # letters of the question in the name of its page
+
+
+def answer_unscored(session: Session, display: Display) -> list[TracedQuestion]:
+    """Return each question of the experiment with its calls, in the order in which they finished.
+
+    A failed question has an error instead of an answer.
+    """
+    collector = Collector()
+    with open_index(session, display) as index, session.runner(prepare(session, index, display).inputs) as runner:
+        answer_questions(session.experiment, runner, collector, display)
+    return collector.traced
+
+
+def ask_documents(
+    question: str, sources: Sequence[Path], overrides: Sequence[str], display: Display, passages: int = PASSAGES
+) -> SavedAnswer:
+    """Answer a question from files and folders, and save the answer with its page.
+
+    Args:
+        passages: how many of the best passages are given to a method that does not search by itself.
+
+    Raises:
+        UsageError: a key, a value or a file is wrong, no passage matches, or the page cannot be written.
+        EngineError: a model failed, or more than 5 % of the passages have no triples.
+    """
+    started = time.monotonic()
+    experiment = _compose(overrides, display)
+    with closing(Pool()) as pool:
+        asker = _Asker(experiment, _read_documents(experiment, sources, display), display, pool)
+        with asker.session(question, asker.select(question, passages)) as session:
+            (traced,) = answer_unscored(session, display)
+        return asker.save(traced, time.monotonic() - started)
+
+
+@dataclass(frozen=True)
+class _Asker:
+    experiment: Experiment
+    documents: Documents
+    display: Display
+    pool: Pool
+
+    def session(self, question: str, passages: tuple[Passage, ...]) -> Session:
+        asked = InMemoryDataset((Question("asked", question, (), passages),), self.documents)
+        return Session(replace(self.experiment, given=asked), self.pool)
+
+    def select(self, question: str, count: int) -> tuple[Passage, ...]:
+        """Return the passages that the question comes with: all, the best ones, or none if the method searches."""
+        every, uses = tuple(self.documents.passages()), self.experiment.method.uses
+        with self.session(question, every[:1]) as session:
+            check(session)
+        if uses & {"pool", "graph"}:
+            return self.documents.collection
+        best = every
+        if "search" in uses or len(every) > count:
+            with self.session(question, ()) as session, corpus_index(session, self.display) as index:
+                if "search" in uses:
+                    return ()
+                (best,) = index.search([Search(question, count)])
+        if not best:
+            raise DataError(f"{question!r}: none of its words is in these documents; use words of the documents")
+        self.display.line(f"passages: {len(best)} of {len(every):,}")
+        for passage in best:
+            beginning = " ".join(passage.text.split())[:60]
+            self.display.line(f"  {self.documents.where(passage) or passage.title}  {beginning}")
+        return best
+
+    def save(self, traced: TracedQuestion, seconds: float) -> SavedAnswer:
+        steps = quote_steps(traced, self.documents)
+        supported = is_quoted(traced.prediction.answer or "", steps)
+        out = self.experiment.settings.output_dir
+        page = Path(out) if out else answers_folder() / f"{self._name(traced.question.text)}.html"
+        shown = ReportedQuestion(build_row(None, traced.question, traced.prediction, traced=traced), traced, None)
+        replace_file_parts(page, question_page(shown, self._facts(traced, seconds), steps, supported))
+        saved = SavedAnswer(
+            question=traced.question.text,
+            answer=traced.prediction.answer,
+            error=traced.prediction.error,
+            supported=supported,
+            steps=steps,
+            **{group: self.experiment.choices.get(group, "") for group in ("method", "model", "engine")},
+            left_out={str(file): str(reason) for file, reason in self.documents.unreadable.items()},
+            seconds=round(seconds, 1),
+            page=str(page),
+        )
+        if not out:
+            replace_file(page.with_suffix(SUFFIX), json_text(saved.json()))
+        return saved
+
+    def _facts(self, traced: TracedQuestion, seconds: float) -> list[tuple[str, str]]:
+        choices, documents = self.experiment.choices, self.documents
+        read = [str(file) for file in documents.files.values() if file not in documents.unreadable]
+        calls = [call for call in traced.calls if call.usage]
+        return [
+            *((group, choices[group]) for group in ("method", "model", "engine", "retriever") if choices.get(group)),
+            ("settings", " ".join(self.experiment.overrides)),
+            ("documents", ", ".join(read)),
+            *(("left out", str(reason)) for reason in documents.unreadable.values()),
+            ("seconds", f"{seconds:.1f}"),
+            ("model calls", f"{len(calls):,}, {sum(call.cached for call in calls):,} from the cache"),
+        ]
+
+    def _name(self, question: str) -> str:
+        """Return a name made of the question; the same question with the same settings replaces its page."""
+        slug = "-".join(re.findall(r"[a-z0-9]+", question.lower()))[:SLUG].strip("-") or "question"
+        return f"{slug}-{digest([question, list(self.experiment.overrides), self.documents.identity()], 8)}"
+
+
+def _compose(overrides: Sequence[str], display: Display) -> Experiment:
+    """Compose the experiment, with the best model on this machine if the user names none."""
+    for override in overrides:
+        key = override_key(override)
+        if override_group(override) in RUN_KEYS or (override_group(override) == "dataset" and key not in DOCUMENT_KEYS):
+            raise ConfigError(f"{override}: {key} is for runs over questions with gold answers; remove it for kgqa ask")
+    words = [*_defaults(overrides), *overrides]
+    if preset := best_local_model(words):
+        words.append(f"model={preset.name}")
+        display.line(describe_model(preset))
+    experiment = Experiment.of(add_engines(words))
+    if not experiment.asks_models:
+        raise ConfigError(f"method={experiment.name('method')} gives no answers; use another one, e.g. method=trace")
+    return experiment
+
+
+def _defaults(overrides: Sequence[str]) -> list[str]:
+    """Return the defaults of `kgqa ask`; TRACE has the values of experiment=ask, to answer within minutes."""
+    named = override_values(overrides)
+    words = ["dataset=folder", format_override("dataset.kinds", list(KINDS)), f"dataset.passage_size={PASSAGE_SIZE}"]
+    if named.get("method", "trace") == "trace" and "experiment" not in named:
+        words.append("experiment=ask")
+    return [*words, "kg.head=any"]  # a file name is seldom the subject of its passages
+
+
+def _read_documents(experiment: Experiment, sources: Sequence[Path], display: Display) -> Documents:
+    dataset = experiment.config["dataset"]
+    parts.dataset(dataset)  # check its keys
+    documents = Documents(tuple(sources), tuple(dataset["kinds"]), dataset["passage_size"])
+    for reason in documents.unreadable.values():
+        display.line(f"left out: {reason}", alarm=True)
+    files = len(documents.files) - len(documents.unreadable)
+    count = sum(1 for _ in documents.passages())
+    display.line(f"documents: {pluralize(files, 'file')}, {count:,} passages to search")
+    return documents

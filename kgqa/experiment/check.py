@@ -1,0 +1,122 @@
+"""Check everything that can be wrong with a run before its first call.
+
+A run over questions that one of its models was trained on is wrong, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from kgqa.artifacts.examples import TrainedWith, id_hash, text_hash, training_of
+from kgqa.config.files import flatten
+from kgqa.config.overrides import parse_override
+from kgqa.errors import ConfigError
+from kgqa.experiment.engines import RoleBinding, judge_nodes, role_nodes
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.session import Session
+from kgqa.experiment.tracking import choose_tracker
+from kgqa.judge import ROLE
+from kgqa.prompting import has_template, template_hash
+from kgqa.scoring.metrics import profile_formula
+from kgqa.types import Question
+from kgqa.util.text import pluralize
+
+Leaks = Mapping[str, int]  # by the key of what was trained: how many of the questions
+
+
+def check(session: Session) -> None:
+    """Raise UsageError for the first thing that would stop the run. Nothing is loaded."""
+    experiment = session.experiment
+    _check_purpose(experiment)
+    profile_formula(experiment.profile)
+    choose_tracker(experiment.config)
+    session.engines.identities()
+    refuse_trained(experiment)
+    experiment.questions  # noqa: B018 - reads and checks the file
+    looks: dict[str, Callable[[], object]] = {
+        "retriever": lambda: session.retriever,
+        "graph": lambda: session.linker,
+        # an identity needs the packages and the model
+        "ranker": lambda: session.ranker("ranker").identity(),
+        "demonstrations_ranker": lambda: session.ranker("demonstrations_ranker").identity(),
+        "reranker": lambda: session.ranker("reranker").identity(),
+    }
+    for group, look in looks.items():
+        if group in experiment.choices or group in experiment.method.uses:
+            look()
+    if experiment.judge:
+        session.judge_engines(experiment.judge).identities()
+
+
+def _check_purpose(experiment: Experiment) -> None:
+    if experiment.verifies:
+        raise ConfigError(f"verify={experiment.name('verify')}: a run answers questions; use kgqa data verify")
+    if experiment.judge and not experiment.asks_models:
+        names = f"judge={experiment.name('judge')}: method={experiment.name('method')}"
+        raise ConfigError(f"{names} answers nothing; leave it out")
+
+
+def refuse_trained(experiment: Experiment) -> None:
+    """Raise ConfigError if something in use was trained on the questions, unless the user allows it."""
+    if not experiment.settings.allow_trained_questions and (leaks := find_leaks(experiment)):
+        raise ConfigError(refusal(leaks, len(experiment.questions)))
+
+
+def refusal(leaks: Leaks, questions: int) -> str:
+    """Return the reason in one line: how many questions, which key, and how to fix it."""
+    counts = "; ".join(f"{key} was trained on {count:,}" for key, count in leaks.items())
+    return (
+        f"of {pluralize(questions, 'question')} {counts}: scores on these mean nothing; take others "
+        f"(dataset.split=, ids=), or give allow_trained_questions=true, which flags them"
+    )
+
+
+def find_leaks(experiment: Experiment) -> Leaks:
+    """Count the questions on which something in use was trained. They are read only if something in use was trained."""
+    trained = {key: hashes for key, folder in _trained_folders(experiment) if (hashes := training_of(folder))}
+    return count_leaks(trained, experiment.name("dataset"), experiment.questions) if trained else {}
+
+
+def count_leaks(trained: Mapping[str, TrainedWith], dataset: str, questions: Iterable[Question]) -> Leaks:
+    """Count the questions on which each was trained, by their id or their text. Zeros are omitted."""
+    hashes = [(id_hash(dataset, question.id), text_hash(question.text)) for question in questions]
+    counts = {}
+    for key, known in trained.items():
+        ids, texts = frozenset(known.question_hashes), frozenset(known.text_hashes)
+        counts[key] = sum(id_ in ids or text in texts for id_, text in hashes)
+    return {key: count for key, count in counts.items() if count}
+
+
+def stale_templates(experiment: Experiment) -> Iterator[str]:
+    """Yield a warning for each template that has changed since something in use was trained with it."""
+    for key, folder in _trained_folders(experiment):
+        trained = training_of(folder)
+        for name, then in trained.templates.items() if trained else ():
+            if not has_template(name) or template_hash(name) != then:
+                yield f"{key} was trained with another template {name} than there is now: train it again"
+
+
+def _trained_folders(experiment: Experiment) -> Iterator[tuple[str, Path]]:
+    """Yield each folder that a group or a role of the run uses, with its key."""
+    config = experiment.config
+    for group in experiment.choices:
+        node = config.get(group)
+        if group != "dataset" and isinstance(node, Mapping):  # its folders hold questions
+            for key, value in flatten(node).items():
+                if isinstance(value, str) and value and Path(value).is_dir():
+                    yield f"{group}.{key}", Path(value)
+    own = role_nodes(config) if experiment.asks_models else {}
+    for role, binding in own.items():
+        if role:  # the run's own model is among the groups
+            yield from _binding_folders(f"roles.{role}", binding)
+    if experiment.judge is not None:
+        for role, binding in judge_nodes(config, experiment.judge).items():
+            yield from _binding_folders(parse_override(binding.key).key or f"{ROLE}.{role}", binding)
+
+
+def _binding_folders(key: str, binding: RoleBinding) -> Iterator[tuple[str, Path]]:
+    if binding.adapter is not None and binding.adapter.path is not None:
+        yield binding.key or key, binding.adapter.folder
+    if path := binding.model.get("path"):
+        yield binding.key or key, Path(path)

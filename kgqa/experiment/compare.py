@@ -1,0 +1,140 @@
+"""Compare finished runs on the same questions: who wins where, and which questions flipped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from string import ascii_uppercase
+
+from kgqa.artifacts.verdicts import VERDICTS, judge_of, read_verdicts
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.evaluate import AnsweredQuestions, open_run
+from kgqa.report.evaluation import comparison_section
+from kgqa.report.section import Section, html_fragment
+from kgqa.scoring.comparison import compare
+from kgqa.scoring.questions import METRICS
+from kgqa.types import Question
+from kgqa.util.text import pluralize
+
+DIFFERENCE = 2.0  # points
+Shares = list[float | None]
+Runs = Mapping[str, AnsweredQuestions]  # by letter
+
+
+@dataclass(frozen=True)
+class Comparison:
+    heading: str
+    sections: list[Section]
+
+    def _repr_html_(self) -> str:
+        return html_fragment(self.heading, self.sections)
+
+
+def compare_answers(
+    folders: Sequence[Path],
+    profile: str | None = None,
+    *,
+    seed: int = 0,
+    difference: float = DIFFERENCE,
+    in_all: bool = False,
+    flips: int | None = None,
+) -> Comparison:
+    """Compare every pair of runs in the tested metrics and, if one judge judged all of them, its verdicts.
+
+    Args:
+        difference: the points for which the number of questions is estimated.
+        in_all: compare only the questions that all runs have.
+        flips: the maximum number of flipped questions per pair; None: all.
+
+    Raises:
+        ConfigError: the runs have different questions or profiles.
+        DataError: one is not the folder of a finished run.
+    """
+    opened = [open_run(folder, profile) for folder in folders]
+    if len(profiles := sorted({run.profile for run in opened})) > 1:
+        raise ConfigError(f"scored by {' and '.join(profiles)}; choose one with scoring=")
+    runs = dict(zip(ascii_uppercase, share_questions(opened, common=in_all), strict=False))
+    scores: dict[str, dict[str, Shares]] = {
+        metric.label: {name: [metric.share(row) for row in run.scored] for name, run in runs.items()}
+        for metric in METRICS.values()
+        if metric.tested
+    }
+    verdicts, notes = _verdicts(runs)
+    differences = compare({**scores, **({"judge": verdicts} if verdicts else {})}, seed)
+    title = f"{pluralize(len(runs['A'].questions), 'question')}, profile {profiles[0]}"
+    if in_all:
+        title += f" (those that all runs have; A has {len(opened[0].questions):,})"
+    lines = [f"{name}: {run.name}{run.simulation_note}" for name, run in runs.items()]
+    sections = [
+        comparison_section(differences, difference),
+        *_flips(runs, verdicts or scores["EM"], flips),
+    ]
+    return Comparison("\n".join([title, *lines, *notes]), sections)
+
+
+def share_questions(runs: list[AnsweredQuestions], *, common: bool) -> list[AnsweredQuestions]:
+    """Return the runs over the same questions, in the order of the first. `common`: over those that all have.
+
+    Raises:
+        ConfigError: the questions differ, or no question is common to all.
+        DataError: a question has another text or other gold answers in another run.
+    """
+    first, *others = runs
+    by_run = [{question.id: question for question in run.questions} for run in runs]
+    shared = set(by_run[0]).intersection(*by_run[1:])
+    for run, own in zip(others, by_run[1:], strict=True):
+        if not common and own.keys() != by_run[0].keys():
+            differences = [*_list_only(first.name, by_run[0], own), *_list_only(run.name, own, by_run[0])]
+            hint = f"give --common to compare the {len(shared):,} they share"
+            raise ConfigError(f"different questions, {'; '.join(differences)}; {hint}")
+        for key in sorted(shared):
+            if (own[key].text, own[key].answers) != (by_run[0][key].text, by_run[0][key].answers):
+                raise DataError(f"question {key}: other words or gold answers in {run.name} than in {first.name}")
+    if not shared:
+        raise ConfigError("these runs have no question in common; compare runs over the same data set")
+    order = [question.id for question in first.questions if question.id in shared]
+    return [replace(run, questions=tuple(own[key] for key in order)) for run, own in zip(runs, by_run, strict=True)]
+
+
+def _list_only(name: str, own: Mapping[str, Question], other: Mapping[str, Question]) -> list[str]:
+    """Return a line about the questions that only one of two runs has, if any."""
+    ids = sorted(own.keys() - other.keys())
+    return [f"{len(ids):,} only in {name}: {', '.join(ids[:3])}{' …' if len(ids) > 3 else ''}"] if ids else []
+
+
+def _verdicts(runs: Runs) -> tuple[dict[str, Shares] | None, list[str]]:
+    """Return the shares by run if one judge judged all present answers, and a note."""
+    without = [name for name, run in runs.items() if not (Path(run.name) / VERDICTS).is_file()]
+    if len(without) == len(runs):
+        return None, []
+    if without:
+        return None, [f"verdicts are not compared: {', '.join(without)} not judged"]
+    read = {name: read_verdicts(Path(run.name)) for name, run in runs.items()}
+    judges = sorted(set(map(judge_of, read.values())))
+    if len(judges) > 1:
+        return None, [f"verdicts are not compared: given by {' and by '.join(judges)}"]
+    for name, run in runs.items():
+        if stale := run.find_stale(read[name]):
+            return None, [f"verdicts are not compared: {name} answers question {stale} anew since it was judged"]
+    shares = {name: [read[name][question.id].share for question in run.questions] for name, run in runs.items()}
+    return shares, [f"judge: {judges[0]}"]
+
+
+def _flips(runs: Runs, right: Mapping[str, Shares], limit: int | None) -> list[Section]:
+    """Return, for each pair, the questions that one run has right and the other wrong, in order."""
+    sections = []
+    for first, second in combinations(runs, 2):
+        rows = []
+        for question, a, b in zip(runs[first].questions, right[first], right[second], strict=True):
+            if a is not None and b is not None and a != b:
+                texts = (runs[name].predictions[question.id].answer for name in (first, second))
+                answers = ["(failed)" if text is None else text for text in texts]
+                rows.append((question.id, question.text, first if a > b else second, *answers, question.answers[0]))
+        if rows:
+            more = [f"{len(rows) - limit:,} more; --all shows them"] if limit is not None and len(rows) > limit else []
+            header = ("question", "text", "right", f"{first} answers", f"{second} answers", "gold")
+            title = f"Flipped between {first} and {second}: {len(rows):,}"
+            sections.append(Section(title, header, rows[:limit], tuple(more)))
+    return sections

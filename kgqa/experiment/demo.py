@@ -1,0 +1,141 @@
+"""Run three methods on the same few questions as a demo, or replay them from calls that ship with kgqa."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from kgqa.artifacts.manifest import CALLS, RENEW, Recording
+from kgqa.artifacts.trace import TracedQuestion, read_trace
+from kgqa.cache.maintenance import import_calls
+from kgqa.config.overrides import format_override, merge_overrides, override_key
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.check import check
+from kgqa.experiment.engines import Pool, role_nodes
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.replay import Recorded, ReplayCache, replay_questions
+from kgqa.experiment.run import execute_unless_finished
+from kgqa.experiment.session import Session
+from kgqa.runtime.display import Display
+from kgqa.scoring.metrics import contains_gold
+from kgqa.scoring.questions import ScoredQuestion, score_question
+
+BASELINES = ("no_context", "all_documents")  # the methods that TRACE is compared with
+CHOSEN = ("method", "experiment", "dry_run", "run_name", "output_dir")  # keys that the demo sets
+OF_TRACE = ("method", "kg", "ranker", "demonstrations_ranker")  # groups that the other methods do not use
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """The result of one method. Seconds are those of its calls when they were made."""
+
+    method: str
+    questions: tuple[TracedQuestion, ...]  # in the order of the file
+    scored: tuple[ScoredQuestion, ...]
+    seconds: float  # of the calls for questions
+    triple_seconds: float  # of the calls for triples, before them
+    folder: Path | None = None  # None: replayed without files
+    failure: str | None = None
+
+    @property
+    def em(self) -> float:
+        """Return the mean exact match in percent."""
+        return 100 * sum(scored.em for scored in self.scored) / len(self.scored)
+
+    @property
+    def f1(self) -> float:
+        """Return the mean F1 in percent."""
+        return 100 * sum(scored.f1 for scored in self.scored) / len(self.scored)
+
+
+def demo_experiments(overrides: Sequence[str] = ()) -> list[Experiment]:
+    """Compose the experiments of the other methods, then of TRACE, with the same questions and model.
+
+    Raises:
+        ConfigError: an override sets a key of the demo, or is invalid.
+    """
+    for override in overrides:
+        if (key := override_key(override)) in CHOSEN:
+            raise ConfigError(f"{override}: kgqa demo sets {key} itself; use kgqa run {override} …")
+    trace = Experiment.of(merge_overrides(["experiment=demo"], overrides))
+    shared = [format_override("model", trace.name("model")), format_override("limit", trace.settings.limit)]
+    others = [each for each in overrides if override_key(each).partition(".")[0] not in OF_TRACE]
+    return [*(Experiment.of(merge_overrides([f"method={method}"], shared, others)) for method in BASELINES), trace]
+
+
+def run_demo(experiments: Sequence[Experiment], display: Display) -> Iterator[DemoResult]:
+    """Run the experiments one after the other with one loaded model. Finished runs are read from their folders.
+
+    Raises:
+        UsageError: a key or file of one of them is invalid. This is checked before the first call.
+        EngineError: the model failed. The replies so far are in the call cache.
+    """
+    with closing(Pool()) as pool:
+        for experiment in experiments:
+            with Session(experiment, pool) as session:
+                check(session)
+        for experiment in experiments:
+            display.line(f"→ {experiment.name('method')}")
+            with Session(experiment, pool) as session:
+                executed = execute_unless_finished(session, display)
+            traced = {each.question.id: each for each in read_trace(executed.folder)}
+            cost = executed.metrics.cost
+            yield DemoResult(
+                experiment.name("method"),
+                *_score(experiment, traced),
+                seconds=cost.method.seconds,
+                triple_seconds=cost.extraction_paid.seconds if cost.extraction_paid else 0.0,
+                folder=executed.folder,
+                failure=executed.failure,
+            )
+
+
+def replay_demo() -> tuple[Recording, list[DemoResult]]:
+    """Replay the demo from the calls that ship with kgqa, without a model, a ranker, a network or files.
+
+    Raises:
+        DataError: this version of kgqa makes other calls, or the file is damaged.
+    """
+    recording = Recording.read()
+    with TemporaryDirectory(prefix="kgqa-") as folder:
+        import_calls(Path(folder), CALLS)
+        return recording, [_replay(experiment, recording, Path(folder)) for experiment in demo_experiments()]
+
+
+def _replay(experiment: Experiment, recording: Recording, folder: Path) -> DemoResult:
+    pool, binding = Pool(), role_nodes(experiment.config)[""]
+    pool.shared([binding.model, binding.engine], lambda: Recorded(recording.model))
+    pool.shared(experiment.config["ranker"], lambda: Recorded(recording.ranker))
+    with closing(ReplayCache(folder)) as calls, Session(experiment, pool, calls) as session:
+        replayed = replay_questions(session, None)
+    method, traced = experiment.name("method"), {each.question.id: each for each in replayed.questions}
+    answers = {key: each.prediction.answer for key, each in traced.items()}
+    if calls.missing or answers != recording.answers.get(method):
+        cause = f"{calls.missing:,} calls of {method} are missing" if calls.missing else "answers differ"
+        raise DataError(f"{CALLS}: does not match this version of kgqa and conf/ ({cause}); {RENEW}")
+    return DemoResult(method, *_score(experiment, traced), replayed.seconds, replayed.triple_seconds)
+
+
+def _score(
+    experiment: Experiment, traced: Mapping[str, TracedQuestion]
+) -> tuple[tuple[TracedQuestion, ...], tuple[ScoredQuestion, ...]]:
+    """Return the questions in the order of the file, and their scores."""
+    pairs = [(question, traced[question.id]) for question in experiment.questions]
+    scored = (score_question(question, each.prediction, experiment.profile) for question, each in pairs)
+    return tuple(each for _, each in pairs), tuple(scored)
+
+
+def leading_chain(traced: TracedQuestion) -> list[tuple[str, str, str]]:
+    """Return the triples of the likeliest chain with the answer, or of the likeliest chain; [] without chains."""
+    chains = [
+        [(head, relation, tail) for head, relation, tail, _ in chain["triples"]]
+        for chain in traced.notes.get("chains", ())
+        if chain["triples"]
+    ]
+    answer = traced.prediction.answer or ""
+    texts = (" ".join(part for triple in chain for part in triple) for chain in chains)
+    holding = (chain for chain, text in zip(chains, texts, strict=True) if contains_gold(text, [answer]))
+    return next(holding, chains[0] if chains else [])

@@ -1,0 +1,343 @@
+"""Plan a run without model calls (`dry_run=true`): run its programs with simulated replies, and count the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from math import log
+from typing import Any
+
+from kgqa.artifacts.metrics import METRICS, Metrics
+from kgqa.cache.in_flight import Done, Request, ServiceReply, find_reply
+from kgqa.cache.key import cache_key
+from kgqa.calls import Call, Choose, CountTokens, Generate, ModelCall, Neighbours, Program, Rank, Search, Triples
+from kgqa.engines.weights import Prices
+from kgqa.errors import DataError
+from kgqa.experiment.engines import Engines
+from kgqa.experiment.prepare.indexes import index_folder
+from kgqa.experiment.prepare.triples import ImportedSource, TripleBuilder, distinct_passages, triples_of
+from kgqa.experiment.session import Session
+from kgqa.judge.judges import JudgedAnswer
+from kgqa.kg.store import Extraction
+from kgqa.prompting import render_dry_run_reply
+from kgqa.protocols import Index
+from kgqa.runtime.scheduler import WIDTH, CallRecord, Scheduler
+from kgqa.runtime.services import Service
+from kgqa.types import Answer, Choice, Completion, Passage, Question, Triple, Usage
+from kgqa.util.fs import outputs
+
+PASSAGE = "text like this " * 30  # 450 characters, the mean of MuSiQue's and 2Wiki's paragraphs
+CHARACTERS_PER_TOKEN = 4  # of English, roughly
+TRIPLES_PER_PASSAGE = 8  # TRACE, Table 5: 79.04 triples in 10 passages
+
+
+@dataclass
+class Planned:
+    """Model calls of one role. Those in the cache, or of an earlier cell of the sweep, are not new."""
+
+    engine: str  # as in "smollm2_135m@llamacpp"
+    prices: Prices | None
+    render: Callable[[ModelCall], str]
+    calls: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    new_calls: int = 0
+    new_prompt_tokens: int = 0
+    new_output_tokens: int = 0
+    first: dict[str, ModelCall] = field(default_factory=dict)  # by template
+
+    @property
+    def usd(self) -> float | None:
+        """Return the maximum cost of the new calls; None if prices are unknown."""
+        return self.prices.dollars(self.new_prompt_tokens, 0, self.new_output_tokens) if self.prices else None
+
+
+@dataclass
+class Shared:
+    """The calls of earlier cells of a sweep, so that each is counted once."""
+
+    calls: set[str] = field(default_factory=set)  # cache keys
+    passages: set[tuple[str, str]] = field(default_factory=set)  # triple store and passage
+
+
+Plan = dict[str, Planned]  # by role
+
+
+def plan_calls(session: Session, shared: Shared) -> Plan:
+    """Count the calls of a run by role: triples first, then questions, then the judge.
+
+    The counts are maxima, except where a text can lead to ever more calls (KnowTrace, GE-Reasoning, ERA-CoT). There
+    the block `imagined` of the template decides.
+    """
+    experiment = session.experiment
+    with _existing_index(session) as index:
+        triples = triples_of(session) if "triples" in experiment.method.uses else None
+        planner = Planner(session, shared, index, triples)
+        if isinstance(triples, TripleBuilder):
+            planner.imagine(_extractions(triples, session, shared), session.engines)
+        programs = ((question.id, experiment.method.answer(question)) for question in experiment.questions)
+        answers = planner.imagine(programs, session.engines)
+    if judge := experiment.judge:
+        judged = (
+            (question.id, judge.judge(JudgedAnswer(question.text, question.answers, answer.text)))
+            for question in experiment.questions
+            if isinstance(answer := answers[question.id], Answer)
+        )
+        planner.imagine(judged, session.judge_engines(judge), certain=False)
+    return planner.plan
+
+
+@contextmanager
+def _existing_index(session: Session) -> Iterator[Index | None]:
+    """Open the index that the run would search, if it is built."""
+    if "search" in session.experiment.method.uses and (folder := index_folder(session)).finished():
+        with closing(folder.open()) as index:
+            yield index
+    else:
+        yield None
+
+
+def _extractions(triples: TripleBuilder, session: Session, shared: Shared) -> Iterator[tuple[str, Program[Extraction]]]:
+    """Return the extractions of the passages that no earlier cell extracts."""
+    place = triples.place
+    missing = triples.store.missing(distinct_passages(session.experiment.questions))
+    new = [passage for passage in missing if (place, passage.id) not in shared.passages]
+    shared.passages |= {(place, passage.id) for passage in new}
+    return ((passage.id, triples.extractor.extract(passage)) for passage in new)
+
+
+class Planner(Service):
+    """Answers every call at once: from the call cache, else with a reply that leads to the most calls.
+
+    Choices are even over all options except the first, which stops. Texts conclude nothing, and the template can make
+    them ask for more (block `imagined`). A passage without triples gets eight. Without an index, a search finds the
+    question's own passages, then placeholders. All passages of a pool are neighbours.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        shared: Shared,
+        index: Index | None = None,
+        triples: TripleBuilder | ImportedSource | None = None,
+    ) -> None:
+        self.plan: Plan = {}
+        self._session, self._shared, self._index, self._triples = session, shared, index, triples
+        self._engines = session.engines
+        self._done: Done = Done()
+        self._certain: bool = True
+        self._imagined: set[int] = set()  # programs with an imagined reply
+        self._numbers = count(1)
+
+    def imagine(
+        self, programs: Iterable[tuple[str, Program[Any]]], engines: Engines, *, certain: bool = True
+    ) -> dict[str, object]:
+        """Run programs and count their calls. Return each one's result by its key.
+
+        certain: whether the programs themselves do not come from imagined replies.
+        """
+        self._engines, self._certain, self._imagined = engines, certain, set()
+        settings = self._session.experiment.settings
+        width = settings.max_parallel_questions or WIDTH
+        scheduler = Scheduler(lambda _: self, self._done, width=width, seed=settings.seed)
+        scheduler.on_record = self._count
+        return {ended.key: ended.result for ended in scheduler.run(programs)}
+
+    def submit(self, request: Request) -> None:
+        reply, cached = self._reply(request)
+        self._done.put(ServiceReply(request.ticket, reply, cached=cached))
+
+    def _reply(self, request: Request) -> tuple[object, bool]:
+        """Return a reply, and whether it is not new: in the cache, or certain to be a call of an earlier cell."""
+        call, program = request.call, request.order[0]
+        if isinstance(call, Triples):
+            return self._find_triples(call.passage), False
+        if isinstance(call, Neighbours):
+            pool = call.pool or (Passage.of("Neighbour", PASSAGE),)
+            return tuple(passage for passage in pool if passage.id != call.passage.id), False
+        if isinstance(call, CountTokens) and (engine := self._engines(call.role)).counts_freely:
+            return engine.count_tokens(call.text), False
+        key = cache_key(call_identity(self._session, self._engines, self._index, call), call)
+        if (reply := find_reply(self._session.cache, key, call)) is not None:
+            return reply, True
+        certain = self._certain and program not in self._imagined
+        again = certain and key in self._shared.calls
+        if certain:
+            self._shared.calls.add(key)
+        self._imagined.add(program)
+        if not isinstance(call, Search):
+            return _imagine(call, next(self._numbers)), again
+        if self._index is not None:
+            return self._index.search([call])[0], again
+        return _imagine_passages(call, self._session.experiment.questions[program]), again
+
+    def _find_triples(self, passage: Passage) -> tuple[Triple, ...]:
+        assert self._triples is not None
+        try:
+            return self._triples.store.triples(passage)
+        except DataError:
+            numbers = range(TRIPLES_PER_PASSAGE)
+            return tuple(Triple(passage.title, f"relation {n}", passage.text[:40], passage.id) for n in numbers)
+
+    def _count(self, record: CallRecord) -> None:
+        call, engines = record.call, self._engines
+        if not isinstance(call, Generate | Choose):
+            return
+        if call.role not in self.plan:
+            render = engines(call.role).render
+            self.plan[call.role] = Planned(engines.label(call.role), engines.prices(call.role), render)
+        role, usage = self.plan[call.role], record.reply.usage
+        output = usage.output_tokens
+        if not record.cached:
+            output += engines.reasoning_tokens_limit(call.role) if isinstance(call, Generate) else 0
+            role.new_calls += 1
+            role.new_prompt_tokens += usage.prompt_tokens
+            role.new_output_tokens += output
+        role.calls += 1
+        role.prompt_tokens += usage.prompt_tokens
+        role.output_tokens += output
+        role.first.setdefault(call.prompt.name, call)
+
+
+def call_identity(session: Session, engines: Engines, index: Index | None, call: Call[Any]) -> Mapping[str, Any]:
+    """Return the identity of what answers a call, as in the key of its reply. Nothing is loaded."""
+    if isinstance(call, Generate | Choose | CountTokens):
+        return engines(call.role).identity()
+    if isinstance(call, Rank):
+        return session.ranker(call.scorer).identity()
+    return index.identity() if index is not None else {}
+
+
+def _imagine(call: Call[Any], number: int) -> object:
+    match call:
+        case Generate():
+            usage = Usage(prompt_tokens=_tokens(call), output_tokens=call.max_tokens)
+            return Completion(render_dry_run_reply(call.prompt.name, number), usage=usage)
+        case Choose():
+            others = len(call.options) - 1 or 1
+            never_the_first = (-99.0, *(-log(others),) * (len(call.options) - 1))
+            return Choice(never_the_first, usage=Usage(prompt_tokens=_tokens(call), output_tokens=1))
+        case CountTokens():
+            return len(call.text) // CHARACTERS_PER_TOKEN
+        case Rank():
+            return tuple(-float(position) for position in range(len(call.texts)))
+    raise TypeError(f"cannot imagine a reply to {type(call).__name__}")
+
+
+def _imagine_passages(call: Search, question: Question) -> tuple[Passage, ...]:
+    if call.pool is not None:
+        return call.pool[: call.k]
+    placeholders = (Passage.of(f"Passage {number}", PASSAGE) for number in range(call.k))
+    return (*question.passages, *placeholders)[: call.k]
+
+
+def _tokens(call: ModelCall) -> int:
+    written = sum(len(message.content) for message in call.prompt.messages) + len(call.prompt.prefill)
+    return written // CHARACTERS_PER_TOKEN
+
+
+@dataclass
+class Rate:
+    """Sums over the finished runs that used one model on one engine and no other."""
+
+    tokens: int = 0  # of new calls, prompts and replies
+    seconds: float = 0.0
+    replies: dict[str, tuple[int, int]] = field(default_factory=dict)  # by role: output tokens, calls
+
+    def estimate(self, role: Planned) -> float:
+        """Return the seconds of the new calls. Their replies are as long as those of the role were on average."""
+        tokens, calls = self.replies.get(next(iter(role.first.values())).role, (0, 0))
+        output = min(role.new_output_tokens, role.new_calls * tokens / calls) if calls else role.new_output_tokens
+        return (role.new_prompt_tokens + output) * self.seconds / max(self.tokens, 1)
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """`seconds`: None if an engine was never measured. `usd`: None if a price is unknown."""
+
+    calls: int
+    new_calls: int
+    tokens: int  # of the new calls
+    seconds: float | None
+    usd: float | None
+    unmeasured: tuple[str, ...] = ()
+
+    def scaled(self, share: float) -> Estimated:
+        """Return the estimate for `share` times as many questions."""
+        return replace(
+            self,
+            calls=round(share * self.calls),
+            new_calls=round(share * self.new_calls),
+            tokens=round(share * self.tokens),
+            seconds=None if self.seconds is None else share * self.seconds,
+            usd=None if self.usd is None else share * self.usd,
+        )
+
+    @classmethod
+    def sum(cls, estimates: Sequence[Estimated]) -> Estimated:
+        """Return the sum, without a time if one of them has none."""
+        seconds = [each.seconds for each in estimates if each.seconds is not None]
+        dollars = [each.usd for each in estimates if each.usd is not None]
+        return cls(
+            calls=sum(each.calls for each in estimates),
+            new_calls=sum(each.new_calls for each in estimates),
+            tokens=sum(each.tokens for each in estimates),
+            seconds=sum(seconds) if len(seconds) == len(estimates) else None,
+            usd=sum(dollars) if dollars else None,
+            unmeasured=tuple(dict.fromkeys(name for each in estimates for name in each.unmeasured)),
+        )
+
+    def lines(self) -> list[str]:
+        if not self.new_calls:
+            return []
+        lines = [f"to be asked: about {self.tokens:,} tokens"]
+        if self.seconds is None:
+            engines = ", ".join(self.unmeasured)
+            lines.append(f"time: not known, no finished run here with {engines}; one with limit=3 tells")
+        else:
+            lines.append(f"time: about {duration(self.seconds)}, from the speed of earlier runs")
+        if self.usd is not None:
+            lines.append(f"cost: about {self.usd:,.2f} USD")
+        return lines
+
+
+def estimate_roles(roles: Iterable[Planned], rates: Mapping[str, Rate]) -> Estimated:
+    """Estimate planned calls: time by the rates of earlier runs, money by the prices of the presets."""
+    return Estimated.sum([_estimate_role(role, rates.get(role.engine)) for role in roles])
+
+
+def _estimate_role(role: Planned, rate: Rate | None) -> Estimated:
+    tokens = role.new_prompt_tokens + role.new_output_tokens
+    if not role.new_calls:
+        return Estimated(role.calls, 0, tokens, 0.0, role.usd)
+    if rate is None:
+        return Estimated(role.calls, role.new_calls, tokens, None, role.usd, (role.engine,))
+    return Estimated(role.calls, role.new_calls, tokens, rate.estimate(role), role.usd)
+
+
+def measure_rates() -> dict[str, Rate]:
+    """Return the rates by `model@engine`, from the metrics of finished runs in outputs/. Skip unreadable ones."""
+    rates: dict[str, Rate] = {}
+    for file in sorted(outputs().glob(f"*/*/*/*/{METRICS}")):
+        try:
+            metrics = Metrics.read(file.parent)
+        except DataError:
+            continue
+        throughput, paid = metrics.throughput, metrics.cost.paid
+        if throughput is None or len(throughput.engines) != 1 or not paid.calls:
+            continue
+        rate = rates.setdefault(throughput.engines[0].engine, Rate())
+        rate.tokens += paid.prompt_tokens + paid.output_tokens
+        rate.seconds += throughput.seconds
+        for role, cost in metrics.cost.method.by_role.items():
+            tokens, calls = rate.replies.get(role, (0, 0))
+            rate.replies[role] = (tokens + cost.output_tokens, calls + cost.calls)
+    return rates
+
+
+def duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"

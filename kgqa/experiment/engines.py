@@ -1,0 +1,182 @@
+"""Engines by role: one model for the run, and any role with its own. Equal choices share one engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+
+from kgqa.artifacts.adapter import Adapter
+from kgqa.artifacts.run import AS_READER
+from kgqa.config import building as parts
+from kgqa.config.composing import compose
+from kgqa.config.files import Config, Node
+from kgqa.config.overrides import format_override, parse_role
+from kgqa.engines.thinking import Thinking
+from kgqa.engines.weights import Model, Prices
+from kgqa.errors import ConfigError
+from kgqa.judge import ROLE as JUDGE
+from kgqa.protocols import Adaptable, Engine
+from kgqa.types import Json
+
+if TYPE_CHECKING:
+    from kgqa.judge.judges import AnyJudge
+
+T = TypeVar("T")
+
+
+class RoleBinding(NamedTuple):
+    """The model, engine and adapter of a role. `key`: the key that sets them."""
+
+    model: Node
+    engine: Node
+    adapter: Adapter | None = None
+    key: str = ""
+
+
+RoleNodes = Mapping[str, RoleBinding]  # by role; "" for all other roles
+
+
+class Pool:
+    """Loaded models by their configuration. The owner that opens the pool closes it."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, object] = {}
+
+    def shared(self, nodes: object, make: Callable[[], T]) -> T:
+        """Return what was made of equal configuration nodes, or make it."""
+        key = json.dumps(nodes, sort_keys=True)
+        if key not in self._built:
+            self._built[key] = make()
+        return cast(T, self._built[key])
+
+    def discard(self, engines: Iterable[Engine]) -> None:
+        """Close engines and forget them, so that the next user gets fresh ones. An adapter goes with its base."""
+        for engine in engines:
+            base = engine.base if isinstance(engine, Adaptable) else engine
+            self._built = {key: built for key, built in self._built.items() if built is not base}
+            engine.close()
+
+    def close(self) -> None:
+        self.discard([built for built in self._built.values() if isinstance(built, Engine)])
+        self._built.clear()
+
+
+class Engines:
+    """The engines of some roles. Each is built at its first use, and loads its weights at its first call.
+
+    `nodes`: empty for a method without model calls, for which weights can be missing.
+    """
+
+    def __init__(self, nodes: RoleNodes, pool: Pool) -> None:
+        self._nodes, self._pool = nodes, pool
+        self._models: dict[str, Model] = {}
+        self._ready: dict[int, Engine] = {}  # by id, engines that know the adapters of these roles
+
+    def __call__(self, role: str) -> Engine:
+        """Return the engine of a role."""
+        binding = self._binding(role)
+        nodes = [binding.model, binding.engine]
+        engine = self._pool.shared(nodes, lambda: parts.engine(binding.engine, binding.model))
+        if id(engine) not in self._ready:
+            for other in self._nodes.values():  # it must know all adapters before its first call
+                if [other.model, other.engine] == nodes:
+                    _adapt(engine, other)
+            self._ready[id(engine)] = engine
+        return _adapt(engine, binding)
+
+    def estimates_tokens(self, role: str) -> bool:
+        """Return whether the engine can only estimate tokens: a hosted model with an unknown tokenizer."""
+        return str(self(role).identity().get("tokens", "")).startswith("estimated")
+
+    def streaming(self) -> bool:
+        return any(self(role).streaming for role in self._nodes)
+
+    def identities(self) -> dict[str, Json]:
+        return {role or "default": dict(self(role).identity()) for role in self._nodes}
+
+    def label(self, role: str) -> str:
+        """Return the model, adapter and engine of a role, e.g. "qwen3_8b+safe_evaluator@vllm"."""
+        binding = self._binding(role)
+        adapter = f"+{binding.adapter.name}" if binding.adapter else ""
+        return f"{binding.model['name']}{adapter}@{self(role).identity()['engine']}"
+
+    def reasoning_tokens_limit(self, role: str) -> int:
+        """Return the maximum tokens of the model's reasoning text, in addition to those of a call."""
+        return Thinking.of(self._model(role).thinking).budget
+
+    def prices(self, role: str) -> Prices | None:
+        """Return the prices of the role's model; None: unknown."""
+        return self._model(role).prices
+
+    def discard(self, engines: Iterable[Engine]) -> None:
+        """Close these engines. The next user gets fresh ones."""
+        self._pool.discard(engines)
+
+    def _model(self, role: str) -> Model:
+        if role not in self._models:
+            self._models[role] = parts.model(self._binding(role).model)
+        return self._models[role]
+
+    def _binding(self, role: str) -> RoleBinding:
+        own = "reader" if role in AS_READER and role not in self._nodes else role
+        binding = self._nodes.get(own, self._nodes.get(""))
+        if binding is None:
+            raise ConfigError('this method asks a model: its `uses` must say "model"')
+        return binding
+
+
+def role_nodes(config: Config) -> RoleNodes:
+    """Return the models of the method's roles. The judge is no part of a method."""
+    own = {role: choice for role, choice in config["roles"].items() if choice and role != JUDGE}
+    default = {"": RoleBinding(config["model"], config["engine"])}
+    return default | {role: choose_nodes(f"roles.{role}", str(choice), config) for role, choice in own.items()}
+
+
+def judge_nodes(config: Config, judge: AnyJudge) -> RoleNodes:
+    """Return the models of the judge's roles: their own, else that of roles.judge, else that of the configuration."""
+    general = config["roles"][JUDGE]
+    default = RoleBinding(config["model"], config["engine"])
+    if general:
+        default = choose_nodes(f"roles.{JUDGE}", general, config)
+    key = f"{JUDGE}.model" if JUDGE in judge.roles else f"{JUDGE}.members"
+    return {role: choose_nodes(key, own, config) if own else default for role, own in judge.roles.items()}
+
+
+def choose_nodes(key: str, choice: str, run: Config) -> RoleBinding:
+    """Return the model of a role's choice, `[PRESET][+ADAPTER][@ENGINE]`.
+
+    Args:
+        key: where the choice is set, for messages.
+        run: the configuration with the run's own model.
+    """
+    from kgqa.system.models import find_adapter
+
+    preset, path, adapter_name, engine = parse_role(choice)
+    named = {"model": preset, "model.path": path, "engine": engine}
+    try:
+        adapter = find_adapter(adapter_name) if "+" in choice.partition(":")[0] else None
+        config = compose([format_override(each, value) for each, value in named.items() if value])
+    except ConfigError as error:
+        raise ConfigError(f"{key}={choice}: {error}") from error
+    own = config if preset or adapter is None else run
+    return RoleBinding(own["model"], config["engine"] if engine else own["engine"], adapter, f"{key}={choice}")
+
+
+def reader_preset(config: Config) -> str:
+    """Return the preset of the reader with its adapter, as `Engines.label` writes both."""
+    choice = parse_role(config["roles"]["reader"] or "")
+    return f"{choice.preset or config['model']['name']}{choice.adapter and '+'}{choice.adapter}"
+
+
+def _adapt(engine: Engine, binding: RoleBinding) -> Engine:
+    """Return the engine with the adapter. Raises ConfigError with the key if it cannot have it."""
+    if binding.adapter is None:
+        return engine
+    if not isinstance(engine, Adaptable):
+        name = binding.engine["_target_"]
+        raise ConfigError(f"{binding.key}: {name} takes no adapters; choose another engine, behind an @")
+    try:
+        return engine.with_adapter(binding.adapter)
+    except ConfigError as error:
+        raise ConfigError(f"{binding.key}: {error}") from error

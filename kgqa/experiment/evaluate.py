@@ -1,0 +1,319 @@
+"""Score answers that exist: of a finished run, or of another program. Judge them, and measure how far judges agree."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from kgqa.artifacts.metrics import METRICS, Agreement, Evaluation, Metrics
+from kgqa.artifacts.predictions import PREDICTIONS, Prediction
+from kgqa.artifacts.run import IDENTITY, MADE_UP, SCRIPTED_TARGET
+from kgqa.artifacts.schema import as_json
+from kgqa.artifacts.trace import TRACE, read_questions
+from kgqa.artifacts.verdicts import RIGHT, VERDICTS, WRONG, Judgement, judge_of, read_verdicts
+from kgqa.config import building as parts
+from kgqa.config.files import Config, groups, load_yaml
+from kgqa.datasets.predictions import match_predictions, read_predictions
+from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.experiment.check import refusal
+from kgqa.experiment.engines import reader_preset
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.judging import Judged, judge_answers
+from kgqa.experiment.session import Session
+from kgqa.report.evaluation import evaluation_sections
+from kgqa.report.run_report import agreement_section
+from kgqa.report.section import Section, markdown, unquote_formula
+from kgqa.runtime.display import Display
+from kgqa.runtime.monitor import monitor_work
+from kgqa.scoring.comparison import agreement
+from kgqa.scoring.questions import ScoredQuestion, score_question
+from kgqa.scoring.summary import summarise
+from kgqa.types import Json, Question
+from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, json_text, jsonl_text, replace_file
+from kgqa.util.text import pluralize
+
+HUMAN = {**dict.fromkeys(("1", "true", "yes", RIGHT), RIGHT), **dict.fromkeys(("0", "false", "no", WRONG), WRONG)}
+Labels = Mapping[str, str | None]  # right or wrong by question
+
+
+@dataclass(frozen=True)
+class AnsweredQuestions:
+    """Questions in order, with their answers."""
+
+    name: str
+    questions: tuple[Question, ...]
+    predictions: Mapping[str, Prediction]
+    profile: str
+    config: Config | None  # of the run; None: another program answered
+
+    @property
+    def reader(self) -> str:
+        """Return the preset that answered, "" if unknown."""
+        return reader_preset(self.config) if self.config else ""
+
+    @property
+    def simulation_note(self) -> str:
+        """Return what a list of runs adds to the name of a run without a model."""
+        scripted = self.config is not None and self.config["engine"].get("_target_") == SCRIPTED_TARGET
+        return f" ({MADE_UP})" if scripted else ""
+
+    @cached_property
+    def scored(self) -> list[ScoredQuestion]:
+        """Return the scored questions. Support is only scored if the file contains the passages used."""
+        return [score_question(question, self.predictions[question.id], self.profile) for question in self.questions]
+
+    def find_stale(self, verdicts: Mapping[str, Judgement]) -> str | None:
+        """Return the first question without a verdict on its present answer."""
+        for row in self.scored:
+            if (line := verdicts.get(row.id)) is None or line.answer != row.answer:
+                return row.id
+        return None
+
+
+def open_run(folder: Path, profile: str | None = None) -> AnsweredQuestions:
+    """Read the answers of a finished run. The data file is only read if the folder has no trace.
+
+    Raises:
+        DataError: not the folder of a finished run, or its files do not fit together.
+    """
+    file = folder / PREDICTIONS
+    if not file.is_file():
+        if (folder / IDENTITY).is_file():
+            raise DataError(f"{folder}: the run has not ended (no {PREDICTIONS}); run its command again to finish it")
+        raise DataError(f"{folder}: not the folder of a run (no {PREDICTIONS}); give the folder that kgqa run printed")
+    config: Json = load_yaml(folder / "config.yaml")
+    if not isinstance(config, Mapping) or not {"dataset", "model", "engine", "roles"} <= config.keys():
+        raise DataError(f"{folder / 'config.yaml'}: not the configuration of a run; run the run's command again")
+    if (folder / METRICS).is_file() and not (metrics := Metrics.read(folder)).score("em").n:
+        if metrics.failed == metrics.questions:
+            raise DataError(f"{folder}: every question of this run failed; run the run's command again")
+        raise DataError(f"{folder}: this run retrieved and answered nothing; its scores are in {METRICS}")
+    predictions = {prediction.question_id: prediction for prediction in read_predictions(file)}
+    profile = profile or config.get("scoring") or config["dataset"]["profile"]
+    questions = tuple(_read_questions(folder, config, predictions))
+    return AnsweredQuestions(str(folder), questions, predictions, str(profile), config)
+
+
+def _read_questions(folder: Path, config: Config, predictions: Mapping[str, Prediction]) -> list[Question]:
+    """Return the questions in the order of the predictions."""
+    traced = (folder / TRACE).is_file()
+    listed = read_questions(folder) if traced else parts.dataset(config["dataset"]).questions()
+    questions = {question.id: question for question in listed}
+    without = [key for key in predictions if key not in questions]
+    unanswered = [key for key in questions if key not in predictions] if traced else []
+    for ids, what in ((without, "no question for this prediction"), (unanswered, "no prediction for this question")):
+        if ids:
+            raise DataError(
+                f"{folder / PREDICTIONS}: question {ids[0]}: {what} ({len(ids):,} in all) in "
+                f"{TRACE if traced else config['dataset']['name']}; run the run's command again to rewrite both"
+            )
+    return [questions[key] for key in predictions]
+
+
+def open_predictions(file: Path, experiment: Experiment, *, subset: bool) -> AnsweredQuestions:
+    """Read the predictions of another program. `subset`: only for the questions that the file has.
+
+    Raises:
+        DataError: the file has no known format, or is not for these questions.
+    """
+    predictions = read_predictions(file)
+    answered = {prediction.question_id for prediction in predictions}
+    questions = tuple(question for question in experiment.questions if question.id in answered or not subset)
+    if not questions:
+        raise DataError(f"{file}: none of its predictions is for a question of dataset={experiment.name('dataset')}")
+    known = {question.id for question in experiment.source.questions()}
+    by_id = match_predictions(predictions, questions, file, known=known)
+    return AnsweredQuestions(str(file), questions, by_id, experiment.profile, None)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Scores of answers. `write` saves them."""
+
+    evaluation: Evaluation
+    judged: Judged | None
+    folder: Path | None  # None: the answers of another program, without `output_dir=`
+
+    @property
+    def name(self) -> str:
+        return self.evaluation.source
+
+    def sections(self) -> list[Section]:
+        return evaluation_sections(self.evaluation)
+
+    def write(self) -> Path | None:
+        """Write evaluation.json, with a page and the verdicts, and return its path."""
+        if self.folder is None:
+            return None
+        with explain_storage_errors(self.folder, OUT_ELSEWHERE):
+            ensure_dir(self.folder)
+        if self.judged:
+            replace_file(self.folder / VERDICTS, jsonl_text(line.json() for line in self.judged.lines))
+        replace_file(self.folder / "evaluation.md", markdown(self.name, self.sections()))
+        return replace_file(self.folder / "evaluation.json", json_text(self.evaluation.json()))
+
+
+def evaluate_run(run: Path, overrides: Sequence[str], display: Display) -> Evaluated:
+    """Score the answers of a finished run, by the run's profile unless `scoring=` is set.
+
+    Raises:
+        ConfigError: `output_dir=` is the folder of another run, or something in use was trained on the questions.
+        DataError: not the folder of a finished run.
+    """
+    experiment = Experiment.of(overrides)
+    answered = open_run(run, experiment.settings.scoring)
+    leaks = Metrics.read(run).trained_questions if (run / METRICS).is_file() else None
+    if leaks and not experiment.settings.allow_trained_questions:
+        raise ConfigError(refusal(leaks, len(answered.questions)))
+    return _evaluate(experiment, answered, display, _own_folder(experiment, run) or run)
+
+
+def evaluate_predictions(file: Path, overrides: Sequence[str], display: Display, *, subset: bool) -> Evaluated:
+    """Score the answers of another program. `subset`: only to the questions that the file has.
+
+    Raises:
+        ConfigError: `output_dir=` is the folder of a run.
+        DataError: the file has no known format, or is not for these questions.
+    """
+    experiment = Experiment.of(overrides)
+    answered = open_predictions(file, experiment, subset=subset)
+    return _evaluate(experiment, answered, display, _own_folder(experiment, None))
+
+
+def _evaluate(experiment: Experiment, answered: AnsweredQuestions, display: Display, folder: Path | None) -> Evaluated:
+    scores = summarise(answered.scored, seed=experiment.settings.seed)
+    notes: tuple[str, ...] = ()
+    if answered.config is None:
+        known = sum(row.prediction.passages_of(row.question) is not None for row in answered.scored)
+        count = pluralize(len(answered.questions), "question")
+        counts = f"{count} scored, {len(answered.predictions):,} predictions in the file"
+        notes = (f"{counts}; {known:,} of those scored say which passages they rest on.",)
+    evaluation = Evaluation(source=answered.name, scores=scores, notes=notes)
+    if experiment.judge is None:
+        return Evaluated(evaluation, None, folder)
+    judged = _judge(experiment, answered, display, folder)
+    return Evaluated(evaluation.replace(judge=judged.metrics), judged, folder)
+
+
+def _judge(experiment: Experiment, answered: AnsweredQuestions, display: Display, log: Path | None) -> Judged:
+    """Judge the answers. A judge without its own model uses the run's, unless the command line names one."""
+    judge = experiment.judge
+    assert judge is not None
+    if answered.config is not None:
+        experiment = experiment.with_models_of(answered.config)
+    with Session(experiment) as session:
+        session.judge_engines(judge)  # an error leaves the folder as it was, without a log
+        with nullcontext(display) if log is None else monitor_work(display, "judge", log) as shown:
+            return judge_answers(session, answered.scored, shown, answered.reader)
+
+
+def _own_folder(experiment: Experiment, run: Path | None) -> Path | None:
+    """Return the folder of `output_dir=`."""
+    if experiment.settings.output_dir is None:
+        return None
+    out = Path(experiment.settings.output_dir)
+    if (out / IDENTITY).exists() and (run is None or not out.samefile(run)):
+        raise ConfigError(f"output_dir={out}: the folder of another run; give a folder of its own")
+    return out
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The agreement of a run's judge with others: percent, kappa and confusion."""
+
+    run: Path
+    judge: str
+    agreements: Mapping[str, Agreement]  # by the name of the other
+
+    def sections(self) -> list[Section]:
+        sections = []
+        for name, measured in self.agreements.items():
+            section = agreement_section(f"Judge against {name}", ("judge", name), measured)
+            empty = Section(section.title, (), [("nothing to compare", "")], section.text)
+            sections.append(section if section.rows else empty)
+        return sections
+
+    def write(self) -> Path:
+        """Write calibration.json in the run's folder, and return its path."""
+        return replace_file(self.run / "calibration.json", json_text({"judge": self.judge, **as_json(self.agreements)}))
+
+
+def calibrate_judge(
+    folder: Path, human: Path | None, other: str | None, overrides: Sequence[str], display: Display
+) -> Calibration:
+    """Compare the verdicts of a run with exact match, and with human verdicts or another judge.
+
+    Args:
+        human: a file of verdicts, see `read_human`.
+        other: the folder of another run, or a judge that is run now with the overrides.
+
+    Raises:
+        ConfigError: `other` is neither, or is a folder and there are overrides.
+        DataError: the run was not judged, or its answers have changed since.
+    """
+    run, verdicts = open_run(folder), read_verdicts(folder)
+    judge = _labels(run, verdicts, folder)
+    others: dict[str, Labels] = {"EM": {row.id: RIGHT if row.em else WRONG for row in run.scored}}
+    if other is not None:
+        others["second judge"] = _label_again(run, other, overrides, display)
+    if human is not None:
+        others["human"] = read_human(human, set(judge))
+    agreements = {
+        name: agreement(list(judge.values()), [labels.get(key) for key in judge]) for name, labels in others.items()
+    }
+    return Calibration(folder, judge_of(verdicts), agreements)
+
+
+def _label_again(run: AnsweredQuestions, other: str, overrides: Sequence[str], display: Display) -> Labels:
+    """Return the verdicts of another judge on the same answers."""
+    if Path(other).is_dir():
+        if overrides:
+            raise ConfigError(f"{overrides[0]}: other={other} is judged already; leave it out, or name a judge")
+        return _labels(run, read_verdicts(Path(other)), Path(other))
+    if other not in groups()["judge"]:
+        raise ConfigError(f"other={other}: neither a run's folder nor a judge; {nearest(other, groups()['judge'])}")
+    judged = _judge(Experiment.of([f"judge={other}", *overrides]), run, display, None)
+    return {line.question_id: line.label for line in judged.lines}
+
+
+def _labels(run: AnsweredQuestions, verdicts: Mapping[str, Judgement], source: Path) -> dict[str, str | None]:
+    """Return the labels. Unscored, failed and exact answers have None."""
+    if stale := run.find_stale(verdicts):
+        wrong = "another answer was judged for" if stale in verdicts else "no verdict on"
+        raise DataError(f"{source}: {wrong} question {stale}; judge it again: kgqa evaluate RUN judge=…")
+    return {question.id: verdicts[question.id].label for question in run.questions}
+
+
+def read_human(file: Path, known: set[str]) -> dict[str, str | None]:
+    """Read a CSV file with the columns question_id and correct (1, 0, true, false, yes, no; empty: no verdict).
+
+    Raises:
+        DataError: a column is missing, an id is unknown or repeated, or a verdict is invalid. The message has the line.
+    """
+    verdicts: dict[str, str | None] = {}
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as source:
+            reader = csv.DictReader(source)
+            if not {"question_id", "correct"} <= set(reader.fieldnames or ()):
+                raise DataError(f"{file}:1: the columns question_id and correct are wanted, not {reader.fieldnames}")
+            for row in reader:
+                key, verdict = unquote_formula(row["question_id"] or ""), (row["correct"] or "").strip()
+                where = f"{file}:{reader.line_num}"
+                if key not in known:
+                    raise DataError(f"{where}: question {key}: not a question of this run; correct the id")
+                if key in verdicts:
+                    raise DataError(f"{where}: question {key} is there twice; remove one of them")
+                if verdict and verdict.casefold() not in HUMAN:
+                    raise DataError(
+                        f"{where}: correct={verdict}: expected 1 or 0, or nothing where there is no verdict"
+                    )
+                verdicts[key] = HUMAN[verdict.casefold()] if verdict else None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"human={file}: cannot be read ({error}); name a CSV file in UTF-8") from error
+    if not any(verdicts.values()):
+        raise DataError(f"{file}: no verdicts in this file")
+    return verdicts

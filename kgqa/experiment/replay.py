@@ -1,0 +1,146 @@
+"""Replay a finished run from the call cache: which calls it took, and whether they give its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from kgqa.artifacts.metrics import Metrics
+from kgqa.artifacts.predictions import PREDICTIONS
+from kgqa.artifacts.run import SETTINGS, Chosen
+from kgqa.artifacts.schema import read
+from kgqa.artifacts.trace import TracedQuestion
+from kgqa.cache.store import CallCache
+from kgqa.config.files import load_yaml
+from kgqa.datasets.predictions import read_predictions
+from kgqa.errors import DataError, EngineError
+from kgqa.experiment.answers import Collector, answer_questions, score_answers
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.judging import judge_answers
+from kgqa.experiment.prepare.indexes import open_index
+from kgqa.experiment.prepare.passage_graphs import PassageGraphs
+from kgqa.experiment.prepare.triples import TripleBuilder, distinct_passages, triples_of
+from kgqa.experiment.session import Inputs, Session
+from kgqa.kg.store import Extraction, parse_triples
+from kgqa.protocols import Index, TripleSource
+from kgqa.runtime.costs import total
+from kgqa.runtime.display import QUIET, Display
+from kgqa.types import Json, Passage, Triple
+from kgqa.util.fs import call_cache
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """`keys`: of the calls in the cache. `missing`: the number of calls that failed, and so are not in the cache."""
+
+    keys: frozenset[str]
+    missing: int
+
+
+@dataclass(frozen=True)
+class ReplayedQuestions:
+    """The questions in the order of the data file. Seconds are those of the calls when they were made."""
+
+    questions: list[TracedQuestion]
+    seconds: float
+    triple_seconds: float  # of the extraction before them
+
+
+def replay(folder: Path, display: Display) -> Replayed:
+    """Replay extraction, questions and verdicts of a run's folder. No new call is made.
+
+    Raises:
+        DataError: the run is not finished, the cache lacks some of its calls, or it gives other answers.
+    """
+    metrics, config = Metrics.read(folder), load_yaml(folder / "config.yaml")
+    choices = dict(read(Chosen, folder / SETTINGS).choices)
+    experiment = Experiment.of((), {**config, "choices": choices})
+    with (
+        closing(ReplayCache(call_cache())) as calls,
+        Session(experiment, calls=calls) as session,
+        open_index(session, display) as index,
+    ):
+        replayed = replay_questions(session, index, judge=True).questions
+    missing = calls.missing
+    if missing and not metrics.failed:
+        raise DataError(f"{folder}: {missing:,} of its calls are not in this call cache; run its command again first")
+    answers = {each.question.id: each.prediction.answer for each in replayed}
+    predictions = {each.question_id: each.answer for each in read_predictions(folder / PREDICTIONS)}
+    if different := [key for key, answer in predictions.items() if answers.get(key) != answer]:
+        raise DataError(
+            f"{folder}: the call cache gives another answer to question {different[0]} than {PREDICTIONS} "
+            f"({len(different):,} in all); run its command again first"
+        )
+    return Replayed(frozenset(calls.keys), missing)
+
+
+def replay_questions(session: Session, index: Index | None, *, judge: bool = False) -> ReplayedQuestions:
+    """Run the method with a session whose call cache is a `ReplayCache`. judge: run the judge, too."""
+    experiment, collector = session.experiment, Collector()
+    triples, triple_seconds = _replay_triples(session) if "triples" in experiment.method.uses else (None, 0.0)
+    graphs = PassageGraphs(session).store if "graph" in experiment.method.uses else None
+    with session.runner(Inputs(index, triples, graphs)) as runner:
+        answers = answer_questions(experiment, runner, collector, QUIET)
+    if judge and experiment.judge:
+        judge_answers(session, score_answers(experiment, answers), QUIET)
+    traced = {each.question.id: each for each in collector.traced}
+    questions = [traced[key] for key in experiment.question_ids]
+    return ReplayedQuestions(questions, sum(answers.model_seconds), triple_seconds)
+
+
+def _replay_triples(session: Session) -> tuple[TripleSource, float]:
+    source = triples_of(session)
+    if not isinstance(source, TripleBuilder):
+        return source.store, 0.0
+    with session.runner() as runner:
+        passages = distinct_passages(session.experiment.questions)
+        extractions = {each.passage_id: each for each in source.extractions(runner, passages)}
+    return _Extracted(extractions), total(runner.ledger.method.values()).seconds
+
+
+@dataclass(frozen=True)
+class _Extracted:
+    extractions: Mapping[str, Extraction]
+
+    def triples(self, passage: Passage) -> tuple[Triple, ...]:
+        return parse_triples(self.extractions[passage.id].completion, passage).triples
+
+
+class ReplayCache(CallCache):
+    """A call cache that must have all replies, and records the keys it has."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.keys = set[str]()
+        self.missing = 0
+
+    def get(self, key: str) -> Json:
+        if (value := super().get(key)) is None:
+            self.missing += 1
+            raise EngineError("not in the call cache")
+        self.keys.add(key)
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """An engine or a ranker of which only the identity is known. The call cache has its replies."""
+
+    known: Mapping[str, Json]
+
+    streaming: ClassVar[bool] = False
+    counts_freely: ClassVar[bool] = False
+    batch_size: ClassVar[int] = 1_000
+
+    def identity(self) -> Mapping[str, Json]:
+        return self.known
+
+    def answer(self, calls: object) -> Any:
+        raise NotImplementedError
+
+    count_tokens = score = answer

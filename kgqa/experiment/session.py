@@ -1,0 +1,254 @@
+"""Hold what is open in an experiment: models and the call cache (`Session`), the services of a stage (`Runner`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from kgqa.artifacts.metrics import EngineUse, Rates, Throughput
+from kgqa.cache.in_flight import Done
+from kgqa.cache.store import CallCache
+from kgqa.calls import Call, Choose, CountTokens, Generate, Neighbours, Program, Rank, Search, Triples
+from kgqa.config import building as parts
+from kgqa.config.settings import RunSettings
+from kgqa.errors import ConfigError, EngineDied
+from kgqa.experiment.engines import Engines, Pool, RoleNodes, judge_nodes, role_nodes
+from kgqa.experiment.experiment import Experiment
+from kgqa.protocols import BatchEngine, Engine, Index, NeighbourSource, Ranker, Retriever, StreamingEngine, TripleSource
+from kgqa.retrieval.lexical import Lexical
+from kgqa.runtime.costs import NOTHING, Ledger, Spent, total
+from kgqa.runtime.scheduler import WIDTH, CallRecord, Finished, Scheduler
+from kgqa.runtime.services import Instant, Service, Streams, Waves, Worker
+from kgqa.util.fs import call_cache
+
+if TYPE_CHECKING:
+    from kgqa.judge.judges import AnyJudge
+    from kgqa.retrieval.graphs.links import PassageGraph
+
+T = TypeVar("T")
+_TFIDF = Lexical()
+# one question has a call at the server, and three wait, so that the last ones end together
+QUESTIONS_A_PLACE = 4
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What was prepared for a method's programs; None for what they do not use."""
+
+    index: Index | None = None
+    triples: TripleSource | None = None
+    graphs: NeighbourSource | None = None
+
+
+class Session:
+    """The open parts of one experiment. Leaving it closes what it opened, and nothing else."""
+
+    def __init__(self, experiment: Experiment, pool: Pool | None = None, calls: CallCache | None = None) -> None:
+        """Open nothing yet.
+
+        Args:
+            pool: holds models beyond this session; None: its own.
+            calls: another call cache than that of this folder.
+        """
+        self.experiment = experiment
+        self._pool, self._lent = pool or Pool(), pool is not None
+        self._calls = calls
+        self._spent = NOTHING
+        self._opened = ExitStack()
+        if not self._lent:
+            self._opened.callback(self._pool.close)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._opened.close()
+
+    @cached_property
+    def cache(self) -> CallCache:
+        if self._calls is not None:
+            return self._calls
+        cache = CallCache(call_cache())
+        self._opened.callback(cache.close)
+        return cache
+
+    @cached_property
+    def engines(self) -> Engines:
+        """Return the engines of the method's roles."""
+        return self.engines_of(role_nodes(self.experiment.config) if self.experiment.asks_models else {})
+
+    def engines_of(self, nodes: RoleNodes) -> Engines:
+        """Return engines for other roles, held by the same pool."""
+        return Engines(nodes, self._pool)
+
+    def judge_engines(self, judge: AnyJudge) -> Engines:
+        return self.engines_of(judge_nodes(self.experiment.config, judge))
+
+    def ranker(self, group: str) -> Ranker:
+        """Return the chosen one of a group (ranker, demonstrations_ranker, reranker), or tfidf, which has no group."""
+        if group == "tfidf":
+            return _TFIDF
+        node = self.experiment.chosen(group)
+        return self._pool.shared(node, lambda: parts.build_part(node, group, Ranker))
+
+    @property
+    def retriever(self) -> Retriever:
+        return self._pool.shared(self.experiment.chosen("retriever"), lambda: self.experiment.retriever)
+
+    @property
+    def linker(self) -> PassageGraph:
+        """Return what links passages, chosen by `graph=`."""
+        return self._pool.shared(self.experiment.chosen("graph"), lambda: self.experiment.linker)
+
+    @contextmanager
+    def runner(self, inputs: Inputs = Inputs(), engines: Engines | None = None) -> Iterator[Runner]:
+        """Open a runner for the programs of one stage. Its engines are the method's by default."""
+        runner = Runner(self.cache, engines or self.engines, self.ranker, inputs, self.experiment.settings)
+        try:
+            yield runner
+        finally:
+            runner.close()
+            self._spent += runner.spent()
+
+    def spent(self) -> Spent:
+        """Return the cost of the new calls of all finished stages."""
+        return self._spent
+
+    def end_models(self) -> None:
+        """Close the models, to make room for others. Those of a lent pool stay."""
+        if not self._lent:
+            self._pool.close()
+
+
+class Runner:
+    """One stage: its services with their threads, its scheduler, and the costs of its calls."""
+
+    def __init__(
+        self,
+        cache: CallCache,
+        engines: Engines,
+        rankers: Callable[[str], Ranker],
+        inputs: Inputs,
+        settings: RunSettings,
+    ) -> None:
+        self.engines = engines
+        self.ledger = Ledger(price=engines.prices)  # of all calls, those of stopped programs too
+        self._cache, self._rankers, self._inputs, self._settings = cache, rankers, inputs, settings
+        self._services: dict[tuple[str, int], Service] = {}  # by kind, and id of what answers
+        self._models: list[tuple[Engine, Streams | Waves]] = []
+        self._died = self._ending = False
+        self._seconds = 0.0  # that `run` took
+        self._done: Done = Done()
+        self._scheduler: Scheduler | None = None
+
+    def run(
+        self, programs: Iterable[tuple[str, Program[T]]], recorded: Callable[[], None] = lambda: None
+    ) -> Generator[Finished[T], None, None]:
+        """Yield each program as it finishes. `recorded` is called after each call."""
+        scheduler = Scheduler(self._route, self._done, width=self._width(), seed=self._settings.seed)
+        self._scheduler = scheduler
+
+        def record(call: CallRecord) -> None:
+            scheduler.width = self._width()  # servers raise their limit as they learn it
+            self.ledger.add(call)
+            recorded()
+
+        scheduler.on_record, scheduler.on_last_start = record, lambda: self._set_order(ending=True)
+        self._set_order(ending=False)
+        started = time.monotonic()
+        try:
+            yield from scheduler.run(programs, streaming=self.engines.streaming())
+        except EngineDied:
+            self._died = True
+            raise
+        finally:
+            self._seconds += time.monotonic() - started
+
+    def spent(self) -> Spent:
+        return self.ledger.spent()
+
+    def throughput(self) -> Throughput:
+        """Return the speed of the new calls, and the engine of each role."""
+        seconds = max(self._seconds, 1e-9)
+        paid = total(self.ledger.paid.values())
+        roles: dict[str, list[str]] = {}
+        for role in sorted(self.ledger.method):
+            roles.setdefault(self.engines.label(role), []).append(role)
+        engines = (EngineUse(engine=engine, roles=tuple(own)) for engine, own in roles.items())
+        rates = Rates(
+            prompt=round(paid.prompt_tokens / seconds, 2) if paid.calls else None,
+            output=round(paid.output_tokens / seconds, 2) if paid.calls else None,
+        )
+        return Throughput(seconds=round(seconds, 3), tokens_per_second=rates, engines=tuple(engines))
+
+    def close(self) -> None:
+        """Drop what waits, and let running batches end within 10 s. Discard engines that are still busy or died."""
+        cut_short = [engine for engine, service in self._models if service.busy or self._died]
+        if self._scheduler:
+            self._scheduler.stop()
+        self.engines.discard(cut_short)
+
+    def _set_order(self, *, ending: bool) -> None:
+        """Tell all streams, and those that start later, which calls go first."""
+        self._ending = ending
+        for _, service in self._models:
+            if isinstance(service, Streams):
+                service.set_order(ending=ending)
+
+    def _width(self) -> int:
+        """Return how many questions are open at once: enough to keep all servers busy, unless the user set it."""
+        places = sum(_capacity(engine) for engine, _ in self._models if engine.streaming)
+        return self._settings.max_parallel_questions or max(WIDTH, QUESTIONS_A_PLACE * places)
+
+    def _route(self, call: Call[Any]) -> Service:
+        """Return the service that answers a call. It is started at the first call."""
+        inputs, done = self._inputs, self._done
+        match call:
+            case Generate() | Choose():
+                engine = self.engines(call.role)
+                return self._service("model", engine, lambda: self._start_model(engine))
+            case CountTokens():
+                engine = self.engines(call.role)
+                if engine.counts_freely:
+                    return self._service("tokens", engine, lambda: Instant(done, lambda c: engine.count_tokens(c.text)))
+                return self._worker("tokens", engine, lambda calls: [engine.count_tokens(each.text) for each in calls])
+            case Rank():
+                ranker = self._rankers(call.scorer)
+                return self._worker("rank", ranker, ranker.score)
+            case Search() if inputs.index is not None:
+                return self._worker("search", inputs.index, inputs.index.search)
+            case Triples() if (source := inputs.triples) is not None:
+                find = source.triples
+                return self._service("triples", source, lambda: Instant(done, lambda c: find(c.passage)))
+            case Neighbours() if (graphs := inputs.graphs) is not None:
+                return self._service("neighbours", graphs, lambda: Instant(done, graphs.neighbours))
+        raise ConfigError(f"nothing in this configuration answers {type(call).__name__}")
+
+    def _worker(self, kind: str, owner: Any, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> Service:
+        return self._service(kind, owner, lambda: Worker(self._done, self._cache, owner.identity(), answer))
+
+    def _service(self, kind: str, owner: object, make: Callable[[], Service]) -> Service:
+        key = (kind, id(owner))
+        if key not in self._services:
+            self._services[key] = make()
+        return self._services[key]
+
+    def _start_model(self, engine: Engine) -> Service:
+        service = (
+            Streams(self._done, self._cache, cast(StreamingEngine, engine))
+            if engine.streaming
+            else Waves(self._done, self._cache, cast(BatchEngine, engine))
+        )
+        self._models.append((engine, service))
+        self._set_order(ending=self._ending)
+        return service
+
+
+def _capacity(engine: Engine) -> int:
+    """Return the calls that an engine takes at once."""
+    return cast(StreamingEngine, engine).max_concurrency if engine.streaming else cast(BatchEngine, engine).batch_size

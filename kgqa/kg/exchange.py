@@ -1,0 +1,321 @@
+"""Triples of other programs: import them, use a file of them as the knowledge graph of a run, and export triples.
+
+Formats to import:
+hipporag  one JSON object with `docs`: `extracted_triples` of each `passage`, or of its `title` and `text`
+openie    Stanford CoreNLP's JSON, a document a line or in a list: `sentences` with `openie` and `tokens`
+jsonl     a passage a line with `triples`, or a triple a line with `head`, `relation`, `tail`; each with `title`, `text`
+tsv       a header with head, relation, tail, text and perhaps title; a triple a line
+
+A passage is found by its title and text, ignoring case, spaces and punctuation, because tools split words differently.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from unicodedata import normalize
+from xml.sax.saxutils import escape
+
+from kgqa.errors import ConfigError, DataError
+from kgqa.protocols import Need
+from kgqa.types import Json, Passage, Triple
+from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, explain_storage_errors, quick_sha256, replace_file_parts
+from kgqa.util.jsonio import parse_json, stream_members, stream_records
+
+REMEDY = "import it: kgqa kg import FILE --format hipporag|openie|jsonl|tsv"
+FORMAT_REMEDY = "is the --format the right one?"
+IMPORT_COLUMNS = ("head", "relation", "tail", "text")  # required; title is optional
+EXPORT_COLUMNS = ("head", "relation", "tail", "title", "text")
+NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # and not in UTF-8
+GRAPHML = '<?xml version="1.0" encoding="UTF-8"?>\n<graphml xmlns="http://graphml.graphdrawing.org/xmlns">\n'
+GRAPHML_KEYS = (("name", "node"), ("relation", "edge"), ("passage", "edge"), ("title", "edge"))
+Parts = tuple[str, str, str]  # head, relation, tail
+Triples = Callable[[Passage], tuple[Triple, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class TripledPassage:
+    """A passage with its triples. Without a title, the text may start with it."""
+
+    title: str
+    text: str
+    triples: tuple[Parts, ...]
+    malformed: int = 0  # entries that are no triples
+
+    @property
+    def key(self) -> bytes:
+        return text_key(self.title, self.text)
+
+    def json(self) -> dict[str, Json]:
+        return {"title": self.title, "text": self.text, "triples": [list(triple) for triple in self.triples]}
+
+
+def text_key(*texts: str) -> bytes:
+    """Return a hash of the letters and digits of the joined texts; empty if there are none."""
+    letters = "".join(filter(str.isalnum, normalize("NFKC", "".join(texts)).casefold()))
+    return hashlib.sha256(letters.encode("utf-8", "surrogatepass")).digest()[:16] if letters else b""
+
+
+# Import
+
+
+def read_hipporag(file: Path) -> Iterator[TripledPassage]:
+    for place, key, value in stream_members(file):
+        if key == "docs":
+            for number, document in enumerate(_list(value, place), start=1):
+                at = f"{place} document {number}"
+                fields = _object(document, at)
+                title, text = fields.get("title") or "", fields.get("text")
+                if text is None:
+                    title, text = "", fields.get("passage")
+                yield _make_passage(title, text, fields.get("extracted_triples"), at)
+            return  # HippoRAG writes means after it, which can be NaN and then are no JSON
+    raise DataError(f"{file}: no key 'docs'; {FORMAT_REMEDY}")
+
+
+def read_openie(file: Path) -> Iterator[TripledPassage]:
+    """Yield documents with the text made of their tokens, and without a title."""
+    for place, record in stream_records(file):
+        words: list[str] = []
+        triples: list[Json] = []
+        for sentence in _list(_object(record, place).get("sentences"), f"{place}: sentences"):
+            fields = _object(sentence, f"{place}: a sentence")
+            tokens = _list(fields.get("tokens"), f"{place}: tokens")
+            words += [str(_object(token, f"{place}: a token").get("originalText", "")) for token in tokens]
+            for each in _list(fields.get("openie"), f"{place}: openie"):
+                read = _object(each, f"{place}: openie")
+                triples.append([read.get("subject"), read.get("relation"), read.get("object")])
+        yield _make_passage("", " ".join(words), triples, place)
+
+
+def read_jsonl(file: Path) -> Iterator[TripledPassage]:
+    for place, record in stream_records(file):
+        fields = _object(record, place)
+        single = [[fields.get("head"), fields.get("relation"), fields.get("tail")]] if "head" in fields else None
+        yield _make_passage(fields.get("title") or "", fields.get("text"), fields.get("triples", single), place)
+
+
+def read_tsv(file: Path) -> Iterator[TripledPassage]:
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+            names = next(rows, [])
+            if missing := [name for name in IMPORT_COLUMNS if name not in names]:
+                raise DataError(
+                    f"{file}:1: no column {missing[0]}; name the columns: {', '.join(IMPORT_COLUMNS)}, title"
+                )
+            for row in rows:
+                place = f"{file}:{rows.line_num}"
+                if len(row) != len(names):
+                    raise DataError(f"{place}: {len(row)} columns, the first line has {len(names)}; correct the line")
+                fields = dict(zip(names, row, strict=True))
+                triple = [fields["head"], fields["relation"], fields["tail"]]
+                yield _make_passage(fields.get("title", ""), fields["text"], [triple], place)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: not UTF-8 (byte 0x{error.object[error.start]:02x}); convert the file") from None
+    except (OSError, csv.Error) as error:
+        raise DataError(f"{file}: cannot be read: {error}; name another file") from None
+
+
+IMPORT_FORMATS: Mapping[str, Callable[[Path], Iterator[TripledPassage]]] = {  # as in kgqa/cli
+    "hipporag": read_hipporag,
+    "openie": read_openie,
+    "jsonl": read_jsonl,
+    "tsv": read_tsv,
+}
+
+
+def join_passages(passages: Iterable[TripledPassage]) -> list[TripledPassage]:
+    """Return each passage once, in order, with all its distinct triples."""
+    joined: dict[tuple[bool, bytes], TripledPassage] = {}
+    for passage in passages:
+        key = (bool(passage.title), passage.key)
+        first = joined.get(key, replace(passage, triples=(), malformed=0))
+        triples = tuple(dict.fromkeys((*first.triples, *passage.triples)))
+        joined[key] = replace(first, triples=triples, malformed=first.malformed + passage.malformed)
+    return list(joined.values())
+
+
+def _make_passage(title: Json, text: Json, values: Json, place: str) -> TripledPassage:
+    """Return the passage with its distinct triples in order, with single spaces."""
+    if not isinstance(title, str) or not isinstance(text, str):
+        raise DataError(f"{place}: title and text must be texts, or passage; {FORMAT_REMEDY}")
+    triples: dict[Parts, None] = {}
+    malformed = 0
+    for each in _list(values, f"{place}: triples"):
+        parts = [" ".join(part.split()) for part in each if isinstance(part, str)] if isinstance(each, list) else []
+        if len(parts) == 3 and len(each) == 3 and all(parts):
+            triples[parts[0], parts[1], parts[2]] = None
+        else:
+            malformed += 1
+    passage = TripledPassage(title.strip(), text, tuple(triples), malformed)
+    if not passage.key:
+        raise DataError(f"{place}: neither title nor text has a letter; remove it")
+    return passage
+
+
+def _object(value: Json, place: str) -> Mapping[str, Json]:
+    if not isinstance(value, dict):
+        raise DataError(f"{place}: not an object; {FORMAT_REMEDY}")
+    return value
+
+
+def _list(value: Json, place: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise DataError(f"{place}: not a list; {FORMAT_REMEDY}")
+    return value
+
+
+# Use
+
+
+@dataclass(frozen=True)
+class ImportedTriples:
+    """Fields as in conf/kg/imported.yaml."""
+
+    path: str | None
+
+    @property
+    def uses(self) -> frozenset[Need]:
+        return frozenset()
+
+
+@dataclass(frozen=True)
+class ImportedFile:
+    """The file of `kg.path`, with one passage per line. It is read with the first passage."""
+
+    path: str | None
+
+    @property
+    def file(self) -> Path:
+        """Return the file. Raises ConfigError: no path is set, or the file does not exist."""
+        if not self.path:
+            raise ConfigError(f"kg.path=null: name the file of triples; {REMEDY}")
+        if not Path(self.path).is_file():
+            raise ConfigError(f"kg.path={self.path}: no such file; {REMEDY}")
+        return Path(self.path)
+
+    @property
+    def sha256(self) -> str:
+        """Return the hash that represents the triples in the run ID."""
+        file = self.file
+        with explain_storage_errors(file, "name another file"):
+            return quick_sha256(file)
+
+    def triples(self, passage: Passage) -> tuple[Triple, ...]:
+        """Return the triples of a passage; none if the file does not have it, see `missing`."""
+        return tuple(Triple(*parts, passage.id) for parts in self._parts(passage) or ())
+
+    def missing(self, passages: Iterable[Passage]) -> list[Passage]:
+        """Return the passages that the file does not have."""
+        return [passage for passage in passages if self._parts(passage) is None]
+
+    def counts(self, passages: Iterable[Passage]) -> dict[str, int]:
+        """Return sums over distinct passages. `unmatched`: not in the file; `empty`: without triples."""
+        sums = Counter(passages=0, unmatched=0, empty=0, triples=0)
+        for passage in passages:
+            parts = self._parts(passage)
+            sums.update(passages=1, unmatched=parts is None, empty=not parts, triples=len(parts or ()))
+        return dict(sums)
+
+    def _parts(self, passage: Passage) -> tuple[Parts, ...] | None:
+        """Find a passage by title and text, or by its text if the file has no titles."""
+        titled, untitled = self._passages
+        whole, text = text_key(passage.title, passage.text), text_key(passage.text)
+        return titled.get(whole, untitled.get(whole, untitled.get(text)))
+
+    @cached_property
+    def _passages(self) -> tuple[dict[bytes, tuple[Parts, ...]], dict[bytes, tuple[Parts, ...]]]:
+        """Read the triples of the passages with a title, and of those without."""
+        titled, untitled = dict[bytes, tuple[Parts, ...]](), dict[bytes, tuple[Parts, ...]]()
+        with explain_storage_errors(self.file, "name another file"), self.file.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                place = f"{self.file}:{number}"
+                fields = _object(parse_json(line, place, REMEDY), place)
+                if unknown := sorted({*fields} ^ {"title", "text", "triples"}):
+                    raise DataError(f"{place}: {unknown[0]}: unknown or missing; {REMEDY}")
+                read = _make_passage(fields["title"], fields["text"], fields["triples"], place)
+                passages = titled if read.title else untitled
+                if read.malformed or read.key in passages:
+                    wrong = (
+                        f"{read.malformed} triples are not three texts" if read.malformed else "is in an earlier line"
+                    )
+                    name = read.title or read.text[:40]
+                    raise DataError(
+                        f"{place}: the passage {name!r}: {wrong}; correct it: kgqa kg import {self.file} --format jsonl"
+                    )
+                passages[read.key] = read.triples
+        return titled, untitled
+
+
+# Export
+
+
+def jsonl_lines(passages: Iterable[Passage], triples: Triples) -> Iterator[str]:
+    """Yield one line per passage, also for passages without triples: the format of `kg=imported`."""
+    for passage in passages:
+        parts = tuple((each.head, each.relation, each.tail) for each in triples(passage))
+        yield json.dumps(TripledPassage(passage.title, passage.text, parts).json(), ensure_ascii=False) + "\n"
+
+
+def tsv_lines(passages: Iterable[Passage], triples: Triples) -> Iterator[str]:
+    """Yield a header and one line per triple; tabs and line ends in texts become spaces."""
+    yield "\t".join(EXPORT_COLUMNS) + "\n"
+    for passage in passages:
+        for triple in triples(passage):
+            cells = (triple.head, triple.relation, triple.tail, passage.title, passage.text)
+            yield "\t".join(" ".join(NOT_IN_XML.sub("\ufffd", cell).split()) for cell in cells) + "\n"
+
+
+def graphml_parts(passages: Iterable[Passage], triples: Triples) -> Iterator[str]:
+    """Yield a node per entity (equal words are one entity) and an edge per triple. Only entities are in memory."""
+    entities, edges = dict[str, int](), 0
+    yield GRAPHML
+    for name, kind in GRAPHML_KEYS:
+        yield f'<key id="{name}" for="{kind}" attr.name="{name}" attr.type="string"/>\n'
+    yield '<graph id="triples" edgedefault="directed">\n'
+    for passage in passages:
+        for triple in triples(passage):
+            for name in (triple.head, triple.tail):
+                if name not in entities:
+                    entities[name] = len(entities)
+                    yield f'<node id="n{entities[name]}"><data key="name">{_xml(name)}</data></node>\n'
+            ends = f'source="n{entities[triple.head]}" target="n{entities[triple.tail]}"'
+            data = (("relation", triple.relation), ("passage", passage.id), ("title", passage.title))
+            texts = "".join(f'<data key="{key}">{_xml(text)}</data>' for key, text in data)
+            yield f'<edge id="e{edges}" {ends}>{texts}</edge>\n'
+            edges += 1
+    yield "</graph>\n</graphml>\n"
+
+
+EXPORT_FORMATS: Mapping[str, Callable[[Iterable[Passage], Triples], Iterator[str]]] = {  # as in kgqa/cli
+    "jsonl": jsonl_lines,
+    "tsv": tsv_lines,
+    "graphml": graphml_parts,
+}
+
+
+def write_triples(passages: Iterable[Passage], triples: Triples, out: Path, form: str) -> Path:
+    """Write the triples of distinct passages in one of `EXPORT_FORMATS`.
+
+    Raises:
+        ConfigError: the file exists.
+        StorageError: the disk is full or not writable.
+    """
+    if out.exists():
+        raise ConfigError(f"--out {out}: exists already; use another name")
+    with explain_storage_errors(out.parent, OUT_ELSEWHERE):
+        ensure_dir(out.parent)
+    return replace_file_parts(out, EXPORT_FORMATS[form](passages, triples), OUT_ELSEWHERE)
+
+
+def _xml(text: str) -> str:
+    return escape(NOT_IN_XML.sub("\ufffd", text))

@@ -1,0 +1,258 @@
+"""KnowTrace's baselines that reason over a graph of the passages or of the question."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from kgqa.calls import CountTokens, gather
+from kgqa.methods.steps.examples import PooledFewShot
+from kgqa.methods.steps.reader import ReadingLog, add_pinned, passages_text
+from kgqa.methods.steps.replies import MAX_SCORE_TOKENS, Score, bullet_items, read_score
+from kgqa.prompting import render
+from kgqa.prompting.triples import read_triples
+from kgqa.types import Answer, Passage, Question, Triple
+from kgqa.util.validators import Count
+
+UNKNOWN = re.compile(r"\?\d+")
+Masked = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class SGPrompt(PooledFewShot):
+    """SG-Prompt (Li and Du, Findings of EMNLP 2023; KnowTrace, Appendix C). Fields as in conf/method/sg_prompt.yaml.
+
+    Stages: retrieve once by the question → extract a semantic graph (entities and their relations) from all passages →
+    reason over passages and graph and answer.
+    """
+
+    max_graph_tokens: Count
+    max_tokens: Count
+
+    async def answer(self, question: Question) -> Answer:
+        """Extract a graph of the passages and answer from both.
+
+        Evidence: the passages as retrieved. Notes: the graph. Figures: its triples, and passage_tokens (#Tok of
+        KnowTrace's Table 2).
+
+        Flags: `malformed_triple`, `empty_graph`, `no_answer_marker` (the last line is the answer), `empty_retrieval`,
+        `passages_dropped`, `cut_reply`, `empty_answer`.
+        """
+        log = ReadingLog()
+        passages = await log.search(question.text, self.passages)
+        shown = add_pinned(question, passages)
+        extracted = await self.generate(log, "sg_prompt/extract", shown, self.max_graph_tokens)
+        written = read_triples(extracted)
+        graph = list(dict.fromkeys(f"<{'; '.join(triple)}>" for triple in written.triples))
+        log.flags.update({"malformed_triple": written.malformed, "empty_graph": not graph})
+        values: dict[str, Any] = {"graph": graph, "question": question.text}
+        reply = await self.generate(log, "sg_prompt/answer", shown, self.max_tokens, **values)
+        text = log.read_conclusion(reply)
+        return log.answer(text, passages, {"graph": graph, "thought": reply}, {"triples": len(graph)})
+
+
+@dataclass(frozen=True)
+class ERACoT(PooledFewShot):
+    """ERA-CoT (Liu et al., ACL 2024; KnowTrace, §4.1). Fields as in conf/method/era_cot.yaml.
+
+    Stages: retrieve once by the question → entities of the passages with their types → explicit relations between them
+    → implicit relations → score each implicit relation and drop those below the threshold → answer with a chain of
+    thought.
+    """
+
+    threshold: Score
+    entity_types: tuple[str, ...]
+    relations_per_pair: Count
+    max_list_tokens: Count
+    max_tokens: Count
+
+    async def answer(self, question: Question) -> Answer:
+        """Extract entities and relations, infer and score more relations, and answer.
+
+        Evidence: the passages as retrieved. Notes: entities, relations and scores. Figures: their numbers, and
+        passage_tokens (#Tok of KnowTrace's Table 2).
+
+        Flags: `unreadable_score` (the relation is dropped), `malformed_triple`, `too_many_relations` (more than
+        `relations_per_pair`, which are dropped), `no_entities`, `no_answer_marker` (the last line is the answer),
+        `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
+        """
+        log = ReadingLog()
+        passages = await log.search(question.text, self.passages)
+        shown = add_pinned(question, passages)
+
+        async def write(template: str, max_tokens: int, mark: str = "", **values: Any) -> str:
+            """Generate a reply. `mark`: the first mark of a list, which the prompt wrote."""
+            reply = await self.generate(log, template, shown, max_tokens, question=question.text, **values)
+            text = reply.strip()
+            return text if not text or text.startswith(mark) else mark + text
+
+        async def extract(template: str, mark: str = "", **values: Any) -> list[Triple]:
+            """Return the distinct relations in order."""
+            written = read_triples(await write(template, self.max_list_tokens, mark, **values))
+            log.flags["malformed_triple"] += written.malformed
+            return list(dict.fromkeys(Triple(*parts) for parts in written.triples))
+
+        async def rate(relation: Triple) -> float | None:
+            """Return how reliable the model rates a relation, 0 to 10, or None."""
+            score = read_score(await write("era_cot/score", MAX_SCORE_TOKENS, relation=relation))
+            log.flags["unreadable_score"] += score is None
+            return score
+
+        listed = await write("era_cot/entities", self.max_list_tokens, "-", types=self.entity_types)
+        entities = bullet_items(listed)
+        explicit = await extract("era_cot/explicit", "<", entities=entities)
+        stated: dict[str, Any] = {"entities": entities, "explicit": explicit}
+        implicit = await extract("era_cot/implicit", **stated, limit=self.relations_per_pair)
+        inferred = self.limit_relations([relation for relation in implicit if relation not in explicit], log)
+        judged = list(zip(inferred, await gather(*map(rate, inferred)), strict=True))
+        reliable = [relation for relation, score in judged if score is not None and score >= self.threshold]
+        reply = await write("era_cot/answer", self.max_tokens, **stated, implicit=reliable)
+        log.flags["no_entities"] += not entities
+        notes = {
+            "entities": entities,
+            "explicit": [str(relation) for relation in explicit],
+            "implicit": [(str(relation), score) for relation, score in judged],
+            "thought": reply,
+        }
+        figures = {"entities": len(entities), "explicit": len(explicit), "implicit": len(reliable)}
+        return log.answer(log.read_conclusion(reply), passages, notes, figures)
+
+    def limit_relations(self, relations: list[Triple], log: ReadingLog) -> list[Triple]:
+        """Return the first `relations_per_pair` relations between two entities in either direction."""
+        between, first = Counter[frozenset[str]](), list[Triple]()
+        for relation in relations:
+            pair = frozenset((relation.head.casefold(), relation.tail.casefold()))
+            between[pair] += 1
+            if between[pair] <= self.relations_per_pair:
+                first.append(relation)
+        log.flags["too_many_relations"] += len(relations) - len(first)
+        return first
+
+
+@dataclass(frozen=True, slots=True)
+class FillAttempt:
+    """An attempt at the one unknown of a triple."""
+
+    triple: Masked
+    question: str  # the sub-question, or ""
+    passages: tuple[Passage, ...]
+    value: str = ""  # "" if the passages do not contain it
+    confidence: float | None = None  # None: not requested, or unreadable
+    kept: bool = False
+
+
+@dataclass(slots=True)
+class QuestionGraph:
+    """The graph of the question with the values of unknowns so far."""
+
+    graph: list[Masked]
+    known: dict[str, str] = field(default_factory=dict)  # unknown → value
+    tried: set[Masked] = field(default_factory=set)  # with the values of that time
+
+    def substitute(self, triple: Masked) -> Masked:
+        head, relation, tail = (UNKNOWN.sub(lambda m: self.known.get(m[0], m[0]), part) for part in triple)
+        return head, relation, tail
+
+    def next_triples(self) -> list[Masked]:
+        """Return one untried triple per unknown, among those with exactly one unknown left.
+
+        If a triple gives no value, the next one with the same unknown follows in a later round.
+        """
+        by_unknown: dict[str, Masked] = {}
+        for triple in map(self.substitute, self.graph):
+            left = {unknown for part in triple for unknown in UNKNOWN.findall(part)}
+            if len(left) == 1 and triple not in self.tried:
+                by_unknown.setdefault(left.pop(), triple)
+        self.tried.update(by_unknown.values())
+        return list(by_unknown.values())
+
+
+@dataclass(frozen=True)
+class GEReasoning(PooledFewShot):
+    """GE-Reasoning (Park et al., 2023; KnowTrace, §2 and Appendix A). Fields as in conf/method/ge_reasoning.yaml.
+
+    Stages: parse the question into a graph of triples with unknowns (?1, ?2, …) → round by round, write a sub-question
+    for every triple with one unknown left, retrieve by it, answer it from the passages and keep a confident answer →
+    reason over the filled graph and the sub-questions and answer.
+    """
+
+    rewrite: bool
+    threshold: Score
+    max_rounds: Count
+    max_graph_tokens: Count
+    max_question_tokens: Count
+    max_fill_tokens: Count
+    max_tokens: Count
+
+    async def answer(self, question: Question) -> Answer:
+        """Parse the question into a graph, fill its unknowns in rounds, and answer.
+
+        Evidence: all passages, first retrieved first. `context_tokens`: the filled graph. Notes: the graph as parsed
+        and as filled. Figures: triples, filled, passage_tokens (#Tok of KnowTrace's Table 2).
+
+        Flags: `malformed_triple`, `empty_graph`, `unsure_fill` (answers below the threshold) and `unreadable_score`
+        (unreadable confidence), both dropped, `unfilled` (triples with an unknown at the end), `empty_question` (the
+        words of the triple are the query), `no_answer_marker` (the last line is the answer), `empty_retrieval`,
+        `passages_dropped`, `cut_reply`, `empty_answer`.
+        """
+        log, stop = ReadingLog(), ("\nQuestion:", "\nPassages:")
+        asked = {"examples": self.examples, "pinned": passages_text(question.pinned), "question": question.text}
+        parsed = await log.write(render("ge_reasoning/parse", **asked), self.max_graph_tokens, stop)
+        written = read_triples(parsed)
+        state = QuestionGraph(list(dict.fromkeys(written.triples)))
+        log.flags.update(malformed_triple=written.malformed, empty_graph=not state.graph)
+        attempts = list[FillAttempt]()
+        for _ in range(self.max_rounds):
+            masked = state.next_triples()
+            if not masked:
+                break
+            fills = await gather(*(self.fill(question, triple, log) for triple in masked))
+            state.known |= {unknown_of(fill.triple): fill.value for fill in fills if fill.kept}
+            attempts += fills
+        filled = [state.substitute(triple) for triple in state.graph]
+        log.flags["unfilled"] += sum(bool(UNKNOWN.search(" ".join(triple))) for triple in filled)
+        graph = [f"<{'; '.join(triple)}>" for triple in filled]
+        kept = [fill for fill in attempts if fill.kept and fill.question]
+        prompt = render("ge_reasoning/answer", **asked, graph=graph, rewrite=self.rewrite, fills=kept)
+        reply = await log.write(prompt, self.max_tokens, stop)
+        notes = {
+            "question_graph": state.graph,
+            "filled_graph": filled,
+            "fills": [(fill.question, fill.value, fill.confidence) for fill in attempts],
+            "thought": reply,
+        }
+        figures = {"triples": len(graph), "filled": len(state.known)}
+        passages = (passage for fill in attempts for passage in fill.passages)
+        tokens = await CountTokens("\n".join(graph)) if graph else 0
+        return log.answer(log.read_conclusion(reply), passages, notes, figures, tokens)
+
+    async def fill(self, question: Question, triple: Masked, log: ReadingLog) -> FillAttempt:
+        """Retrieve for the triple and generate the value of its unknown."""
+        sub_question = ""
+        if self.rewrite:
+            prompt = render("ge_reasoning/ask", examples=self.examples, question=question.text, triple=triple)
+            sub_question = (await log.write(prompt, self.max_question_tokens, ("\n",))).strip()
+            log.flags["empty_question"] += not sub_question
+        query = sub_question or " ".join(UNKNOWN.sub(" ", " ".join(triple)).split())
+        passages = await log.search(query, self.passages)
+        shown = add_pinned(question, passages)
+        values: dict[str, Any] = {"triple": triple, "asked": sub_question}
+        reply = await self.generate(log, "ge_reasoning/fill", shown, self.max_fill_tokens, stop=("\n",), **values)
+        value = reply.strip().rstrip(".")
+        if not value or value.casefold() == "unknown" or UNKNOWN.search(value):
+            return FillAttempt(triple, sub_question, passages)
+        if not self.threshold:
+            return FillAttempt(triple, sub_question, passages, value, kept=True)
+        rating = {**values, "value": value}
+        rated = await self.generate(log, "ge_reasoning/confidence", shown, MAX_SCORE_TOKENS, stop=(), **rating)
+        confidence = read_score(rated)
+        kept = confidence is not None and confidence >= self.threshold
+        log.flags["unreadable_score" if confidence is None else "unsure_fill"] += not kept
+        return FillAttempt(triple, sub_question, passages, value, confidence, kept)
+
+
+def unknown_of(triple: Masked) -> str:
+    unknown: str = UNKNOWN.findall(" ".join(triple))[0]
+    return unknown

@@ -1,0 +1,130 @@
+"""KGP's comparisons (Wang et al., AAAI 2024): MDR (supplement 8.2), and the quality of graphs (Figures 5 and 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from kgqa.calls import Neighbours, Rank, Search, gather
+from kgqa.errors import DataError
+from kgqa.methods.steps.reader import Path, read_paths
+from kgqa.methods.steps.structure import text_passages
+from kgqa.protocols import Need
+from kgqa.types import Answer, Passage, Question
+from kgqa.util.validators import Count
+
+Scored = tuple[float, Passage]
+
+
+@dataclass(frozen=True)
+class Mdr:
+    """Two-hop beam search over embeddings. Fields as in conf/method/mdr.yaml.
+
+    `retriever=mdr` searches a corpus in the same way and returns single passages. Here the reader gets the pairs.
+    """
+
+    first_hop: Count
+    second_hop: Count
+    pairs: Count
+    score: Literal["product", "sum"]
+    separator: str
+    max_answer_tokens: Count
+
+    uses: ClassVar[frozenset[Need]] = frozenset({"model", "ranker"})
+
+    async def answer(self, question: Question) -> Answer:
+        """Answer from the best pairs of passages.
+
+        Evidence: the passages of the pairs, best pair first. Figures: pairs. Flags: those of the reader.
+        """
+        pool = text_passages(question.passages)
+        firsts = await _top(question.text, pool, self.first_hop)
+        paths = [path for _, path in sorted(await self.score_pairs(question, pool, firsts), key=lambda pair: -pair[0])]
+        answer = await read_paths(question, paths[: self.pairs], self.max_answer_tokens)
+        return replace(answer, figures={"pairs": len(paths[: self.pairs])})
+
+    async def score_pairs(
+        self, question: Question, pool: tuple[Passage, ...], firsts: list[Scored]
+    ) -> list[tuple[float, Path]]:
+        """Return pair each passage of the first hop with its best second passages; without others it stays alone."""
+        if len(pool) < 2:
+            return [(score, (passage,)) for score, passage in firsts]
+        seconds = await gather(
+            *(
+                _top(
+                    self.second_query(question.text, first),
+                    tuple(other for other in pool if other.id != first.id),
+                    self.second_hop,
+                )
+                for _, first in firsts
+            )
+        )
+        return [
+            (self.pair_score(one, other), (first, second))
+            for (one, first), best in zip(firsts, seconds, strict=True)
+            for other, second in best
+        ]
+
+    def second_query(self, question: str, first: Passage) -> str:
+        """Return the query of the second hop, which is also the training query of an encoder."""
+        return f"{question}{self.separator}{first.wording}"
+
+    def pair_score(self, first: float, second: float) -> float:
+        return first + second if self.score == "sum" else max(first, 0.0) * max(second, 0.0)
+
+
+async def _top(query: str, passages: tuple[Passage, ...], count: int) -> list[Scored]:
+    """Return the `count` best passages with their scores, ties in the order of the passages."""
+    if not passages:
+        return []
+    scores = await Rank(query, tuple(passage.wording for passage in passages))
+    return sorted(zip(scores, passages, strict=True), key=lambda scored: -scored[0])[:count]
+
+
+Counted = Literal["neighbours", "with_seeds"]  # the passages that are compared with the gold ones
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The coverage of the gold passages of one question."""
+
+    sf_em: float  # 1 if all gold passages were reached
+    covered: float  # share of the gold passages that were reached
+    precision: float  # share of the reached passages that are gold
+
+
+def coverage(reached: Collection[str], support: frozenset[str]) -> Coverage:
+    """Compare ids of reached and gold passages. The precision of no passages is 0."""
+    hit = len(support.intersection(reached))
+    return Coverage(float(hit == len(support)), hit / len(support), hit / len(reached) if reached else 0.0)
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """Measure whether the seeds' neighbors include the gold passages. Fields as in conf/method/neighbourhood.yaml."""
+
+    seeds: Count
+    count: Counted
+
+    uses: ClassVar[frozenset[Need]] = frozenset({"pool", "graph"})
+
+    async def answer(self, question: Question) -> Answer:
+        """Measure the coverage, without an answer. Evidence: the reached passages.
+
+        Figures: sf_em, covered, precision, reached (number of passages).
+
+        Raises:
+            DataError: not all supporting passages are in the question's collection.
+        """
+        pool = text_passages(question.passages)
+        if not question.support or not question.support <= {passage.id for passage in pool}:
+            raise DataError(f"question {question.id}: its collection lacks supporting passages; nothing to measure")
+        seeds = await Search(question.text, self.seeds, pool=pool)
+        around = await gather(*(Neighbours(seed, pool) for seed in seeds))
+        reached = {passage.id: None for group in around for passage in group}
+        if self.count == "with_seeds":
+            reached |= {seed.id: None for seed in seeds}
+        result = coverage(reached, question.support)
+        figures = {"sf_em": result.sf_em, "covered": result.covered, "precision": result.precision}
+        return Answer("", tuple(reached), figures={**figures, "reached": float(len(reached))})

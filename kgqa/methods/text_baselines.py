@@ -1,0 +1,229 @@
+"""KnowTrace's baselines that take turns between retrieval and generated text (Appendix C)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kgqa.methods.steps.examples import PooledFewShot
+from kgqa.methods.steps.reader import ReadingLog, add_pinned, merge_rankings, passages_text
+from kgqa.methods.steps.replies import text_after_label
+from kgqa.prompting import render
+from kgqa.types import Answer, Passage, Prompt, Question
+from kgqa.util.validators import Count
+
+ACTION = re.compile(r"^Action \d+:[^\S\n]*(Search|Finish)\[(.*)\][^\S\n]*$", flags=re.MULTILINE | re.IGNORECASE)
+NOTHING = "Nothing was found."
+ANSWERED = "\nIntermediate answer:"
+CONCLUDED = "\nFinal answer:"
+
+
+@dataclass(frozen=True)
+class IterRetGen(PooledFewShot):
+    """Iter-RetGen (Shao et al., Findings of EMNLP 2023). Fields as in conf/method/iter_retgen.yaml.
+
+    Stages, `iterations` times: retrieve by the previous generation and the question → read the passages and write a
+    chain of thought with an answer. The last generation's answer counts.
+    """
+
+    iterations: Count
+    max_tokens: Count
+
+    async def answer(self, question: Question) -> Answer:
+        """Retrieve and generate in turns.
+
+        Evidence: the passages of the last iteration, then of earlier ones. Notes: query and generation of each
+        iteration. Figures: passage_tokens (#Tok of KnowTrace's Table 2).
+
+        Flags: `no_answer_marker` (no line "Answer:" in the last generation, so its last line is the answer),
+        `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
+        """
+        log, queries, evidence, replies = ReadingLog(), [question.text], list[Passage](), list[str]()
+        for _ in range(self.iterations):
+            passages = await log.search(queries[-1], self.passages)
+            evidence = [*passages, *evidence]
+            shown = add_pinned(question, passages)
+            reply = await self.generate(log, "iter_retgen/answer", shown, self.max_tokens, question=question.text)
+            replies.append(reply)
+            queries.append(f"{reply.strip()} {question.text}".strip())  # the generation first: Shao et al., §3.2
+        notes = {"generations": replies, "queries": queries[:-1]}
+        return log.answer(log.read_conclusion(replies[-1]), evidence, notes)
+
+
+@dataclass(frozen=True)
+class SelfAsk(PooledFewShot):
+    """Self-Ask (Press et al., Findings of EMNLP 2023) with retrieval. Fields as in conf/method/self_ask.yaml.
+
+    Stages: retrieve by the question → the model asks a follow-up question → retrieve by it → the model gives its
+    intermediate answer and another follow-up question, or concludes. All passages come before the question (Yoran et
+    al., EMNLP 2023).
+    """
+
+    search_question: bool
+    max_follow_ups: Count
+    max_tokens: Count
+
+    async def answer(self, question: Question) -> Answer:
+        """Ask and answer follow-up questions, then answer.
+
+        Evidence: all passages, those of the question first. Notes: the transcript and the follow-up questions. Figures:
+        follow_ups, and passage_tokens (#Tok of KnowTrace's Table 2).
+
+        Flags: `forced_answer` (no conclusion within `max_follow_ups` questions, or after `unreadable_reply` or
+        `repeated_follow_up`), `unreadable_reply` (neither a question nor a conclusion), `repeated_follow_up`,
+        `empty_retrieval`, `passages_dropped`, `cut_reply`, `empty_answer`.
+        """
+        log, searches, follow_ups = ReadingLog(), list[tuple[Passage, ...]](), list[str]()
+        transcript, text = "Follow-up:", ""
+
+        def prompt(shown: tuple[Passage, ...]) -> Prompt:
+            passages = add_pinned(question, (passage for found in searches for passage in found))
+            distinct = dict.fromkeys(passage for passage in passages if passage in shown)
+            return render(
+                "self_ask/ask",
+                examples=self.examples,
+                passages=passages_text(distinct),
+                question=question.text,
+                transcript=transcript,
+            )
+
+        async def continue_transcript() -> str:
+            """Generate the continuation of the transcript, up to the next intermediate answer."""
+            stop = (ANSWERED.lstrip("\n"), "\nPassages:")
+            ranked = add_pinned(question, merge_rankings(searches))
+            return (await log.generate(prompt, ranked, self.max_tokens, stop)).text.rstrip()
+
+        if self.search_question:
+            searches.append(await log.search(question.text, self.passages))
+        for _ in range(self.max_follow_ups):
+            transcript += await continue_transcript()
+            written = transcript.rpartition(ANSWERED)[2]
+            follow_up, text = text_after_label("Follow-up", written), text_after_label("Final answer", written)
+            if text or not follow_up or follow_up in follow_ups:
+                log.flags["repeated_follow_up"] += not text and follow_up in follow_ups
+                log.flags["unreadable_reply"] += not text and not follow_up
+                break
+            follow_ups.append(follow_up)
+            searches.append(await log.search(follow_up, self.passages))
+            transcript += ANSWERED
+        if not text:
+            log.flags["forced_answer"] += 1
+            transcript = transcript.removesuffix(ANSWERED) + CONCLUDED
+            text = (await continue_transcript()).strip().partition("\n")[0]
+            transcript += f" {text}"
+        log.flags["empty_answer"] += not text
+        evidence = (passage for found in searches for passage in found)
+        notes = {"transcript": transcript.strip(), "follow_ups": follow_ups}
+        return log.answer(text, evidence, notes, {"follow_ups": len(follow_ups)})
+
+
+@dataclass(slots=True)
+class Transcript:
+    """The texts so far, and the passages of each observation."""
+
+    parts: list[str | tuple[Passage, ...]] = field(default_factory=list)
+
+    @property
+    def observations(self) -> list[tuple[Passage, ...]]:
+        return [part for part in self.parts if not isinstance(part, str)]
+
+    def text(self, shown: Iterable[Passage]) -> str:
+        """Return the transcript with only these passages."""
+        ids = {passage.id for passage in shown}
+
+        def show(part: str | tuple[Passage, ...]) -> str:
+            return part if isinstance(part, str) else passages_text(p for p in part if p.id in ids) or NOTHING
+
+        return "".join(map(show, self.parts)).strip()
+
+
+@dataclass(frozen=True)
+class ReAct(PooledFewShot):
+    """ReAct (Yao et al., ICLR 2023). Fields as in conf/method/react.yaml.
+
+    Stages, until the model finishes: thought → action → observation. An action searches (the observation is the
+    passages found) or finishes with an answer.
+    """
+
+    max_steps: Count
+    at_limit: Literal["empty", "answer"]
+    max_step_tokens: Count
+
+    async def answer(self, question: Question) -> Answer:
+        """Take turns between thoughts and searches until the model finishes.
+
+        Evidence: all observed passages, first observed first. Notes: the transcript and the queries. Figures: searches,
+        and passage_tokens (#Tok of KnowTrace's Table 2).
+
+        Flags: `unfinished` (not finished within `max_steps`), `forced_answer` (requested then with `at_limit=answer`),
+        `prompted_action` (per thought without an action), `unreadable_action` (per step still without one, which the
+        observation reports), `repeated_search` (per query that was searched before), `empty_retrieval`,
+        `passages_dropped`, `cut_reply`, `empty_answer`.
+        """
+        log, transcript, queries, answer = ReadingLog(), Transcript(), list[str](), None
+        for number in range(1, self.max_steps + 1):
+            transcript.parts.append(f"\nThought {number}:")
+            kind, argument = read_action(await self.step(question, transcript, number, log))
+            if kind == "finish":
+                answer = argument
+                break
+            transcript.parts.append(f"\nObservation {number}: ")
+            if kind == "search" and argument not in queries:
+                queries.append(argument)
+                transcript.parts.append(await log.search(argument, self.passages))
+            elif kind == "search":
+                log.flags["repeated_search"] += 1
+                transcript.parts.append("This was searched for already, see above.")
+            else:
+                log.flags["unreadable_action"] += 1
+                transcript.parts.append("This action cannot be carried out. Use Search[...] or Finish[...].")
+        log.flags["unfinished"] += answer is None
+        if answer is None and self.at_limit == "answer":
+            log.flags["forced_answer"] += 1
+            last = self.max_steps + 1
+            transcript.parts.append(f"\nThought {last}: I have to answer now.\nAction {last}: Finish[")
+            written = await self.continue_transcript(question, transcript, log)
+            answer = re.split(r"[\]\n]", written.strip())[0].strip()
+        log.flags["empty_answer"] += not answer
+        passages = [passage for found in transcript.observations for passage in found]
+        notes = {"transcript": transcript.text(passages), "queries": queries}
+        return log.answer(answer or "", passages, notes, {"searches": len(queries)})
+
+    async def step(self, question: Question, transcript: Transcript, number: int, log: ReadingLog) -> str:
+        """Generate a thought and an action. After a thought alone, its action is requested (released code)."""
+        written, thought = await self.continue_transcript(question, transcript, log), ""
+        if not read_action(written)[0]:
+            log.flags["prompted_action"] += 1
+            thought = f" {written.strip().partition(chr(10))[0]}\nAction {number}:"
+            transcript.parts.append(thought)
+            written = await self.continue_transcript(question, transcript, log, stop="\n")
+        transcript.parts.append(written)
+        return thought + written
+
+    async def continue_transcript(
+        self, question: Question, transcript: Transcript, log: ReadingLog, stop: str = "\nObservation"
+    ) -> str:
+        """Generate the continuation of the transcript, up to `stop`."""
+
+        def prompt(shown: tuple[Passage, ...]) -> Prompt:
+            return render(
+                "react/step",
+                examples=self.examples,
+                pinned=passages_text(passage for passage in question.pinned if passage in shown),
+                question=question.text,
+                transcript=transcript.text(shown),
+            )
+
+        ranked = add_pinned(question, merge_rankings(transcript.observations))
+        stops = (stop, "\nQuestion:", "\nPassages:")
+        reply = await log.generate(prompt, ranked, self.max_step_tokens, stops)
+        return f"{'' if reply.text.startswith(' ') else ' '}{reply.text.rstrip()}"
+
+
+def read_action(step: str) -> tuple[str, str]:
+    """Return the first action of a step as ("search" | "finish", the text in brackets), or ("", "")."""
+    action = ACTION.search(step)
+    argument = action.group(2).strip() if action else ""
+    return (action.group(1).lower(), argument) if action and argument else ("", "")

@@ -1,0 +1,142 @@
+"""Every Eval Ever 0.3.0: one record of a run's scores. The form `jsonl` has the questions.
+
+Scores are shares here, while kgqa's own files have percent. The place of a record in the datastore is part of the
+format: data/DATASET/DEVELOPER/MODEL/UUID.json.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+from kgqa.artifacts.metrics import METRICS as METRICS_FILE
+from kgqa.artifacts.metrics import Estimate
+from kgqa.artifacts.run import FinishedRun
+from kgqa.errors import ConfigError
+from kgqa.scoring.questions import METRICS
+from kgqa.types import Json
+from kgqa.util.fs import OUT_ELSEWHERE, ensure_dir, json_text, replace_file, text_digest
+
+VERSION = "0.3.0"
+LIBRARIES = ("llamacpp", "transformers", "vllm")  # engines that run weights here; a server may be anywhere
+_UNFIT = re.compile(r"[^\w.-]+")  # in a folder's name
+
+
+def write_every_eval_ever(run: FinishedRun, folder: Path) -> None:
+    """
+    Raises:
+        ConfigError: the run called no model, or answered nothing.
+    """
+    if "model" not in run.choices or run.metrics.score("em").mean is None:
+        raise ConfigError(
+            f"--format eee: {run.folder} has no answers of a model, which is what Every Eval Ever records; "
+            "--format trec is for what only retrieves"
+        )
+    record = _record(run)
+    model_id, evaluation_id = record["model_info"]["id"], record["evaluation_id"]
+    developer, _, model = model_id.partition("/")
+    place = "/".join(["data", *(_UNFIT.sub("_", part) for part in (run.manifest.dataset.name, developer, model))])
+    name = uuid.UUID(hex=text_digest(evaluation_id, 32), version=4)  # the same for the same record
+    ensure_dir(folder / place)
+    replace_file(folder / place / f"{name}.json", json_text(record), OUT_ELSEWHERE)
+
+
+def _record(run: FinishedRun) -> dict[str, Json]:
+    settings, code, time = {key: value for key, value, _ in run.settings}, run.manifest.kgqa, end_time(run)
+    hub = settings.get("model.hub", "None").partition(":")[0]
+    model = _model(run.choices["model"], run.choices.get("engine", "unknown"), settings.get("model.name"))
+    if hub != "None":
+        model["id"], model["additional_details"]["model_availability"] = hub, "open_weights"
+    seconds = str(int(time.timestamp()))
+    name = f"{run.manifest.dataset.name}-{run.choices['method']}-{run_id(run)}"
+    return {
+        "schema_version": VERSION,
+        "evaluation_id": f"{name}/{model['id']}/{seconds}",
+        "evaluation_timestamp": time.isoformat(timespec="seconds"),
+        "retrieved_timestamp": seconds,
+        "source_metadata": {
+            "source_name": "kgqa",
+            "source_type": "evaluation_run",
+            "source_organization_name": "unknown",
+            "evaluator_relationship": "other",
+        },
+        "eval_library": {
+            "name": "kgqa",
+            "version": code.version,
+            "additional_details": {"commit": code.commit} if code.commit else {},
+        },
+        "model_info": {**model, "inference_engine": {"name": run.choices.get("engine", "unknown")}},
+        "evaluation_results": list(_results(run)),
+    }
+
+
+def _model(preset: str, engine: str, name: str | None = None) -> dict[str, Json]:
+    deployment = "self_deployed" if engine in LIBRARIES else "unknown"
+    details = {"deployment_type": deployment, "model_availability": "unknown"}
+    return {"name": preset, "id": f"{engine or 'unknown'}/{name or preset}", "additional_details": details}
+
+
+def _results(run: FinishedRun) -> Iterator[dict[str, Json]]:
+    """Yield the scores that are defined, and the judge's."""
+    for name, metric in METRICS.items():
+        more = {"metric_name": metric.label, "lower_is_better": metric.lower_is_better}
+        yield from _result(run, name, run.metrics.score(name), more)
+    if judge := run.metrics.judge:
+        prompts = ", ".join(f"{template} {digest}" for template, digest in judge.prompts.items())
+        models = [_model(*label.partition("@")[::2]) for label in judge.models.values()]
+        scoring = {
+            "judges": [{"model_info": model} for model in models],
+            "input_prompt": f"kgqa templates and their hashes: {prompts}",
+        }
+        more = {"metric_name": judge.judge, "lower_is_better": False, "llm_scoring": scoring}
+        yield from _result(run, "judge", judge.accuracy, more)
+
+
+def _result(run: FinishedRun, name: str, score: Estimate, more: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    if score.mean is None:
+        return
+    uncertainty: dict[str, Json] = {"num_samples": score.n}
+    if score.low is not None and score.high is not None:
+        interval = {"lower": score.low / 100, "upper": score.high / 100, "confidence_level": 0.95}
+        uncertainty["confidence_interval"] = {**interval, "method": "bootstrap"}
+    method = {key: value for key, value, _ in run.settings if key.startswith("method.")}
+    dataset = run.manifest.dataset
+    yield {
+        **_name(run, name),
+        "source_data": {
+            "dataset_name": dataset.name,
+            "source_type": "other",
+            "additional_details": {"sha256": dataset.sha256, "profile": run.metrics.profile},
+        },
+        "metric_config": {
+            "metric_id": f"kgqa.{name}",
+            "metric_kind": "accuracy" if name in ("em", "judge") else name,
+            "metric_unit": "proportion",
+            "score_type": "continuous",
+            "min_score": 0,
+            "max_score": 1,
+            **more,
+        },
+        "score_details": {"score": score.mean / 100, "uncertainty": uncertainty},
+        "generation_config": {
+            "generation_args": {"eval_plan": {"name": run.choices["method"], "steps": [], "config": method}}
+        },
+    }
+
+
+def _name(run: FinishedRun, score: str) -> dict[str, str]:
+    dataset, method = run.manifest.dataset.name, run.choices["method"]
+    return {"evaluation_name": f"{dataset} with {method}", "evaluation_result_id": f"{dataset}/{method}/{score}"}
+
+
+def run_id(run: FinishedRun) -> str:
+    """Return 8 hex digits of the run's settings, code and data."""
+    return text_digest(repr((run.settings, run.manifest.code, run.manifest.dataset.sha256)), 8)
+
+
+def end_time(run: FinishedRun) -> datetime:
+    """Return when the run's metrics were written."""
+    return datetime.fromtimestamp((run.folder / METRICS_FILE).stat().st_mtime, tz=timezone.utc)

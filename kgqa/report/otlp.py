@@ -1,0 +1,216 @@
+"""OpenTelemetry's OTLP in its JSON encoding, with the attributes of OpenInference: one trace per question.
+
+A run stores how long a call took, not when it was made: spans follow one another, and the last ends when the run did.
+Ids are made of the run and the question, so that a second export is the same traces.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import NamedTuple
+
+from kgqa.artifacts.run import AS_READER, FinishedRun
+from kgqa.artifacts.trace import TracedCall
+from kgqa.report.every_eval_ever import end_time, run_id
+from kgqa.report.explorer import abridge_call
+from kgqa.report.questions import ReportedQuestion, load_reported_questions, write_jsonl
+from kgqa.types import Json
+from kgqa.util.fs import text_digest
+
+MODEL_CALLS = ("generate", "choose")
+PARAMETERS = ("max_tokens", "temperature", "top_p", "stop", "seed")  # of a call, where it has them
+_INTERNAL, _OK, _ERROR = 1, 1, 2  # OTLP's numbers of a span's kind and status
+_LEAST = 1_000  # nanoseconds of a span, so that it can be seen
+
+
+class _Span(NamedTuple):
+    name: str
+    kind: str  # LLM, RETRIEVER, RERANKER, CHAIN, EVALUATOR
+    values: Mapping[str, Json]
+    error: str | None = None
+    seconds: float = 0.0
+
+
+def write_otlp(run: FinishedRun, folder: Path) -> None:
+    """Write spans.jsonl: each line is a request for a collector with one question's spans."""
+    write_jsonl(_requests(run), folder / "spans.jsonl")
+
+
+def _requests(run: FinishedRun) -> Iterator[dict[str, Json]]:
+    usages = (call.usage for reported in load_reported_questions(run) for call in reported.traced.calls)
+    now = int((end_time(run).timestamp() - sum(usage.seconds for usage in usages if usage)) * 1e9)
+    session, version = f"{run.title} {run_id(run)}", run.manifest.kgqa.version
+    resource = {"service.name": "kgqa", "service.version": version, "openinference.project.name": run.title}
+    for reported in load_reported_questions(run):
+        trace_id = text_digest(f"{session}\n{reported.row.id}", 32)
+        root_id, start, spans = text_digest(f"{trace_id} root", 16), now, []
+        calls = (call for call in reported.traced.calls if call.kind != "count_tokens")
+        for number, span in enumerate([*(_call(run, call) for call in calls), *_evaluations(reported)]):
+            ends = now + max(_LEAST, int(span.seconds * 1e9))
+            ids = (trace_id, text_digest(f"{trace_id} {number}", 16), root_id)
+            spans.append(_span_json(span, ids, (now, ends)))
+            now = ends
+        root = _span_json(_question(run, reported, session), (trace_id, root_id, ""), (start, max(now, start + _LEAST)))
+        scope = {"scope": {"name": "kgqa", "version": version}, "spans": [*spans, root]}
+        yield {"resourceSpans": [{"resource": {"attributes": list(_attributes(resource))}, "scopeSpans": [scope]}]}
+
+
+def _question(run: FinishedRun, reported: ReportedQuestion, session: str) -> _Span:
+    row, traced = reported.row, reported.traced
+    facts = {"question_id": row.id, "gold": row.gold, "hops": row.hops, "type": row.type, "flags": row.flags}
+    values = {
+        "input.value": row.question,
+        "input.mime_type": "text/plain",
+        "output.value": row.answer or "",
+        "output.mime_type": "text/plain",
+        "session.id": session,
+        "metadata": _json({**facts, "evidence": list(traced.prediction.evidence or ())}),
+    }
+    return _Span(run.choices["method"], "CHAIN", values, row.error)
+
+
+def _evaluations(reported: ReportedQuestion) -> Iterator[_Span]:
+    row, judgement = reported.row, reported.judgement
+    if known := {name: score for name, score in row.scores.items() if score is not None}:
+        values = {"input.value": row.answer or "", "output.value": _json(known), "output.mime_type": "application/json"}
+        yield _Span("score", "EVALUATOR", values)
+    if judgement:
+        values = {"input.value": judgement.answer or "", "output.value": judgement.shown}
+        yield _Span(f"judge {judgement.judge}", "EVALUATOR", {**values, "output.mime_type": "text/plain"})
+
+
+def _call(run: FinishedRun, call: TracedCall) -> _Span:
+    if call.kind in MODEL_CALLS:
+        seconds = call.usage.seconds if call.usage else 0.0
+        return _Span(f"{call.kind} {call.template}", "LLM", _model_values(run, call), call.error, seconds)
+    if call.kind == "rank":
+        return _Span("rank", "RERANKER", _ranking_values(run, call), call.error)
+    values = {
+        "input.value": call.request["query" if call.kind == "search" else "passage_id"],
+        **_documents("retrieval.documents", [_document(call, item) for item in call.items or ()]),
+        "metadata": _metadata(call),
+    }
+    return _Span(call.kind, "RETRIEVER", values, call.error)
+
+
+def _model_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
+    messages = _messages(call)
+    prompt, replies = (messages[:-1], messages[-1:]) if call.error is None else (messages, [])
+    is_single = len(prompt) == 1
+    values: dict[str, Json] = {
+        "llm.model_name": model_of(run, call.role or ""),
+        "llm.invocation_parameters": _json({key: call.request[key] for key in PARAMETERS if key in call.request}),
+        # the whole conversation, because some readers (Langfuse) read no message next to it
+        "input.value": prompt[0]["content"] if is_single else _json(prompt),
+        "input.mime_type": "text/plain" if is_single else "application/json",
+        "output.value": replies[0]["content"].removeprefix(call.request["prompt"]["prefill"]) if replies else "",
+        "metadata": _metadata(call),
+    }
+    for side, listed in (("input", prompt), ("output", replies)):
+        for number, message in enumerate(listed):
+            for key, text in message.items():
+                values[f"llm.{side}_messages.{number}.message.{key}"] = text
+    if usage := call.usage:
+        values |= {
+            "llm.token_count.prompt": usage.prompt_tokens,
+            "llm.token_count.completion": usage.output_tokens,
+            "llm.token_count.total": usage.prompt_tokens + usage.output_tokens,
+            "llm.token_count.prompt_details.cache_read": usage.cached_tokens,
+            "llm.token_count.completion_details.reasoning": usage.reasoning_tokens,
+        }
+    if call.kind == "generate" and call.error is None:
+        values["llm.finish_reason"] = call.reply["finish"]
+    return values
+
+
+def _messages(call: TracedCall) -> list[dict[str, str]]:
+    """Return a model call's messages, the reply last; no reply if it failed."""
+    prompt = call.request["prompt"]
+    messages = [{"role": role, "content": content} for role, content in prompt["messages"]]
+    if call.error is None:
+        text = call.text
+        if call.kind == "choose":
+            text = max(zip(call.reply["logprobs"], call.request["options"], strict=True), key=lambda pair: pair[0])[1]
+        messages.append({"role": "assistant", "content": f"{prompt['prefill']}{text}"})
+    return messages
+
+
+def model_of(run: FinishedRun, role: str) -> str:
+    """Return the model of a role: a preset's name, as in "gpt_4o_mini@openai" if it has its own engine."""
+    chosen = {key: value for key, value, _ in run.settings}
+    own = chosen.get(f"roles.{role}", "None")
+    if own == "None" and role in AS_READER:
+        own = chosen.get("roles.reader", "None")
+    model = run.choices.get("model", "")
+    return model if own == "None" else f"{model}{own}" if own.startswith("+") else own
+
+
+def _ranking_values(run: FinishedRun, call: TracedCall) -> dict[str, Json]:
+    """Return the best texts of a ranking."""
+    shown, scorer = abridge_call(call), str(call.request.get("scorer", "ranker"))
+    scores = shown["reply"] if call.items is not None else [None] * len(shown["texts"])
+    ranked = [{"content": text, "score": score} for text, score in zip(shown["texts"], scores, strict=True)]
+    return {
+        "input.value": call.request["query"],
+        "reranker.query": call.request["query"],
+        "reranker.model_name": run.choices.get(scorer, scorer),
+        "reranker.top_k": len(ranked),
+        **_documents("reranker.output_documents", ranked),
+        "metadata": _json({"texts": len(call.request["texts"]), "cached": call.cached}),
+    }
+
+
+def _document(call: TracedCall, item: Json) -> Mapping[str, Json]:
+    if call.kind == "triples":
+        return {"content": f"<{'; '.join(item)}>"}
+    if call.kind == "neighbours":
+        return {"id": item}
+    return {"id": item["id"], "content": item.get("text", ""), "metadata": _json({"title": item["title"]})}
+
+
+def _documents(prefix: str, found: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
+    return {
+        f"{prefix}.{number}.document.{key}": value
+        for number, document in enumerate(found)
+        for key, value in document.items()
+    }
+
+
+def _metadata(call: TracedCall) -> str:
+    """Return the values for which OpenInference has no name."""
+    reply = call.reply if isinstance(call.reply, dict) else {}
+    values = {"role": call.role, "template": call.template, "cached": call.cached, "flags": reply.get("flags")}
+    return _json({key: value for key, value in values.items() if value is not None})
+
+
+def _span_json(span: _Span, ids: tuple[str, str, str], times: tuple[int, int]) -> dict[str, Json]:
+    return {
+        **dict(zip(("traceId", "spanId", "parentSpanId"), ids, strict=True)),
+        "name": span.name,
+        "kind": _INTERNAL,
+        "startTimeUnixNano": str(times[0]),
+        "endTimeUnixNano": str(times[1]),
+        "attributes": list(_attributes({"openinference.span.kind": span.kind, **span.values})),
+        "status": {"code": _OK} if span.error is None else {"code": _ERROR, "message": span.error},
+    }
+
+
+def _attributes(values: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+    """Yield values as in OTLP/JSON: integers are strings, and values without a JSON type are omitted."""
+    for key, value in values.items():
+        match value:
+            case bool():
+                yield {"key": key, "value": {"boolValue": value}}
+            case int():
+                yield {"key": key, "value": {"intValue": str(value)}}
+            case float() if isfinite(value):
+                yield {"key": key, "value": {"doubleValue": value}}
+            case str():  # a half of a character, which UTF-8 does not have, becomes a question mark
+                yield {"key": key, "value": {"stringValue": value.encode("utf-8", "replace").decode()}}
+
+
+def _json(value: Json) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,305 @@
+"""The sections of a run's report and its warnings, and the report in all formats."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kgqa.artifacts.manifest import Identity, Manifest
+from kgqa.artifacts.metrics import (
+    Agreement,
+    EmF1,
+    Figures,
+    FoundAndRight,
+    Group,
+    JudgeMetrics,
+    Metrics,
+    Retrieval,
+    RoleCost,
+    ScoreSummary,
+)
+from kgqa.artifacts.predictions import run_predictions
+from kgqa.artifacts.run import SCRIPTED, FinishedRun, Setting
+from kgqa.artifacts.schema import Number, as_json
+from kgqa.config.files import flatten
+from kgqa.report.questions import prediction_rows
+from kgqa.report.section import FILES, Section, csv_text, latex, markdown
+from kgqa.report.summary import accuracy_text, summary_rows, tokens_text
+from kgqa.scoring.questions import METRICS
+from kgqa.types import Json
+from kgqa.util.fs import replace_file, replace_file_parts
+
+USED = ("method", "kg", "retriever", "ranker", "demonstrations_ranker", "reranker", "engine", "model", "dataset")
+_REASONS = 3  # most frequent reasons of failed questions in a notice
+_LONGEST = 300  # characters of a reason
+
+
+def write_report(folder: Path, form: str, out: Path | None = None) -> Path:
+    """Write a run's report in one of `FILES`, by default into its folder, and return the file.
+
+    Raises:
+        DataError: not the folder of a finished run.
+        StorageError: the file cannot be written.
+    """
+    from kgqa.report.explorer import run_page
+
+    run, out = FinishedRun.read(folder), out or folder / FILES[form]
+    match form:
+        case "csv":
+            return replace_file(out, _csv(run))
+        case "latex":
+            tables = [_scores_with_intervals(run), *(each for each in sections(run) if each.title != "Settings")]
+            return replace_file(out, latex(run.title, tables, notices(run)))
+        case "md":
+            return replace_file(out, markdown(run.title, sections(run), notices(run)))
+    return replace_file_parts(out, run_page(run, sections(run), notices(run)))
+
+
+def sections(run: FinishedRun) -> list[Section]:
+    """Return the sections in order of interest, without empty ones."""
+    metrics = run.metrics
+    method, extraction = metrics.cost.method, metrics.cost.extraction_paid
+    listed = [
+        replace(_scores(metrics), alarm=run.simulation_note),
+        *judge_sections(metrics.judge),
+        *breakdown_sections(metrics),
+        _found_and_right(metrics.found_and_right),
+        _retrieval(metrics.retrieval),
+        figures_section("On the way, per question", metrics.figures),
+        figures_section("Knowledge graph", metrics.graph or {}),
+        figures_section("Reasoning chains", as_json(metrics.chains) if metrics.chains else {}),
+        _costs(method.by_role),
+        _flags({**(extraction.by_role if extraction else {}), **method.by_role}),
+        _what_was_run(run.manifest),
+        Section("Settings", ("key", "value", "source"), run.settings),
+    ]
+    return [section for section in listed if section.rows]
+
+
+def notices(run: FinishedRun) -> list[str]:
+    """Return what a reader must know before any figure: scripted replies, trained questions, failed questions."""
+    models, metrics, warnings = run.manifest.models, run.metrics, []
+    scripted = sorted(role for role, identity in models.items() if identity.get("engine") == SCRIPTED)
+    if scripted and len(scripted) == len(models):
+        warnings.append(
+            "**Scripted replies: no model was asked.** The figures show that the program works, and nothing else."
+        )
+    elif scripted:
+        roles = ", ".join(scripted)
+        warnings.append(f"**Scripted replies: no model was asked as {roles}.** The figures are of no method.")
+    for key, count in (metrics.trained_questions or {}).items():
+        of = f"{count:,} of {metrics.questions:,} questions"
+        warnings.append(f"**{key} was trained on {of}.** The scores include answers that were learned by heart.")
+    if metrics.failed:
+        limit = {key: value for key, value, _ in run.settings}.get("max_failure_rate")
+        beyond = limit is not None and metrics.failed > float(limit) * metrics.questions
+        above = f", more than max_failure_rate={limit} allows: the scores mean nothing" if beyond else ""
+        counted = "" if metrics.failed == metrics.questions else " and count as wrong"
+        failed = f"**{metrics.failed:,} of {metrics.questions:,} questions failed**{counted}{above}."
+        warnings.append(f"{failed} Why: {_reasons(run)}")
+    return warnings
+
+
+def _reasons(run: FinishedRun) -> str:
+    errors = Counter(prediction.error for prediction in run_predictions(run.folder) if prediction.error is not None)
+    reasons = []
+    for error, count in errors.most_common(_REASONS):
+        flat = " ".join(error.split())
+        reasons.append(f"{count:,} × {flat if len(flat) <= _LONGEST else f'{flat[: _LONGEST - 1]}…'}")
+    more = len(errors) - _REASONS
+    return "; ".join([*reasons, *([f"{more:,} other reasons"] if more > 0 else [])])
+
+
+def list_used_settings(
+    config: Mapping[str, Json], choices: Mapping[str, str], sources: Mapping[str, str], text: Callable[[Json], str]
+) -> list[Setting]:
+    """Return the settings of the groups that the run uses, and of `max_failure_rate`, with their sources.
+
+    text: formats a value for a command line.
+    """
+    used = {group: config[group] for group in (*USED, "collection") if group in choices}
+    values = {key: value for key, value in flatten(used).items() if not key.endswith("._target_")}
+    values |= {key: config[key] for key in ("max_failure_rate",) if key in config}
+    return [
+        (key, text(value), sources.get(key, sources.get(key.rpartition(".")[0], ""))) for key, value in values.items()
+    ]
+
+
+def figure(value: str | Number | None) -> str:
+    match value:
+        case None:
+            return "–"
+        case float():
+            return f"{value:,.2f}"
+        case int():
+            return f"{value:,}"
+    return str(value)
+
+
+def figures_section(title: str, figures: Figures) -> Section:
+    return Section(title, (), [(name.replace("_", " "), figure(value)) for name, value in figures.items()])
+
+
+def judge_sections(judged: JudgeMetrics | None) -> list[Section]:
+    """Return the judge's verdicts, models and costs, and its agreement with exact match; nothing without a judge."""
+    if judged is None:
+        return []
+    rows = [
+        ("accuracy", accuracy_text(judged)),
+        *((label.replace("_", " "), figure(count)) for label, count in judged.verdicts.items()),
+        ("unscored", figure(judged.unscored)),
+        ("exact matches not sent", figure(judged.exact)),
+        *((f"model of {role}", label) for role, label in judged.models.items()),
+        *((f"prompt {template}", digest) for template, digest in judged.prompts.items()),
+        ("calls", f"{judged.cost.method.calls:,}, {judged.cost.paid.calls:,} paid"),
+        ("tokens", tokens_text(judged.cost.method)),
+        ("USD", dollars_text(judged.cost.method.usd)),
+    ]
+    warnings = tuple(f"**Warning**: {warning}." for warning in judged.warnings)
+    text = (*warnings, "An answer without a verdict is unscored: neither right nor wrong.")
+    agreement = agreement_section("Judge against exact match", ("judge", "EM"), judged.agreement_with_em)
+    return [Section(f"Judge: {judged.judge}", (), rows, text), agreement]
+
+
+def agreement_section(title: str, names: tuple[str, str], agreement: Agreement) -> Section:
+    """Return the confusion table, with percent and kappa as text."""
+    kappa = "not defined" if agreement.kappa is None else f"{agreement.kappa:.3f}"
+    text = (
+        f"{figure(agreement.percent)} % of {agreement.n:,} verdicts agree, Cohen's kappa {kappa}; "
+        f"{agreement.left_out:,} without a verdict on both sides left out."
+    )
+    header = (names[0], *(f"{names[1]} {label}" for label in agreement.confusion))
+    rows = [(label, *map(figure, counts.values())) for label, counts in agreement.confusion.items()]
+    return Section(title, header, rows, (text,))
+
+
+def breakdown_sections(summary: ScoreSummary) -> list[Section]:
+    """Return the scores by profile, by hops and by type."""
+    return [
+        _scores_by("EM and F1 by scoring profile", "profile", summary.profiles),
+        _scores_by("By hops", "hops", summary.by_hops if len(summary.by_hops) > 1 else {}),
+        _scores_by("By type", "type", summary.by_type if len(summary.by_type) > 1 else {}),
+    ]
+
+
+def _csv(run: FinishedRun) -> str:
+    """Return one line per question, in the data file's order. Lists are JSON."""
+    rows = list(prediction_rows(run, as_text=True))
+    return csv_text([list(rows[0]), *(row.values() for row in rows)])
+
+
+def _scores(metrics: Metrics) -> Section:
+    text = (
+        f"Scored by the {metrics.profile} profile, in percent; brackets: 95 % bootstrap intervals.",
+        "Failed questions count as wrong.",
+    )
+    return Section("Scores", (), summary_rows(metrics), text)
+
+
+def _scores_with_intervals(run: FinishedRun) -> Section:
+    scores = {metric.label: run.metrics.score(name) for name, metric in METRICS.items() if metric.listed}
+    recalls = run.metrics.retrieval.recall if run.metrics.retrieval else {}
+    scores |= {f"recall @{budget}": score for budget, score in recalls.items()}
+    rows = [
+        (label, f"{score.mean:.1f}", f"[{score.low:.1f}, {score.high:.1f}]", str(score.n))
+        for label, score in scores.items()
+        if score.mean is not None
+    ]
+    note = f" ({run.simulation_note})" if run.simulation_note else ""
+    title = f"Scores by the {run.metrics.profile} profile, in percent{note}"
+    return Section(title, ("score", "mean", "95 % interval", "questions"), rows)
+
+
+def _found_and_right(counts: FoundAndRight | None) -> Section:
+    """Return whether wrong answers are the retriever's or the reader's."""
+    rows = [] if counts is None else [
+        ("all gold passages used", figure(counts.found_right), figure(counts.found_wrong)),
+        ("some missed", figure(counts.missed_right), figure(counts.missed_wrong)),
+    ]  # fmt: skip
+    return Section("All gold passages used, and right", ("questions", "right (EM)", "wrong"), rows)
+
+
+def _scores_by(title: str, name: str, groups: Mapping[str, EmF1] | Mapping[str, Group]) -> Section:
+    rows = [
+        (key, *([str(group.n)] if isinstance(group, Group) else []), figure(group.em), figure(group.f1))
+        for key, group in groups.items()
+    ]
+    return Section(title, (name, *(["questions"] if name != "profile" else []), "EM", "F1"), rows)
+
+
+def _retrieval(retrieval: Retrieval | None) -> Section:
+    """Return the recall within each budget of passages, over all questions and by group."""
+    title = "Recall of gold passages"
+    if retrieval is None:
+        return Section(title, (), ())
+    measured = {"all": retrieval.recall, "all, by page": retrieval.page_recall or {}}
+    rows = [
+        (name, figure(retrieval.n), *(figure(score.mean) for score in recalls.values()))
+        for name, recalls in measured.items()
+        if recalls
+    ]
+    for groups in (retrieval.by_hops, retrieval.by_type):
+        if len(groups) > 1:
+            rows += [
+                (group, *(figure(recalls[key]) for key in ("n", *retrieval.recall)))
+                for group, recalls in groups.items()
+            ]
+    header = ("group", "questions", *(f"@{budget}" for budget in retrieval.recall))
+    return Section(title, header, rows, alarm=retrieval.alarm or "")
+
+
+def _costs(roles: Mapping[str, RoleCost]) -> Section:
+    rows = [
+        (
+            role,
+            *map(figure, (cost.calls, cost.prompt_tokens, cost.cached_tokens, cost.output_tokens, cost.seconds)),
+            dollars_text(cost.usd),
+        )
+        for role, cost in roles.items()
+    ]
+    header = ("role", "calls", "prompt tokens", "cached tokens", "output tokens", "seconds", "USD")
+    reasoning = ", ".join(f"{role} {cost.reasoning_tokens:,}" for role, cost in roles.items() if cost.reasoning_tokens)
+    text = (
+        "As if nothing had been cached; a cached reply keeps the cost of the call that made it.",
+        *([f"Output tokens for reasoning: {reasoning}."] if reasoning else []),
+    )
+    return Section("Cost by role", header, rows, text)
+
+
+def dollars_text(usd: float | None) -> str:
+    return "–" if usd is None else f"{usd:,.4f}"
+
+
+def _flags(roles: Mapping[str, RoleCost]) -> Section:
+    """Return what engines could not do as requested. A flagged reply may have less than the method assumes."""
+    rows = [
+        (role, flag, figure(flagged.calls), f"{100 * flagged.share:.1f} %")
+        for role, cost in roles.items()
+        for flag, flagged in cost.flags.items()
+    ]
+    return Section("Flags of model calls", ("role", "flag", "calls", "share"), rows)
+
+
+def _what_was_run(manifest: Manifest) -> Section:
+    code, dataset = manifest.kgqa, manifest.dataset
+    commit = f", commit {code.commit}" + (" with changes" if code.dirty else "") if code.commit is not None else ""
+    rows = {
+        "command": " ".join(manifest.command),
+        "kgqa": f"{code.version}{commit}",
+        "questions": f"{dataset.questions:,} of {dataset.file}, sha256 {dataset.sha256}",
+        "machine": f"{manifest.platform}, {manifest.cores} cores, Python {manifest.python}",
+        "documents": dataset.documents,
+        "demonstrations": manifest.demonstrations,
+        **{f"model of {role}": _describe(identity) for role, identity in manifest.models.items()},
+        "ranker": _describe(manifest.ranker),
+        "ranker of demonstrations": _describe(manifest.demonstrations_ranker),
+        "reranker": _describe(manifest.reranker),
+        "index": _describe(manifest.index),
+    }
+    return Section("What was run", (), [(name, value) for name, value in rows.items() if value])
+
+
+def _describe(identity: Identity | None) -> str:
+    return ", ".join(f"{key}={value}" for key, value in (identity or {}).items() if value not in (None, [], {}))

@@ -1,0 +1,168 @@
+"""Sections of a report, and their writers: Markdown, LaTeX, CSV and HTML for notebooks. `page` writes HTML files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from typing_extensions import Self
+
+from kgqa.report.plots import Plot
+
+FILES = {"html": "report.html", "md": "report.md", "csv": "report.csv", "latex": "report.tex"}  # by format
+_NUMBER_START = "0123456789+-–−~"
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?(\d[\d,]*)?\.?\d+(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+_LATEX = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--",
+    "−": "$-$", "±": r"$\pm$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    **{sign: rf"\{sign}" for sign in "&%$#_{}"},
+}  # fmt: skip
+
+
+class MarkedCell(str):
+    """The text of a table's cell with what a writer may show in addition.
+
+    mark: "best" or "second" in its column, or the lower-case verdict on a value. worse: significantly worse than the
+    best. link: an address.
+    """
+
+    mark: str
+    worse: bool
+    link: str
+
+    def __new__(cls, text: str, mark: str = "", *, worse: bool = False, link: str = "") -> Self:
+        cell = super().__new__(cls, text)
+        cell.mark, cell.worse, cell.link = mark, worse, link
+        return cell
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table with texts and plots.
+
+    header: empty for a table with a name and a value per row. alarm: what is probably wrong with the figures.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    text: Sequence[str] = ()
+    alarm: str = ""
+    plots: Sequence[Plot] = ()
+
+    def numeric_columns(self) -> list[bool]:
+        """Return for each column of a table with a header whether all its cells are numbers."""
+        columns = zip(*self.rows, strict=True) if self.header else ()
+        return [all(cell[:1] in _NUMBER_START for cell in column) for column in columns]
+
+
+def markdown(title: str, sections: Sequence[Section], notices: Sequence[str] = ()) -> str:
+    """Return a document. The first section is directly below the title, and notices are between them."""
+    parts = [f"# {_one_line(title)}\n", *(f"> {notice}\n" for notice in notices)]
+    for place, section in enumerate(sections):
+        parts += [f"## {_one_line(section.title)}\n"] if place else []
+        parts += [f"{text}\n" for text in section.text]
+        parts += [f"**Alarm**: {section.alarm}\n"] if section.alarm else []
+        if section.rows:
+            header = section.header or ("",) * len(section.rows[0])
+            lines = [header, ["---"] * len(header), *section.rows]
+            parts.append("".join(f"| {' | '.join(map(_markdown_cell, line))} |\n" for line in lines))
+    return "\n".join(parts)
+
+
+def latex(title: str, sections: Iterable[Section], notices: Iterable[str] = ()) -> str:
+    """Return the tables that have a header (package booktabs). Notices become comments."""
+    comments = "".join(f"% {_one_line(notice.replace('**', ''))}\n" for notice in notices)
+    tables = "\n".join(_latex_table(f"{each.title}: {title}", each) for each in sections if each.header)
+    return f"% needs \\usepackage{{booktabs}}\n{comments}\n{tables}"
+
+
+def html_fragment(heading: str, sections: Iterable[Section]) -> str:
+    """Return sections as HTML for notebooks, below a heading of one or several lines."""
+    parts = [f"<p>{'<br>'.join(map(escape, heading.splitlines()))}</p>"]
+    for section in sections:
+        parts.append(f"<h4>{escape(section.title)}</h4>")
+        parts += [f'<p style="color: #b00020">{escape(section.alarm)}</p>'] if section.alarm else []
+        rows = [("th", section.header), *(("td", row) for row in section.rows)]
+        cells = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) for tag, row in rows)
+        parts.append(f"<table>{''.join(f'<tr>{row}</tr>' for row in cells if row)}</table>")
+        parts += [f"<p>{escape(text)}</p>" for text in section.text]
+    return "".join(parts)
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """Return rows as CSV with lines that end in "\\n".
+
+    A text that a spreadsheet would take for a formula starts with an added ', see `unquote_formula`.
+    """
+    lines = []
+    for row in rows:
+        line = io.StringIO(newline="")
+        # Python quotes a lone CR only if lines end in one, and readers would end the line there
+        csv.writer(line, lineterminator="\r\n").writerow(map(quote_formula, row))
+        lines.append(line.getvalue().removesuffix("\r\n") + "\n")
+    return "".join(lines)
+
+
+def quote_formula(value: object) -> object:
+    """Return the value, with ' before a text that starts with = + - @, tab or CR (after any ') and is no number."""
+    if not isinstance(value, str) or not _FORMULA.match(value) or _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}"
+
+
+def unquote_formula(cell: str) -> str:
+    """Return the text that `quote_formula` wrote."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
+def escape_latex(text: str) -> str:
+    """Return a text for LaTeX's text mode, on one line."""
+    return re.sub(r"[\\~^–−±<>|&%$#_{}]", lambda match: _LATEX[match[0]], _one_line(text))
+
+
+def _latex_table(caption: str, section: Section) -> str:
+    header, *rows = [" & ".join(map(_latex_cell, row)) + r" \\" for row in (section.header, *section.rows)]
+    return "\n".join(
+        [
+            r"\begin{table}[t]",
+            r"\centering",
+            rf"\caption{{{escape_latex(caption)}}}",
+            rf"\begin{{tabular}}{{l{'r' * (len(section.header) - 1)}}}",
+            r"\toprule",
+            header,
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _markdown_cell(cell: str) -> str:
+    formats: dict[str, Callable[[str], str]] = {"best": "**{}**".format, "second": "<u>{}</u>".format}
+    text = cell.replace("|", "\\|").replace("\n", " ")
+    if isinstance(cell, MarkedCell):
+        text = formats.get(cell.mark, str)(text) + ("\\*" if cell.worse else "")
+        text = f"[{text}]({cell.link})" if cell.link else text
+    return text
+
+
+def _latex_cell(cell: str) -> str:
+    commands = {"best": "textbf", "second": "underline"}
+    text = escape_latex(cell)
+    if isinstance(cell, MarkedCell):
+        text += "$^*$" if cell.worse else ""
+        text = rf"\{commands[cell.mark]}{{{text}}}" if cell.mark in commands else text
+    return text
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

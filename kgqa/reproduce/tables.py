@@ -1,0 +1,244 @@
+"""The papers' tables: one file each under conf/reproduce, see docs/dev/TABLE_FILES.md for the form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from kgqa.config.files import load_yaml
+from kgqa.config.overrides import merge_overrides, override_values
+from kgqa.errors import ConfigError, DataError, nearest
+from kgqa.experiment.experiment import Experiment
+from kgqa.report.training import Published
+from kgqa.scoring.published_delta import Metric, Value
+from kgqa.types import Json
+from kgqa.util.plugins import package_conf
+
+T = TypeVar("T")
+Availability = Literal["run", "needs training", "model retired", "human", "quoted", "not built"]
+SAFE_COUNTS = "safe/table2"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting of the paper, our key for it ("": none), and our value if that always differs."""
+
+    name: str
+    theirs: str
+    key: str
+    ours: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCell:
+    row: str
+    column: str
+    overrides: tuple[str, ...]  # the paper's, as far as kgqa has it
+    substitute: tuple[str, ...]  # overrides that replace a retired model
+    values: tuple[Value | None, ...]  # in the order of the metrics; None: not in the paper's text
+    availability: Availability
+    why: str
+    trained: tuple[tuple[str, str], ...]  # keys, and the trained model that each needs
+    mean_of: tuple[str, ...]  # rows: this cell shows their mean; (): it has its own value
+    differs: tuple[tuple[str, str, str], ...]  # setting, the paper's value, ours
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """One table or figure. `against` is the metric on a figure's x axis; "": the columns are."""
+
+    id: str
+    title: str
+    place: str
+    metrics: tuple[Metric, ...]
+    settings: tuple[Setting, ...]
+    axis: str
+    against: str
+    columns: tuple[str, ...]
+    average: str  # the column that is the mean of the others; "": none
+    rows: tuple[str, ...]
+    cells: tuple[PublishedCell, ...]
+
+
+class Strict(BaseModel):
+    """A part of a file without unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True)
+
+
+class _Measured(Strict):
+    path: str | None
+    unit: str = "%"
+    why: str = ""
+
+
+class _Fate(Strict):
+    """The keys of a row or of one of its cells. A cell without a key has its row's value, then that of their kinds."""
+
+    kind: str = ""  # one of the table's kinds
+    availability: Availability | None = None
+    why: str = ""
+    overrides: tuple[str, ...] = ()
+    substitute: str | tuple[str, ...] = ()
+    trained: dict[str, str] = {}
+    differs: dict[str, tuple[str, str]] = {}
+
+    @property
+    def substitutes(self) -> tuple[str, ...]:
+        return (self.substitute,) if isinstance(self.substitute, str) else self.substitute
+
+
+class _Row(_Fate):
+    name: str
+    published: dict[str, tuple[float | str | None, ...] | None] | None = None  # None: every column without values
+    spread: dict[str, tuple[float | None, ...]] = {}  # standard deviations of the published values
+    cells: dict[str, _Fate] = {}
+    mean_of: tuple[str, ...] = ()
+
+
+class _Table(Strict):
+    title: str
+    paper: str
+    place: str
+    source: Literal["text", "plot", "mixed"]
+    given: tuple[str, ...] = ()
+    metrics: dict[str, str | _Measured]
+    settings: dict[str, tuple[str, str] | tuple[str, str, str]]
+    kinds: dict[str, _Fate] = {}
+    axis: str = ""
+    against: str = ""
+    columns: dict[str, tuple[str, ...]]
+    average: str = ""
+    rows: tuple[_Row, ...]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        return (*self.columns, *([self.average] if self.average else []))
+
+
+def table_ids() -> list[str]:
+    """Return `paper/table1`, papers by name, tables before figures, both in the order of their numbers."""
+    folder = package_conf() / "reproduce"
+    files = [file.relative_to(folder).with_suffix("") for file in folder.glob("*/*.yaml")]
+    tables = [file for file in files if file.name.startswith(("table", "figure"))]
+
+    def position(file: Path) -> tuple[str, bool, int, str]:
+        number = re.search(r"\d+", file.name)
+        return file.parent.name, not file.name.startswith("table"), int(number[0]) if number else 0, file.name
+
+    return [file.as_posix() for file in sorted(tables, key=position)]
+
+
+def load_table(table_id: str) -> PublishedTable:
+    """
+    Raises:
+        ConfigError: there is none of that id.
+        DataError: its file does not have the form of docs/dev/TABLE_FILES.md; the message names file and key.
+    """
+    known = table_ids()
+    if table_id not in known:
+        raise ConfigError(f"{table_id}: no such table or figure; {nearest(table_id, known)}; see kgqa reproduce --list")
+    return read_table(package_conf() / "reproduce" / f"{table_id}.yaml", table_id)
+
+
+def read_table(file: Path, table_id: str) -> PublishedTable:
+    """Read a table. Raises DataError as `load_table`."""
+    parsed = _check(_Table, _with_base(_yaml(file), file), file)
+    return PublishedTable(
+        id=table_id,
+        title=parsed.title,
+        place=parsed.place,
+        metrics=tuple(_metric(name, measured) for name, measured in parsed.metrics.items()),
+        settings=tuple(Setting(name, *texts) for name, texts in parsed.settings.items()),
+        axis=parsed.axis,
+        against=parsed.against,
+        columns=parsed.column_names,
+        average=parsed.average,
+        rows=tuple(row.name for row in parsed.rows),
+        cells=tuple(cell for row in parsed.rows for cell in _cells(parsed, row)),
+    )
+
+
+@cache
+def read_conf(name: str, kind: Any) -> Any:
+    """Read a file of conf/reproduce that has no table. Raises DataError: it does not have the form of `kind`."""
+    file = package_conf() / "reproduce" / name
+    return _check(kind, load_yaml(file, "reinstall kgqa"), file)
+
+
+def read_published_counts(experiment: Experiment) -> Published | None:
+    """Return the counts of SAFE's Table 2 for a dataset and split, if it has them."""
+    wanted = (experiment.name("dataset"), experiment.config["dataset"].get("split"))
+    for cell in load_table(SAFE_COUNTS).cells:
+        named = override_values(cell.overrides)
+        if (named.get("dataset"), named.get("dataset.split", "dev")) == wanted:
+            return Published(*(value.number if value else 0.0 for value in cell.values))
+    return None
+
+
+def _check(kind: type[T], content: Json, file: Path) -> T:
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except ValidationError as error:
+        # an unknown key first: it is probably the missing one, misspelled
+        first = min(error.errors(), key=lambda wrong: wrong["type"] != "extra_forbidden")
+        key = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("tuple[", "function-", "_")))
+        raise DataError(f"{file}: {key}: {first['msg'].lower()}, not {first.get('input')!r:.80}") from error
+
+
+def _with_base(table: Json, file: Path) -> Json:
+    """Return the table merged with the file that its key `base` names. Its own keys win, settings are merged."""
+    if not isinstance(table, dict) or "base" not in table:
+        return table
+    name = table.pop("base")
+    if not isinstance(name, str) or not isinstance(base := _yaml(file.with_name(name)), dict):
+        raise DataError(f"{file}: base: {name!r}: the name of a file beside it with keys of a table")
+    return {**base, **table, "settings": {**base.get("settings", {}), **table.get("settings", {})}}
+
+
+def _yaml(file: Path) -> Json:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # C is ten times faster
+    try:
+        return yaml.load(file.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - a safe loader
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(f"{file}: not readable: {' '.join(str(error).split())}") from error
+
+
+def _cells(table: _Table, row: _Row) -> Iterator[PublishedCell]:
+    for column, values in (dict.fromkeys(table.columns) if row.published is None else row.published).items():
+        own = row.cells.get(column, _Fate())
+        fates = [fate for each in (row, own) for fate in (table.kinds.get(each.kind, _Fate()), each)]
+        availability: Availability = _last([fate.availability for fate in fates], "run")
+        trained = _last([fate.trained for fate in fates], {}) if availability == "needs training" else {}
+        nothing = (None,) * len(table.metrics)
+        yield PublishedCell(
+            row=row.name,
+            column=column,
+            overrides=merge_overrides(table.given, table.columns.get(column, ()), *(fate.overrides for fate in fates)),
+            substitute=_last([fate.substitutes for fate in fates], ()),
+            values=tuple(map(Value.of, values or nothing, row.spread.get(column) or nothing)),
+            availability=availability,
+            why=_last([fate.why for fate in fates], ""),
+            trained=tuple((key, name.format(column=column)) for key, name in trained.items()),
+            mean_of=row.mean_of,
+            differs=tuple((name, *texts) for name, texts in {**row.differs, **own.differs}.items()),
+        )
+
+
+def _last(values: Sequence[T | None], default: T) -> T:
+    """Return the last value that is not empty."""
+    return next(filter(None, reversed(values)), default)
+
+
+def _metric(name: str, measured: str | _Measured) -> Metric:
+    if isinstance(measured, str):
+        return Metric(name, measured, "%", "")
+    return Metric(name, measured.path, measured.unit, measured.why)

@@ -1,0 +1,193 @@
+"""The trained models that cells need: the commands that train them, and the overrides that use them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from kgqa.artifacts.adapter import ADAPTER, CONFIG
+from kgqa.artifacts.manifest import MANIFEST
+from kgqa.artifacts.trained import Trained, find_trained, finished
+from kgqa.config.files import groups
+from kgqa.config.overrides import merge_overrides, override_group, override_key, override_values
+from kgqa.errors import ConfigError, DataError, UsageError, nearest
+from kgqa.reproduce.tables import PublishedCell, Strict, read_conf
+from kgqa.runtime.display import QUIET
+from kgqa.training.train.examples import prepare_examples
+from kgqa.training.train.request import TrainRequest
+from kgqa.training.trainers import BiEncoderTraining, Seq2SeqTraining
+
+TRAINED = "trained."  # trained.NAME=PATH uses a model
+PLAIN = re.compile(r"[\w./+-]+")  # a path that can be part of `preset:path@engine`
+VERBS = ("verify", "collect", "train", "bootstrap")  # commands with own keys that start with their name
+# the verbs of which a command accepts keys; "data" is kgqa data verify
+ACCEPTED = {"train": ("train", "collect"), "bootstrap": ("bootstrap", "collect", "train"), "data": ("verify",)}
+
+
+class TrainedModel(Strict):
+    """`base`: the preset of a language model; None: an encoder. `needs`: models that are trained before it."""
+
+    what: str
+    base: str | None
+    needs: tuple[str, ...] = ()
+    makes: tuple[str, ...]  # commands
+
+
+def trained_models() -> Mapping[str, TrainedModel]:
+    """Return the models by name, or by the pattern of names. Raises DataError: the file is damaged."""
+    models: dict[str, TrainedModel] = read_conf("trained_models.yaml", dict[str, TrainedModel])
+    return models
+
+
+def find_model(name: str) -> TrainedModel:
+    """Return a model with the parts of its name inserted into its commands. Raises ConfigError: there is none."""
+    for pattern, model in trained_models().items():
+        if match := _name_pattern(pattern).fullmatch(name):
+            commands = tuple(command.format_map(match.groupdict()) for command in model.makes)
+            return model.model_copy(update={"makes": commands})
+    raise ConfigError(f"{TRAINED}{name}: no such trained model; {nearest(name, trained_models())}")
+
+
+def split_trained(overrides: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the overrides of runs, and the paths of trained models by name."""
+    trained = [override for override in overrides if override.startswith(TRAINED)]
+    others = tuple(override for override in overrides if override not in trained)
+    return others, {key.removeprefix(TRAINED): path for key, path in override_values(trained).items()}
+
+
+def use_trained(needed: Iterable[tuple[str, str]], paths: Mapping[str, str]) -> Iterator[str]:
+    """Yield the overrides that use the models. `needed`: keys and the model that each needs.
+
+    Raises:
+        ConfigError: a path does not exist, or its kind does not fit the key.
+        DataError: its manifest is damaged.
+    """
+    for key, name in needed:
+        if name in paths:
+            yield f"{key}={_value(key, name, paths[name])}"
+
+
+def list_missing(cells: Iterable[PublishedCell], overrides: Sequence[str]) -> list[str]:
+    """Return the models that cells need and that are neither set nor replaced, each once."""
+    others, trained = split_trained(overrides)
+    named = {override_key(override) for override in others}
+    needed = (name for cell in cells for key, name in cell.trained if key not in named)
+    return list(dict.fromkeys(name for name in needed if name not in trained))
+
+
+def find_local(names: Iterable[str]) -> dict[str, Path]:
+    """Return the newest finished training of each name that has one. Damaged ones are ignored."""
+    return {name: found[0] for name in names if (found := [each for each in finished(name) if _is_readable(each)])}
+
+
+def format_trained(folders: Mapping[str, Path]) -> tuple[str, ...]:
+    """Return folders as command-line arguments."""
+    return tuple(f"{TRAINED}{name}={folder}" for name, folder in folders.items())
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """The commands that train models, without `kgqa`, by name. Models that others need come first."""
+
+    commands: Mapping[str, Sequence[tuple[str, ...]]]
+
+    @classmethod
+    def of(cls, names: Iterable[str], keys: Sequence[str] = ()) -> TrainingPlan:
+        """Plan the models. `keys`: more keys; each command gets those that it accepts. Raises ConfigError: no model."""
+        commands: dict[str, Sequence[tuple[str, ...]]] = {}
+        for name in names:
+            for each in _with_needed(name, again=bool(keys)):
+                commands.setdefault(each, [add_keys(command, keys) for command in find_model(each).makes])
+        return cls(commands)
+
+    def lines(self) -> Iterator[str]:
+        """Yield the models and their commands, each command once."""
+        shown: set[tuple[str, ...]] = set()
+        for name, commands in self.commands.items():
+            new = [command for command in commands if command not in shown]
+            shown |= set(new)
+            yield f"to be trained: {name}: {find_model(name).what if new else 'by the same commands'}"
+            yield from (f"  {shlex.join(('kgqa', *command))}" for command in new)
+
+    def run(self, run: Callable[[Sequence[str]], int]) -> dict[str, Path]:
+        """Run the commands, and return the folder of each model. Finished work is skipped, the rest is resumed.
+
+        Raises:
+            UsageError: a command failed.
+        """
+        done: set[tuple[str, ...]] = set()
+        folders = {}
+        for name, commands in self.commands.items():
+            for command in commands:
+                if command not in done and run(command):
+                    raise UsageError(f"{shlex.join(('kgqa', *command))}: failed, see above; run the same command again")
+                done.add(command)
+            folders[name] = _find_folder(name, commands[-1])
+        return folders
+
+
+def add_keys(command: str, keys: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a command without `kgqa`, with those keys that it accepts."""
+    _, *words = shlex.split(command)
+    accepted = ACCEPTED.get(words[0], words[:1])
+    more = [key for key in keys if override_group(key) not in VERBS or override_group(key) in accepted]
+    own = [word for word in words if "=" in word and not word.startswith("-")]
+    return (*(word for word in words if word not in own), *merge_overrides(own, more))
+
+
+def _with_needed(name: str, *, again: bool) -> Iterator[str]:
+    for needed in find_model(name).needs:
+        if again or not find_local([needed]):
+            yield from _with_needed(needed, again=again)
+    yield name
+
+
+def _find_folder(name: str, last: Sequence[str]) -> Path:
+    """Return the folder of exactly this training: a newer one of the name can have other settings or examples."""
+    if last[0] != "train":
+        return find_trained(name)
+    request = TrainRequest.of(last[1], last[2:])
+    return request.folder(prepare_examples(request, QUIET))
+
+
+def _is_readable(folder: Path) -> bool:
+    try:
+        Trained.read(folder)
+    except DataError:
+        return False
+    return True
+
+
+def _value(key: str, name: str, given: str) -> str:
+    base, path = find_model(name).base, Path(given).expanduser()
+    role = key.startswith("roles.")
+    if role and given.partition("@")[0] in groups()["model"]:
+        return given
+    if not path.exists():
+        preset = ", nor a preset of conf/model" if role else ""
+        raise ConfigError(
+            f"{TRAINED}{name}={given}: no such file or folder{preset}; what makes it: kgqa reproduce --list"
+        )
+    if (path / MANIFEST).is_file() and not (path / CONFIG).is_file():  # of kgqa train
+        base = Trained.read(path).base
+        outputs = (path / training.output for training in (Seq2SeqTraining, BiEncoderTraining))
+        path = next((output for output in outputs if output.is_dir()), path)
+    is_adapter = any((folder / CONFIG).is_file() for folder in (path, path / ADAPTER))
+    if is_adapter and not role:
+        raise ConfigError(f"{TRAINED}{name}={given}: an adapter of a language model; give the folder of an encoder")
+    place = str(path.resolve())
+    if not PLAIN.fullmatch(place):
+        raise ConfigError(
+            f"{TRAINED}{name}={given}: a path of letters, digits and . _ / + - is taken; a link to it will do"
+        )
+    return f"{base}{'+' if is_adapter else ':'}{place}" if role else place
+
+
+@cache
+def _name_pattern(text: str) -> re.Pattern[str]:
+    """Return a pattern of names: {x} matches letters and digits."""
+    return re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\w+)", re.escape(text)))

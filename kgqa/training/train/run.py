@@ -1,0 +1,215 @@
+"""Run one training, from the examples to a folder with weights, curves, card and, last, the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from kgqa.artifacts.manifest import MANIFEST
+from kgqa.artifacts.trained import CARD, Losses, Trained, TrainedExamples, TrainFigures
+from kgqa.engines.chat import ChatTemplate
+from kgqa.engines.weights import digest
+from kgqa.errors import ConfigError, DataError, TrackerError
+from kgqa.experiment.data import sources
+from kgqa.experiment.manifest import origin
+from kgqa.experiment.tracking import LONGEST, choose_tracker
+from kgqa.protocols import TrackedRun
+from kgqa.report.page import sections_page
+from kgqa.report.plots import svg
+from kgqa.report.section import Section, markdown
+from kgqa.report.training import card_sections, confusion_section, loss_plot, training_sections
+from kgqa.runtime.display import Advance, Display
+from kgqa.runtime.monitor import monitor_work
+from kgqa.training.train.evaluation import Evaluation, evaluate
+from kgqa.training.train.request import ExampleSplit, TrainRequest
+from kgqa.training.trainers.process import (
+    HELD_OUT,
+    LOCK,
+    RESULT,
+    TRAIN,
+    TrainEvent,
+    TrainResult,
+    TrainTask,
+    run_worker,
+)
+from kgqa.util.fs import OUT_ELSEWHERE, json_text, lock_file, replace_file, sha256, text_digest
+from kgqa.util.optional_deps import missing_imports
+from kgqa.util.redaction import redact
+
+REPORT, PICTURE = "report.html", "losses.svg"
+TRACKED = (REPORT, CARD, PICTURE, MANIFEST)
+
+
+def check_packages(request: TrainRequest) -> None:
+    """Raise ConfigError if a library that the training needs is not installed."""
+    extra, modules = request.training.packages
+    if missing := missing_imports(list(modules)):
+        raise ConfigError(f"kgqa train {request.recipe} needs {', '.join(missing)}; pip install 'kgqa[{extra}]'")
+
+
+def is_finished(folder: Path) -> bool:
+    try:
+        Trained.read(folder)
+    except DataError:
+        return False
+    return True
+
+
+def train(request: TrainRequest, examples: ExampleSplit, display: Display, command: Sequence[str] = ()) -> Path:
+    """Train, and return the folder. A finished training is left as it is.
+
+    Raises:
+        ConfigError: a library is missing, the base does not fit, or another process trains the same.
+        DataError: an example or the base cannot be read.
+        StorageError: the disk is full.
+        EngineDied: the trainer crashed.
+    """
+    folder = request.folder(examples)
+    if is_finished(folder):
+        display.line(f"{folder}: trained with these examples and settings")
+        return folder
+    check_packages(request)
+
+    def refuse() -> None:
+        raise ConfigError(f"{folder}: another kgqa process is training this; wait for it, or set another train.name=")
+
+    with lock_file(folder / LOCK, refuse, OUT_ELSEWHERE), monitor_work(display, "train", folder) as shown:
+        base = request.base.folder(shown.line)
+        if not (folder / RESULT).is_file():
+            for name, text in zip((TRAIN, HELD_OUT), examples.texts, strict=True):
+                replace_file(folder / name, text)
+            task = TrainTask(
+                kind=request.kind, recipe=asdict(request.training), base=str(base.absolute()),
+                base_name=request.base.preset, folder=str(folder.absolute()),
+            )  # fmt: skip
+            with shown.counting("steps") as advance:
+                run_worker(task, request.training.processes, show_events(advance, shown))
+        result = TrainResult.read(folder)
+        evaluation = evaluate(folder, examples, result, request.training.seed)
+        command = command or ("train", request.recipe, *request.overrides)
+        trained = _manifest(request, examples, folder, base, command, result, evaluation)
+        plot, confusion = loss_plot(trained.name, result.series()), evaluation.confusion
+        measured, *others = training_sections(trained)
+        sections = [Section("Losses by step", (), (), plots=[plot]), measured]
+        sections += [*([confusion_section(confusion)] if confusion else []), *others]
+        title = f"{trained.name}: {trained.title} on {trained.base}"
+        replace_file(folder / PICTURE, svg(plot))
+        replace_file(folder / REPORT, sections_page(title, " ".join(trained.command), sections))
+        replace_file(folder / CARD, markdown(trained.name, card_sections(trained)))
+        replace_file(folder / MANIFEST, json_text(trained.json()))
+        if line := track(request, trained, folder, result):
+            shown.line(line)
+    return folder
+
+
+def show_events(advance: Advance, display: Display) -> Callable[[TrainEvent], None]:
+    """Return a function that shows the events of a trainer."""
+    step, steps = 0, 0
+
+    def show(event: TrainEvent) -> None:
+        nonlocal step, steps
+        if event.event in ("begin", "step"):
+            steps = event.steps or steps
+            advance("training", event.step - step, steps)
+            step = event.step
+        elif event.event == "evaluation" and event.loss is not None:
+            display.line(f"step {event.step:,}: held-out loss {event.loss:.4f}")
+        elif event.text:
+            display.line(event.text)
+
+    return show
+
+
+def _manifest(
+    request: TrainRequest,
+    examples: ExampleSplit,
+    folder: Path,
+    base: Path,
+    command: Sequence[str],
+    result: TrainResult,
+    evaluation: Evaluation,
+) -> Trained:
+    training, made_by, known = request.training, origin(command), sources()
+    template = None if training.learns_pairs else ChatTemplate.of(base).source
+    weights = sorted(file for file in (folder / training.output).rglob("*") if file.is_file())
+    losses = [float(point.loss) for point in result.curve if point.loss is not None]
+    tail = losses[-max(1, len(losses) // 10) :]
+    return Trained(
+        **{name: getattr(result, name) for name in TrainFigures.model_fields},
+        name=request.name,
+        kind=request.kind,
+        title=training.title,
+        recipe=request.recipe,
+        settings=request.settings,
+        command=made_by.command,
+        base=request.base.preset,
+        base_sha256=request.base.digest(),
+        base_folder_sha256=digest(base),
+        base_licence=request.base.licence,
+        template_sha256=template and text_digest(template),
+        rank=getattr(training, "lora_r", None),
+        weights={str(file.relative_to(folder)): sha256(file) for file in weights},
+        examples=TrainedExamples(
+            collected=str(examples.collected) if examples.collected else None,
+            made_of=examples.made_of,
+            sha256=examples.sha256,
+            count=len(examples.train),
+            questions=len(examples.questions),
+            left_out=result.left_out,
+            cut=result.cut,
+            held_out_count=len(examples.held_out),
+            held_out=tuple(map(_question_hash, examples.held_out_questions)),
+            question_hashes=tuple(map(_question_hash, examples.questions)),
+            text_hashes=examples.text_hashes,
+            templates=examples.templates,
+            licences=tuple(f"{name}: {known[name].licence}" for name in examples.made_of if name in known),
+        ),
+        seed=training.seed,
+        precision=training.precision,
+        losses=Losses(
+            first=losses[0] if losses else None,
+            last=sum(tail) / len(tail) if tail else None,
+            lowest=min(losses, default=None),
+            held_out_before=result.held_out_loss[0],
+            held_out_after=result.held_out_loss[1],
+        ),
+        measured=evaluation.measured,
+        baselines=evaluation.baselines,
+        kgqa=made_by.kgqa,
+    )
+
+
+def _question_hash(question: str) -> str:
+    """Hash DATASET/ID like `question_hashes`. A file of texts can name its questions in any way."""
+    dataset, slash, name = question.partition("/")
+    return text_digest(f"{dataset}\n{name}" if slash else question, 16)
+
+
+def track(request: TrainRequest, trained: Trained, folder: Path, result: TrainResult) -> str | None:
+    """Send the training to the tracker, if one is chosen, and return a line with the place or the failure."""
+    tracker = choose_tracker(request.config)
+    if tracker is None:
+        return None
+    parameters = {key: redact(value)[:LONGEST] for key, value, _ in trained.settings}
+    files = tuple(file for name in TRACKED if (file := folder / name).is_file())
+    run = TrackedRun(
+        f"train/{trained.name}/{folder.name}", parameters, list_tracked_figures(trained), files, result.series()
+    )
+    try:
+        return f"tracked: {tracker.log(run)}"
+    except TrackerError as error:
+        reason = " ".join(redact(error).split())
+        return (
+            f"warning: tracker={request.config['choices']['tracker']}: {reason:.160}; the training itself is complete"
+        )
+
+
+def list_tracked_figures(trained: Trained) -> dict[str, float]:
+    """Return the figures that are defined, by name."""
+    figures = {name: getattr(trained, name) for name in ("steps", "tokens", "seconds", "peak_memory", "trainable")}
+    figures |= {f"loss_{name}": value for name, value in trained.losses}
+    for row in trained.measured:
+        name = "".join(letter if letter.isalnum() else "_" for letter in row.name)
+        figures |= {f"{name}_{part}": getattr(row, part) for part in ("before", "after", "low", "high")}
+    return {name: float(value) for name, value in figures.items() if value is not None}

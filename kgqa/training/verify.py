@@ -1,0 +1,317 @@
+"""Verify questions with a model or a list, and write the folder with the verdicts and the report: `kgqa data verify`.
+
+A list has flagged questions, one text per line, as SAFE's authors publish them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from kgqa.artifacts.manifest import StageManifest
+from kgqa.artifacts.metrics import Agreement, Costs
+from kgqa.artifacts.verdicts import (
+    STAGE,
+    VERDICTS,
+    MatchedLines,
+    VerificationOutcome,
+    VerifiedQuestion,
+    read_verified,
+)
+from kgqa.errors import ConfigError, DataError
+from kgqa.experiment.budget import Budget
+from kgqa.experiment.dry_run import Plan, Planner, Shared
+from kgqa.experiment.experiment import Experiment
+from kgqa.experiment.manifest import origin
+from kgqa.experiment.method_code import program_hash
+from kgqa.experiment.session import Session
+from kgqa.kg.verification import ROLE
+from kgqa.report.section import Section, markdown
+from kgqa.report.training import Published, verification_sections
+from kgqa.runtime.display import Display
+from kgqa.runtime.folder import ArtifactDir
+from kgqa.runtime.monitor import monitor_work
+from kgqa.scoring.comparison import agreement
+from kgqa.scoring.intervals import estimate
+from kgqa.training.role_calls import Programs, role_engines, run_programs
+from kgqa.types import Json, Question
+from kgqa.util.fs import ids_digest, jsonl_text, outputs, replace_file, sha256
+from kgqa.util.redaction import describe_error
+
+REPORT = "report.md"
+SHOWN = 5  # lines of a list that match no question
+PATH_FIGURE = "triples in the path"  # of valid questions only; other figures count 0 where they are missing
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A finished verification. `agreements`: by the name of the verification that it is compared with."""
+
+    folder: Path
+    outcome: VerificationOutcome
+    agreements: Mapping[str, Agreement]
+    published: Published | None
+    errors: tuple[str, ...] = ()  # of the first failed questions
+    failure: str | None = None  # if too many questions failed
+
+    @property
+    def title(self) -> str:
+        return f"Verification of {self.outcome.dataset}, {self.outcome.split}: {self.outcome.name}"
+
+    def sections(self) -> list[Section]:
+        return verification_sections(self.outcome, self.agreements, self.published)
+
+
+def verify(
+    session: Session, display: Display, budget: Budget | None = None, published: Published | None = None
+) -> Verification:
+    """Verify the questions of an experiment. Questions that failed before are tried again.
+
+    published: the counts of the paper, for the report.
+
+    Raises:
+        BudgetSpent, EngineDied: all replies so far are in the call cache.
+        UsageError: the folder belongs to something else, or an input is missing.
+    """
+    experiment, folder, errors = session.experiment, verification_folder(session), tuple[str, ...]()
+    outcome = load_verification(session)
+    if outcome is None:
+        outcome, errors = _run(session, folder, display, budget)
+    else:
+        display.line(f"{folder.path}: verified with this code, data and settings; no model calls")
+    failure = None
+    if outcome.failed > experiment.settings.max_failure_rate * outcome.questions:
+        limit = f"above max_failure_rate={experiment.settings.max_failure_rate:g}"
+        failure = f"{outcome.failed} of {outcome.questions} questions failed, {limit}: {errors[0]}"
+    others = compare_verifications(folder.path, experiment.data_sha256, _parent(experiment))
+    verification = Verification(folder.path, outcome, others, published, errors, failure)
+    replace_file(folder.path / REPORT, markdown(verification.title, verification.sections()))
+    return verification
+
+
+def load_verification(session: Session) -> VerificationOutcome | None:
+    """Return the outcome, if it is finished with this code, data and settings and no question failed."""
+    outcome = verification_folder(session).outcome(VerificationOutcome)
+    return None if outcome is None or outcome.failed else outcome
+
+
+def plan_verification(session: Session, shared: Shared) -> Plan:
+    """Return the planned model calls. A list needs none."""
+    planner = Planner(session, shared)
+    if session.experiment.verification.list is None:
+        planner.imagine(_programs(session.experiment), role_engines(session, ROLE))
+    return planner.plan
+
+
+def verification_folder(session: Session) -> ArtifactDir:
+    """Return the folder of the verdicts: `output_dir=`, or one named by everything that can change a verdict.
+
+    Raises:
+        UsageError: a setting or its file is invalid.
+    """
+    experiment = session.experiment
+    program, config = experiment.verification, experiment.config
+    identity: dict[str, Json] = {
+        "dataset": {"name": experiment.name("dataset"), "sha256": experiment.data_sha256},
+        "questions": ids_digest(question.id for question in experiment.questions),
+        "seed": experiment.settings.seed,
+    }
+    if program.list is not None:
+        read_list(Path(program.list))
+        identity["list"] = sha256(Path(program.list))
+    else:
+        identity["verify"] = {key: value for key, value in config["verify"].items() if key not in ("_target_", "list")}
+        identity["code"] = program_hash(program)
+        identity["verifier"] = dict(role_engines(session, ROLE)(ROLE).identity())
+    if experiment.settings.output_dir is not None:
+        return ArtifactDir(STAGE, Path(experiment.settings.output_dir), identity)
+    return ArtifactDir.for_identity(STAGE, _parent(experiment), identity)
+
+
+def _parent(experiment: Experiment) -> Path:
+    return outputs() / "verified" / experiment.name("dataset")
+
+
+def _run(
+    session: Session, folder: ArtifactDir, display: Display, budget: Budget | None
+) -> tuple[VerificationOutcome, tuple[str, ...]]:
+    """Return the outcome and the first errors."""
+    experiment = session.experiment
+    program, questions = experiment.verification, experiment.questions
+    with folder.lock(), monitor_work(display, STAGE, folder.path) as shown:
+        if program.list is not None:
+            file = Path(program.list)
+            lines = read_list(file)
+            listed = match_lines(file, lines, experiment.whole.questions())
+            verdicts = verify_by_list(lines, questions)
+            outcome = summarize(experiment, verdicts, f"list {file.name}", listed)
+        else:
+            results, cost = run_programs(session, ROLE, _programs(experiment), len(questions), shown, budget)
+            verdicts = [_verdict(question, results[question.id]) for question in questions]
+            outcome = summarize(experiment, verdicts, role_engines(session, ROLE).label(ROLE), cost=cost)
+        folder.write(VERDICTS, (jsonl_text([line.json()]) for line in verdicts))
+        folder.finish(outcome, origin((STAGE, *experiment.overrides)))
+    failed = [f"{line.id}: {line.error}" for line in verdicts if line.error]
+    return outcome, tuple(failed[:3])
+
+
+def _programs(experiment: Experiment) -> Programs:
+    answers = choose_answers(experiment.questions, swapped=experiment.verification.swap_answers)
+    return ((each.id, experiment.verification.verify(each, answers[each.id])) for each in experiment.questions)
+
+
+def _verdict(question: Question, result: object) -> VerifiedQuestion:
+    if isinstance(result, VerifiedQuestion):
+        return result
+    error = describe_error(result)  # type: ignore[arg-type]
+    return VerifiedQuestion(id=question.id, question=question.text, verdict="unverified", error=error)
+
+
+def summarize(
+    experiment: Experiment,
+    verdicts: Sequence[VerifiedQuestion],
+    by: str,
+    listed: MatchedLines | None = None,
+    cost: Costs | None = None,
+) -> VerificationOutcome:
+    """Count the verdicts, and average the figures of each question."""
+    counts = Counter(line.verdict for line in verdicts)
+    flags = sum((Counter(line.flags) for line in verdicts), Counter[str]())
+    return VerificationOutcome(
+        dataset=experiment.name("dataset"),
+        split=str(experiment.config["dataset"].get("split", "")),
+        by=by,
+        swapped=experiment.verification.swap_answers and listed is None,
+        questions=len(verdicts),
+        valid=counts["valid"],
+        noise=counts["noise"],
+        unverified=counts["unverified"],
+        failed=sum(line.error is not None for line in verdicts),
+        noise_percent=estimate([float(line.verdict == "noise") for line in verdicts], experiment.settings.seed),
+        figures=_mean_figures(verdicts),
+        flags=dict(sorted(flags.items())),
+        listed=listed,
+        cost=cost,
+    )
+
+
+def _mean_figures(verdicts: Sequence[VerifiedQuestion]) -> dict[str, float]:
+    """Return means over the verified questions. A gleaning round that no passage reached has added 0 triples."""
+    verified = [line.figures for line in verdicts if line.figures]
+    means = {}
+    for name in dict.fromkeys(name for figures in verified for name in figures):
+        values = [figures[name] for figures in verified if name in figures]
+        means[name] = round(sum(values) / (len(values) if name == PATH_FIGURE else len(verified)), 4)
+    return means
+
+
+def compare_verifications(folder: Path, sha256: str, parent: Path) -> dict[str, Agreement]:
+    """Return the agreement with each other verification of the same data, over the questions that both have.
+
+    sha256: of the dataset. Damaged and unfinished verifications are skipped.
+    """
+    own = _labels(folder / VERDICTS)
+    agreements = {}
+    for other in sorted(parent.iterdir()) if parent.is_dir() else ():
+        if other.resolve() == folder.resolve():
+            continue
+        try:
+            manifest = StageManifest.read(other, STAGE)
+            if manifest.identity["dataset"]["sha256"] != sha256:
+                continue
+            name = f"{manifest.read_outcome(VerificationOutcome, other).name} ({other.name})"
+            labels = _labels(manifest.file(other, VERDICTS))
+        except DataError:
+            continue
+        if shared := [id_ for id_ in own if id_ in labels]:
+            agreements[name] = agreement([own[id_] for id_ in shared], [labels[id_] for id_ in shared])
+    return agreements
+
+
+def _labels(file: Path) -> dict[str, str | None]:
+    return {line.id: line.label for line in read_verified(file)}
+
+
+def read_list(file: Path) -> list[str]:
+    """Read the texts of a file, one question per line, with normal spaces and without empty lines.
+
+    Raises:
+        DataError: it cannot be read, is not text, or has no line.
+    """
+    try:
+        lines = [_normalize(line) for line in file.read_text(encoding="utf-8-sig").split("\n")]
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DataError(
+            f"verify.list={file}: {reason}; give a file of questions in UTF-8, one text per line"
+        ) from error
+    if not any(lines):
+        raise DataError(f"verify.list={file}: the file is empty; give a file of questions, one text per line")
+    return [line for line in lines if line]
+
+
+def match_lines(file: Path, lines: Sequence[str], questions: Iterable[Question]) -> MatchedLines:
+    """Count the lines that are questions of the dataset. Raises DataError: none of them is."""
+    distinct = dict.fromkeys(lines)
+    left = {*distinct}
+    for question in questions:
+        left.discard(_normalize(question.text))
+    if len(left) == len(distinct):
+        raise DataError(
+            f"verify.list={file}: none of its {len(distinct):,} questions is in the dataset, the first is "
+            f"{next(iter(distinct))!r:.80}; is it for another dataset= or dataset.split=?"
+        )
+    return MatchedLines(
+        lines=len(lines),
+        distinct=len(distinct),
+        matched=len(distinct) - len(left),
+        unmatched=len(left),
+        examples=tuple(line for line in distinct if line in left)[:SHOWN],
+    )
+
+
+def verify_by_list(lines: Iterable[str], questions: Iterable[Question]) -> list[VerifiedQuestion]:
+    """Return noise for the questions in the list, and valid for all others."""
+    noise = {*lines}
+    return [
+        VerifiedQuestion(
+            id=question.id, question=question.text, verdict="noise" if _normalize(question.text) in noise else "valid"
+        )
+        for question in questions
+    ]
+
+
+def choose_answers(questions: Sequence[Question], *, swapped: bool) -> dict[str, str]:
+    """Return by question id the answer to look for: the first gold answer.
+
+    swapped: use the answer of the next question that has a different one. The last question continues with the first.
+
+    Raises:
+        ConfigError: there is no different answer.
+        DataError: a question has no answer, or no question names a gold passage.
+    """
+    for question in questions:
+        if not question.answers:
+            raise DataError(f"question {question.id}: it has no gold answer to verify; choose another dataset=")
+    if not any(question.support for question in questions):
+        raise DataError("no question names its gold passages, so they cannot be verified")
+    if not swapped:
+        return {question.id: question.answers[0] for question in questions}
+    return {question.id: _other_answer(questions, place) for place, question in enumerate(questions)}
+
+
+def _other_answer(questions: Sequence[Question], place: int) -> str:
+    own = {_normalize(answer).casefold() for answer in questions[place].answers}
+    for other in chain(range(place + 1, len(questions)), range(place)):
+        if _normalize(answer := questions[other].answers[0]).casefold() not in own:
+            return answer
+    raise ConfigError(
+        f"verify.swap_answers=true: no question has another answer than {questions[place].id}; use more of them"
+    )
+
+
+def _normalize(text: str) -> str:
+    return " ".join(text.split())

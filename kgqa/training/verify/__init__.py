@@ -1,1 +1,0 @@
-"""`kgqa data verify`: find the questions of a benchmark that their gold passages do not answer (SAFE, §3.2)."""

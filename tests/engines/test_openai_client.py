@@ -1,0 +1,426 @@
+"""engine=openai at a server that fails, refuses or lacks features: no call is lost, and no guess becomes a score."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+import time
+from dataclasses import replace
+from email.utils import formatdate
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from kgqa.calls import Generate, labels
+from kgqa.engines.openai.concurrency import INITIAL_LIMIT
+from kgqa.engines.openai.option_logprobs import find_label
+from kgqa.errors import BudgetSpent, ConfigError, EngineDied, EngineError, PromptTooLong, UsageError
+from kgqa.types import Choice, Completion, Message, Prompt
+from tests.engines.asking import ask, choose, texts, write
+from tests.engines.misbehaving import (
+    SECRET,
+    Body,
+    Conversation,
+    Fault,
+    Serving,
+    answer,
+    capped,
+    late,
+    raw,
+    refuse,
+    reset,
+    say,
+    slow,
+    without,
+    without_logprobs,
+)
+from tests.engines.openai_calls import CALLS, MODEL, REPLIES, asked, engine
+
+PREFILLED = Generate(Prompt("test/prefill", (Message("system", "Be brief."), Message("user", "Who?")), "Answer:"), 5)
+PLAIN = Generate(Prompt("test/plain", (Message("user", "Q: why?\nA:"),), form="completion"), 5)
+WEIGHTS = [0.5 ** (place + 1) for place in range(20)]  # of A to T at the server
+
+# Retries
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        refuse(429, "slow down"),
+        refuse(503, "loading", retry_after="0"),
+        refuse(200, "upstream is overloaded", code=529),
+        reset,
+        raw(b'{"choices": [{"mess', promised=400),
+        raw(b"<html>gateway</html>"),
+    ],
+)
+def test_passing_fault_loses_nothing(serving: Serving, fault: Fault) -> None:
+    server = serving(*[fault] * 3)
+    replies = asked(server, list(CALLS))
+    assert texts(replies) == REPLIES
+    assert set(server.answered.values()) == {1}
+    assert len(server.asked) == len(CALLS) + 3
+    assert all((reply.usage.prompt_tokens, reply.usage.output_tokens) == (2, 4) for reply in replies)
+
+
+def test_retry_after_holds_for_every_call(serving: Serving) -> None:
+    server = serving(refuse(429, retry_after="0.5"))
+    opened = engine(server)
+    delivered: SimpleQueue[Any] = SimpleQueue()
+    opened.submit(CALLS[0], delivered.put)
+    while not server.asked:
+        time.sleep(0.01)
+    time.sleep(0.2)  # the refusal has arrived
+    opened.submit(CALLS[1], delivered.put)
+    assert sorted(texts([delivered.get(timeout=10) for _ in range(2)])) == REPLIES[:2]
+    opened.close()
+    first, *others = [at for at, _ in server.asked]
+    assert len(others) == 2
+    assert all(at - first >= 0.49 for at in others)
+
+
+@pytest.mark.parametrize(("wait", "least"), [(2, 0.9), (3600, 0)])
+def test_retry_after_date(serving: Serving, wait: int, least: float) -> None:
+    server = serving(refuse(503, retry_after=formatdate(time.time() + wait, usegmt=True)))
+    started = time.monotonic()
+    [reply] = asked(server, CALLS[:1], server_timeout=10.0)
+    if wait == 3600:
+        assert type(reply) is EngineError
+        assert "the server asks to wait 3" in str(reply)
+        assert "engine.server_timeout=10" in str(reply)
+    else:
+        assert texts([reply]) == REPLIES[:1]
+    assert time.monotonic() - started >= least  # a date has no fractions of a second
+
+
+def test_server_that_comes_back_in_time_loses_nothing(serving: Serving) -> None:
+    server = serving()
+    opened = engine(server, server_timeout=1.5)
+    for call, text in zip(CALLS[:2], REPLIES[:2], strict=True):  # the time starts again for the second
+        server.stop()
+        threading.Timer(0.9, server.start).start()
+        assert texts(ask(opened, [call])) == [text]
+    opened.close()
+    assert set(server.answered.values()) == {1}
+
+
+def test_server_that_stays_away_is_dead(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    server = serving()
+    server.stop()
+    with caplog.at_level(logging.INFO, "kgqa"):
+        errors = asked(server, CALLS[:3], server_timeout=0.3)
+    assert [type(error) for error in errors] == [EngineDied] * 3
+    assert f"no server at {server.url} for 0.3 s" in str(errors[0])
+    lines = [record.getMessage() for record in caplog.records if record.name != "kgqa.events"]
+    assert lines == [f"no server at {server.url}; looking again for 0.3 s"]
+
+
+def test_retries_are_limited(serving: Serving) -> None:
+    server = serving(always=refuse(500, "the dog ate it"))
+    [error] = asked(server, CALLS[:1])
+    assert type(error) is EngineError
+    assert "failed 5 times" in str(error)
+    assert "the dog ate it" in str(error)
+    assert len(server.asked) == 5
+
+
+def test_close_drops_running_calls(serving: Serving) -> None:
+    opened = engine(serving(always=slow(3)))
+    delivered: list[Any] = []
+    for call in CALLS:
+        opened.submit(call, delivered.append)
+    time.sleep(0.2)
+    opened.close()
+    assert delivered == []
+    assert not [thread for thread in threading.enumerate() if thread.name == "openai"]
+    with pytest.raises(EngineDied):
+        opened.submit(CALLS[0], delivered.append)
+
+
+@pytest.mark.parametrize(("concurrency", "limit"), [(5, 5), (None, 22)])
+def test_rate_limit_lowers_concurrency(serving: Serving, concurrency: int | None, limit: int) -> None:
+    opened = engine(serving(*[refuse(429, "too many requests")] * 3), concurrency=concurrency)
+    assert opened.max_concurrency == (concurrency or INITIAL_LIMIT)
+    ask(opened, CALLS)
+    opened.close()
+    assert opened.max_concurrency == limit
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "message"),
+    [
+        (refuse(401, "Incorrect API key"), ConfigError, "the key of engine.api_key_env"),
+        (refuse(404, "The model does not exist"), ConfigError, "does not know the model"),
+        (refuse(429, "quota", code="insufficient_quota"), UsageError, "the account is used up"),
+        (refuse(402, "balance"), UsageError, "the account is used up"),
+        (refuse(400, "This is bad."), EngineError, "refused the call (400): This is bad."),
+        (raw(b'{"choices": [{"text": "so"}]}'), EngineError, "how many tokens"),
+    ],
+)
+def test_final_refusal(serving: Serving, fault: Fault, kind: type[Exception], message: str) -> None:
+    server = serving(always=fault)
+    [error] = asked(server, CALLS[:1])
+    assert isinstance(error, kind)
+    assert isinstance(error, UsageError) == issubclass(kind, UsageError)
+    assert message in str(error)
+    assert len(server.asked) == 1
+
+
+def test_missing_key(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    server = serving()
+    asked(server, CALLS[:1])
+    assert server.keys == {None}
+    [error] = asked(serving(always=refuse(401, "No key")), CALLS[:1])
+    assert isinstance(error, ConfigError)
+    assert "engine.api_key_env names (OPENAI_API_KEY unless set otherwise) holds none: No key" in str(error)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    [error] = asked(None, CALLS[:1], api_key_env="OTHER_KEY")
+    assert isinstance(error, ConfigError)
+    assert str(error).startswith("$OTHER_KEY is not set, and https://api.openai.com/v1 answers nobody without a key")
+
+
+def test_prompt_too_long(serving: Serving) -> None:
+    message = "This model's maximum context length is 4096 tokens. However, your messages resulted in 7575 tokens."
+    [error] = asked(serving(refuse(400, message, code="context_length_exceeded")), CALLS[:1])
+    assert isinstance(error, PromptTooLong)
+    assert (error.tokens, error.limit) == (7575, 4096)
+
+
+@pytest.mark.parametrize(
+    ("models", "message"),
+    [
+        ([{"id": MODEL.name, "owned_by": "vllm"}], "says it is vllm"),
+        ([{"id": "gemma"}], "serves 'gemma', not 'gpt-4o-mini-2024-07-18'; set engine.served_model"),
+    ],
+)
+def test_other_server_or_model(serving: Serving, models: list[Body], message: str) -> None:
+    server = serving()
+    server.models = models
+    [error] = asked(server, CALLS[:1])
+    assert isinstance(error, ConfigError)
+    assert message in str(error)
+    assert not server.asked
+    if "served_model" in message:
+        assert texts(asked(server, CALLS[:1], served_model="gemma")) == REPLIES[:1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"concurrency": 0}, "engine.concurrency=0"),
+        ({"retries": -1}, "engine.retries=-1"),
+        ({"timeout": 0.0}, "engine.timeout=0.0"),
+        ({"server_timeout": math.inf}, "engine.server_timeout=inf"),
+        ({"budget_tokens": 0}, "engine.budget_tokens=0"),
+        ({"budget_usd": 0.0}, "engine.budget_usd=0.0"),
+        ({"budget_usd": 1.0, "model": replace(MODEL, prices=None)}, "engine.budget_usd=1.0: the model has no prices"),
+        ({"base_url": "localhost:8000"}, "engine.base_url=localhost:8000"),
+        ({"base_url": "http://127.0.0.1:port/v1"}, "engine.base_url=http://127.0.0.1:port/v1"),
+        ({"base_url": f"http://me:{SECRET}@host/v1"}, "no name, password or query"),
+        ({"base_url": f"https://host/v1?key={SECRET}"}, "no name, password or query"),
+        ({"api_key_env": SECRET}, "NAME of an environment variable"),
+        ({"server": "ours"}, "engine.server=ours"),
+    ],
+)
+def test_invalid_settings(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        engine(**fields)
+    assert message in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+# Keys and proxies
+
+
+def test_key_is_not_shown(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+    message = f"Incorrect API key provided: {SECRET}"
+    refusals = [refuse(401, message), refuse(400, message), refuse(500, message), refuse(200, message, code=500)]
+    with caplog.at_level(logging.DEBUG):
+        for fault in (*refusals, raw(f"<p>{message}</p>".encode())):
+            server = serving(always=fault)
+            [error] = asked(server, CALLS[:1], retries=0)
+            assert isinstance(error, Exception)
+            assert SECRET not in f"{error!r} {error.__cause__!r} {error.__context__!r}"
+            assert server.keys == {f"Bearer {SECRET}"}
+    opened = engine(serving())
+    assert SECRET not in f"{caplog.text} {opened!r} {opened.identity()} {opened.render(CALLS[0])}"
+
+
+def test_proxy_and_netrc(serving: Serving, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login someone password hidden\n", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    server, proxy = serving(), serving()
+    for written in (proxy.url, f"127.0.0.1:{proxy.port}"):
+        monkeypatch.setenv("http_proxy", written)
+        assert texts(asked(None, CALLS[:2], base_url="http://models.invalid/v1")) == REPLIES[:2]
+    proxy.asked.clear()
+    assert texts(asked(server, CALLS[:2])) == REPLIES[:2]  # loopback
+    assert not proxy.asked
+    assert server.keys == {f"Bearer {SECRET}"}
+
+
+# Options
+
+
+def test_unlisted_options_share_what_is_left(serving: Serving) -> None:
+    """31 options at a server that lists 20."""
+    server = serving(always=capped)
+    for reply in asked(server, [choose("Pick.", 31), choose("Pick again.", 31)], concurrency=1):
+        assert isinstance(reply, Choice)
+        assert (reply.flags, reply.mass) == (("bounded_choice",), None)
+        assert math.isclose(sum(map(math.exp, reply.logprobs)), 1)
+        listed, others = reply.logprobs[:20], reply.logprobs[20:]
+        assert listed[0] - listed[1] == pytest.approx(math.log(2))
+        assert len(set(others)) == 1
+        assert -20 < others[0] < listed[-1]
+    refusals = [body for _, body in server.asked if body["top_logprobs"] > 20]
+    assert 1 <= len(refusals) <= 2  # learned from the first, which both may have sent at once
+
+
+def test_listed_options_are_exact(serving: Serving) -> None:
+    [reply] = asked(serving(always=capped), [choose("Pick.", 20)])
+    assert (reply.flags, reply.mass) == ((), pytest.approx(sum(WEIGHTS)))
+    assert [math.exp(p) for p in reply.logprobs] == pytest.approx([weight / sum(WEIGHTS) for weight in WEIGHTS])
+
+
+def test_parsed_choice(serving: Serving) -> None:
+    [reply] = asked(serving(always=without_logprobs), [choose("Pick.", 5)])
+    assert reply.flags == ("parsed_choice",)
+    assert max(reply.logprobs) == reply.logprobs[2]
+    assert math.isclose(sum(map(math.exp, reply.logprobs)), 1)
+    assert reply.usage.output_tokens == 8  # both requests were paid
+    [reply] = asked(serving(always=answer({"content": "I would rather not."})), [choose("Pick.", 4)])
+    assert reply.flags == ("parsed_choice", "no_choice")
+    assert reply.logprobs == pytest.approx([-math.log(4)] * 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("B", "B"), (" C.", "C"), ("**D**", "D"), ("(B) because", "B"), ("The answer is C", "C"), ("A dog", None),
+        ("B or C", None), ("", None), ("E", None),
+    ],
+)  # fmt: skip
+def test_find_label(text: str, label: str | None) -> None:
+    assert find_label(text, labels(4)[1:] if text == "A dog" else labels(4)) == label
+
+
+# Missing features
+
+
+@pytest.mark.parametrize(
+    ("key", "flag", "call"),
+    [
+        ("temperature", "fixed_temperature", write("question")),
+        ("seed", "no_seed", write("question", temperature=1.0, seed=3)),
+        ("response_format", "unconstrained", write("question", schema=json.dumps({"type": "object"}))),
+    ],
+)
+def test_rejected_key_is_omitted_and_flagged(serving: Serving, key: str, flag: str, call: Generate) -> None:
+    server = serving(always=without(key))
+    opened = engine(server)
+    replies = [reply for _ in range(2) for reply in ask(opened, [call])]
+    opened.close()
+    assert [reply.flags for reply in replies if isinstance(reply, Completion)] == [(flag,)] * 2
+    assert len(server.asked) == 3  # once with the key
+
+
+def test_rejected_schema_leaves_others(serving: Serving) -> None:
+    def picky(conversation: Conversation, body: Body) -> None:
+        if "required" in json.dumps(body.get("response_format")):
+            refuse(400, "Invalid schema: too much is required.")(conversation, body)
+        else:
+            conversation.server.boss.reply(conversation, body)
+
+    required = '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'
+    calls = [write("question", schema=schema) for schema in (required, '{"type": "object"}', "no JSON", "[]")]
+    replies = asked(serving(always=picky), list(calls))
+    unconstrained = ("unconstrained",)
+    assert [reply.flags for reply in replies] == [unconstrained, (), unconstrained, unconstrained]
+
+
+def test_max_completion_tokens(serving: Serving) -> None:
+    server = serving(
+        always=without("max_tokens", "'max_tokens' is not supported. Use 'max_completion_tokens' instead.")
+    )
+    [reply] = asked(server, [write("question", 7)])
+    assert (reply.flags, server.asked[-1][1]["max_completion_tokens"]) == ((), 7)
+
+
+def test_stop_is_cut_here(serving: Serving) -> None:
+    [reply] = asked(serving(always=without("stop")), [write("one two three four", stop=("three",))])
+    assert (reply.text, reply.finish, reply.flags) == ("re: one two ", "stop", ())
+
+
+def test_omitted_prefill(serving: Serving) -> None:
+    replies = asked(
+        serving(say("Answer: me"), say("you")), [PREFILLED, replace(PREFILLED, max_tokens=6)], concurrency=1
+    )
+    assert sorted(texts(replies)) == [" me", "you"]
+    assert {reply.flags for reply in replies} == {("no_prefill",)}
+
+
+def test_sglang_prefill(serving: Serving) -> None:
+    server = serving()
+    [reply] = asked(server, [PREFILLED], server="sglang")
+    body = server.asked[-1][1]
+    assert body["messages"][-1] == {"role": "assistant", "content": "Answer:"}
+    assert (body["continue_final_message"], body["add_generation_prompt"], reply.flags) == (True, False, ())
+    assert body["repetition_penalty"] == 1.0
+
+
+def test_endpoints(serving: Serving) -> None:
+    [reply] = asked(serving(), [PLAIN], endpoints="chat")
+    assert reply.flags == ("as_chat",)
+    server = serving()
+    [reply] = asked(server, [PREFILLED], endpoints="completions")
+    assert server.asked[-1][1]["prompt"] == "Be brief.\n\nWho?\nAnswer:"
+    assert reply.flags == ("no_template",)
+
+
+def test_identity_and_tokens() -> None:
+    here, there = (engine(base_url=f"http://{host}/v1", deployment="ours").identity() for host in ("a", "b"))
+    assert here == there
+    assert engine(base_url="http://a/v1").identity() != engine(base_url="http://b/v1").identity()
+    assert [engine().count_tokens(text) for text in ("", "Hello world")] == [0, 3]
+    assert str(engine().identity()["tokens"]).startswith("estimated")
+
+
+# Budgets
+
+
+@pytest.mark.parametrize("budget", [{"budget_tokens": 20}, {"budget_usd": 35e-6}], ids=["tokens", "dollars"])
+def test_spent_budget(serving: Serving, budget: dict[str, float]) -> None:
+    """A call has 2 + 4 tokens and costs 10 millionths of a dollar: the fourth one spends either budget."""
+    server = serving()
+    opened = engine(server, concurrency=1, **budget)
+    replies = [reply for call in CALLS[:6] for reply in ask(opened, [call])]
+    opened.close()
+    assert texts(replies[:4]) == REPLIES[:4]
+    assert [type(error) for error in replies[4:]] == [BudgetSpent] * 2
+    ((key, value),) = budget.items()
+    assert f"engine.{key}={value} is spent (24 tokens, 0.0000 USD by this command)" in str(replies[4])
+    assert len(server.asked) == 4
+
+
+def test_running_calls_are_delivered_before_the_budget_error(serving: Serving) -> None:
+    opened = engine(serving(always=late(0.3)), budget_tokens=1)
+    delivered: SimpleQueue[Any] = SimpleQueue()
+    for call in CALLS[:5]:
+        opened.submit(call, delivered.put)
+    first = delivered.get(timeout=10)
+    opened.submit(CALLS[5], delivered.put)
+    replies = [first, *(delivered.get(timeout=10) for _ in range(5))]
+    opened.close()
+    assert [type(reply) for reply in replies] == [Completion] * 5 + [BudgetSpent]

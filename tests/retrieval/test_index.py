@@ -1,0 +1,322 @@
+"""Index folders: storing, building, damage, and searching in corpus, titles and pools."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgqa.calls import Search
+from kgqa.errors import ConfigError, DataError
+from kgqa.protocols import Finder, Retriever
+from kgqa.retrieval import index as index_module
+from kgqa.retrieval.bm25 import Bm25Finder
+from kgqa.retrieval.index import IndexFolder
+from kgqa.retrieval.passages import StoredPassages, store
+from kgqa.retrieval.search import PassageIndex, PoolIndex
+from kgqa.types import Json, Passage
+from kgqa.util.fs import lock_file
+from tests.retrieval.conftest import PASSAGES, retriever_of
+
+QUERY = "Which railway carried slate to the harbour of Ostrand?"
+
+
+def silent(stage: str, count: int, total: int | None) -> None:
+    """Progress that nobody watches."""
+
+
+def opened(folder: IndexFolder, passages: Sequence[Passage] = PASSAGES) -> closing[PassageIndex]:
+    folder.build(iter(passages), silent)
+    return closing(folder.open())
+
+
+def titles(index: PassageIndex, *calls: Search) -> list[list[str]]:
+    return [[passage.title for passage in found] for found in index.search(calls)]
+
+
+class Counting:
+    """BM25 that counts its builds, and can be killed in one."""
+
+    pools = True
+
+    def __init__(self, real: Retriever) -> None:
+        self.real, self.builds, self.dies = real, 0, False
+
+    def identity(self) -> Mapping[str, Json]:
+        return self.real.identity()
+
+    def build(self, passages: Sequence[Passage], folder: Path, advance: Any) -> None:
+        self.builds += 1
+        if self.dies:
+            (folder / "half-built").write_text("junk")
+            raise KeyboardInterrupt
+        self.real.build(passages, folder, advance)
+
+    def open(self, passages: Sequence[Passage], folder: Path) -> Finder:
+        return self.real.open(passages, folder)
+
+
+@pytest.fixture
+def counting(folder: IndexFolder) -> Counting:
+    return Counting(folder.retriever)
+
+
+# Storing passages
+
+
+def test_stored_passages_come_back_as_they_were(tmp_path: Path) -> None:
+    passages = [
+        Passage.of("Ostrand", "First. Second.", ("First.", " Second.")),
+        Passage.of("", "no title\nand\u2028line ends\0"),
+        Passage.of("Ωmega “quoted”", ""),
+        Passage("an id of one's own", "T", "half \ud800 character"),
+    ]
+    corpus = store(iter([*passages, passages[0]]), tmp_path, lambda _: None)
+    with closing(StoredPassages(tmp_path)) as stored:
+        assert list(stored) == passages
+        assert stored[-1] == passages[-1]
+        assert stored[1:3] == passages[1:3]
+        with pytest.raises(IndexError):
+            stored[4]
+    assert (corpus.count, corpus.without_text, corpus.duplicates, corpus.equal_texts) == (4, 1, 1, 0)
+
+
+def test_a_corpus_that_contradicts_itself_or_is_empty_is_refused(folder: IndexFolder) -> None:
+    with pytest.raises(DataError, match="two passages have the id x, the second is 'B'"):
+        folder.build(iter([Passage("x", "A", "text"), Passage("x", "B", "text")]), silent)
+    with pytest.raises(DataError, match=r"no passages.*dataset\.corpus"):
+        folder.build(iter([]), silent)
+    assert not folder.finished()
+    with pytest.raises(DataError, match="no finished index here; run: kgqa data index dataset=d"):
+        folder.open()
+
+
+def test_the_hash_of_a_corpus_is_that_of_its_ids_in_order(tmp_path: Path) -> None:
+    hashes = [store(iter(each), tmp_path, lambda _: None).hash for each in (PASSAGES, PASSAGES[::-1], PASSAGES[1:])]
+    assert store(iter(PASSAGES), tmp_path, lambda _: None).hash == hashes[0]
+    assert len(set(hashes)) == 3
+
+
+# Building
+
+
+def test_an_interrupted_build_is_never_used_and_repeated(folder: IndexFolder, counting: Counting) -> None:
+    def cut_short() -> Iterator[Passage]:
+        yield from PASSAGES[:5]
+        raise KeyboardInterrupt
+
+    folder = replace(folder, retriever=counting)
+    with pytest.raises(KeyboardInterrupt):
+        folder.build(cut_short(), silent)
+    counting.dies = True
+    with pytest.raises(KeyboardInterrupt):
+        folder.build(iter(PASSAGES), silent)
+    assert not folder.finished()
+    counting.dies = False
+    with opened(folder) as index:
+        assert titles(index, Search(QUERY, 1)) == [["Ostrand railway"]]
+        assert len(index.passages) == len(PASSAGES)
+    assert not (folder.path / "finder" / "half-built").exists()
+    folder.build(iter([]), silent)  # a finished index is not built again
+    assert counting.builds == 2
+
+
+def test_a_build_waits_for_another_and_uses_its_index(folder: IndexFolder) -> None:
+    stages: list[str] = []
+    with ThreadPoolExecutor() as pool:
+        with lock_file(folder.path / ".lock"):
+            waiting = pool.submit(folder.build, iter(PASSAGES), lambda stage, *_: stages.append(stage))
+            while not stages:
+                time.sleep(0.01)
+            assert stages == ["waiting for another kgqa process to index these"]
+            assert not folder.finished()
+        assert waiting.result()["corpus"]["count"] == len(PASSAGES)
+
+
+@pytest.mark.parametrize("limit", [1_000, 30_000], ids=["while reading", "while indexing"])
+def test_a_full_disk_is_one_line_and_leaves_nothing_in_use(tmp_path: Path, limit: int) -> None:
+    """A limit on file size is refused by the kernel like a full disk, and needs no privileges."""
+    script = f"""
+import resource, signal
+from pathlib import Path
+from kgqa.errors import StorageError
+from kgqa.retrieval.index import IndexFolder
+from tests.retrieval.conftest import MADE_FROM, retriever_of
+from kgqa.types import Passage
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+folder = IndexFolder(Path({str(tmp_path / "index")!r}), retriever_of("retriever=bm25"), MADE_FROM, "build")
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY))
+words = " ".join(f"word{{number}}" for number in range(20_000)) if {limit} > 10_000 else "a few words " * 1_000
+try:
+    folder.build((Passage.of(str(n), words[n::400]) for n in range(400)) , lambda *_: None)
+except StorageError as error:
+    print(str(error).count(chr(10)), "make room" in str(error), folder.finished())
+"""
+    root = Path(__file__).parents[2]
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=root)
+    assert ran.stdout == "0 True False\n", ran.stderr
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"made_from": {"file": "another hash"}}, r"another corpus: it differs in file \(some hash → another hash\)"),
+        ({"retriever": "retriever.fields.title=2"}, "another retriever: it differs in fields"),
+        ({"retriever": "retriever=tfidf"}, "another retriever: it differs in"),
+    ],
+)
+def test_an_index_of_something_else_is_refused(folder: IndexFolder, change: dict[str, Any], message: str) -> None:
+    folder.build(iter(PASSAGES), silent)
+    if "retriever" in change:
+        change = {"retriever": retriever_of("retriever=bm25", change["retriever"])}
+    with pytest.raises(DataError, match=rf"{message}.*delete the folder and run: kgqa data index dataset=d"):
+        replace(folder, **change).open()
+
+
+def rewrite_manifest(path: Path, change: str, value: str) -> None:
+    file = path / "manifest.json"
+    file.write_text(re.sub(change, value, file.read_text(), count=1))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut": lambda path: os.truncate(next((path / "finder").glob("*.idx")), 9),
+    "lost": lambda path: (path / "titles.bin").unlink(),
+    "count": lambda path: rewrite_manifest(path, '"count": 40', '"count": 41'),
+    "format": lambda path: rewrite_manifest(path, '"format": 2', '"format": 1'),
+    "key": lambda path: rewrite_manifest(path, '"files"', '"film"'),
+    "digest": lambda path: rewrite_manifest(path, '"digest"', '"digesu"'),
+    "keys": lambda path: (path / "manifest.json").write_text('{"format": 2}'),
+    "no JSON": lambda path: (path / "manifest.json").write_text("{"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_index_is_refused_and_built_again(folder: IndexFolder, damage: str) -> None:
+    folder.build(iter(PASSAGES), silent)
+    DAMAGES[damage](folder.path)
+    with pytest.raises(DataError, match="delete the folder and run: kgqa data index dataset=d"):
+        folder.open()
+    with opened(folder) as index:
+        assert titles(index, Search(QUERY, 1)) == [["Ostrand railway"]]
+
+
+def test_changed_content_is_found_by_its_hash(folder: IndexFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.build(iter(PASSAGES), silent)
+    file = folder.path / "passages.jsonl"
+    file.write_bytes(file.read_bytes().replace(b"Ostrand", b"Ostrant"))
+    for check in (folder.open, folder.verify):
+        with pytest.raises(DataError, match=r"damaged index: passages\.jsonl changed since it was written"):
+            check()
+    monkeypatch.setattr(index_module, "CHECKED_ON_OPENING", 100)
+    folder.open().close()  # of a large one only the sizes are compared
+    with opened(folder) as index:  # a build compares all
+        assert titles(index, Search(QUERY, 1)) == [["Ostrand railway"]]
+
+
+class PanicException(BaseException):
+    """A panic of Rust, no `Exception`, as PyO3 has it."""
+
+
+def test_a_panic_of_the_library_is_a_damaged_index(folder: IndexFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checksums of a large index are not compared when it is opened."""
+
+    class Searcher:
+        def search(self, *_: Any, **__: Any) -> Any:
+            raise PanicException("range end index 9 out of range for slice of length 8\nand a stack")
+
+    real = Bm25Finder.__dict__["_index"].func
+    monkeypatch.setattr(Bm25Finder, "_index", property(lambda finder: (real(finder)[0], Searcher())))
+    with (
+        opened(folder) as index,
+        pytest.raises(DataError, match=r"damaged index \(range end index 9 .*length 8\); del"),
+    ):
+        index.search([Search(QUERY, 3)])
+
+
+# Searching
+
+
+def test_corpus_titles_and_pools_are_searched_in_the_order_of_the_calls(folder: IndexFolder) -> None:
+    outside = Passage.of("Elsewhere", "A railway that no corpus has.")
+    scope = ("vessin  RAILWAY", "Vessin_choir", "No such title")
+    expected = [
+        (Search("railway", 9, pool=(*PASSAGES[:7], outside)), ["Halverby railway", "Elsewhere"]),
+        (Search(QUERY, 1), ["Ostrand railway"]),
+        (Search(QUERY, 1, titles=scope), ["Vessin railway"]),
+        (Search("Vessin choir", 5, titles=scope), ["Vessin choir", "Vessin railway"]),
+        (Search(QUERY, 5, titles=("No such title",)), []),
+        (Search(QUERY, 5, titles=()), []),
+        (Search("railway", 9, pool=()), []),
+        (Search("pressed ferns of Vessin", 1), ["Vessin museum"]),
+        (Search(QUERY, 0), []),
+        *((Search(query, 5), []) for query in ("", "  ", "?!… ()", "the of and")),
+    ]
+    with opened(folder) as index:
+        assert titles(index, *(call for call, _ in expected)) == [found for _, found in expected]
+        assert index.identity()["passages"] == len(PASSAGES)
+
+
+def test_a_pool_is_indexed_once_and_dropped_when_closed(folder: IndexFolder, counting: Counting) -> None:
+    folder = replace(folder, retriever=counting)
+    with opened(folder) as index:
+        for query in ("railway", "lighthouse", "choir"):
+            index.search([Search(query, 3, pool=PASSAGES[:9]), Search(query, 3, pool=PASSAGES[9:])])
+        assert counting.builds == 1 + 2
+        folders = [Path(name.name) for _, name in index._pools.values()]
+        assert all(path.is_dir() for path in folders)
+    assert not any(path.exists() for path in folders)
+    counting.pools = False
+    with opened(folder) as index, pytest.raises(ConfigError, match="choose another"):
+        index.search([Search("railway", 3, pool=PASSAGES[:9])])
+
+
+def test_a_pool_is_searched_without_a_corpus(folder: IndexFolder) -> None:
+    alder, birch = Passage.of("Alder", "Alder wrote a book."), Passage.of("Birch", "Birch is a river.")
+    index = PoolIndex(folder.retriever)
+    calls = [Search("river", 5, pool=(alder, birch)), Search("river", 5, pool=()), Search("book", 1, pool=(alder,))]
+    assert index.search(calls) == [(birch,), (), (alder,)]
+    assert index.find_titled("Alder") == ()
+    assert index.identity() == {"retriever": folder.retriever.identity(), "corpus": None}
+    index.close()
+
+
+def test_passages_of_one_text_are_given_once_and_the_next_ones_move_up(folder: IndexFolder) -> None:
+    """IRCoT collapses by lower-cased text; the best of them stays, and `k` passages are given all the same."""
+    same = [
+        Passage.of(f"Copy {n}", "The RAILWAY to Ostrand." if n % 2 else "the railway to ostrand.") for n in range(60)
+    ]
+    with opened(folder, [*same, *PASSAGES]) as index:
+        assert index.corpus["equal_texts"] == 59
+        assert titles(index, Search("copy", 3)) == [["Copy 0"]]
+        (found,) = index.search([Search("railway", 9)])
+        assert len({passage.text.lower() for passage in found}) == len(found) == 9
+        assert [passage.title for passage in found if passage.title.startswith("Copy")] == ["Copy 0"]
+        (in_pool,) = index.search([Search("railway", 9, pool=(*same, *PASSAGES))])
+        assert in_pool == found
+
+
+def test_a_repeated_text_is_where_its_best_passage_was(folder: IndexFolder) -> None:
+    passages = [
+        Passage.of("slate slate slate", "The harbour."),
+        Passage.of("slate slate", "The quarry."),
+        Passage.of("slate", "The tunnel, which was flooded."),
+        Passage.of("a title of many other words and slate", "The HARBOUR."),
+    ]
+    with opened(folder, passages) as index:
+        assert titles(index, Search("slate", 3)) == [["slate slate slate", "slate slate", "slate"]]
+        assert titles(index, Search("slate", 3, pool=tuple(passages))) == titles(index, Search("slate", 3))
+        assert json.loads((folder.path / "manifest.json").read_text())["corpus"]["equal_texts"] == 1

@@ -1,0 +1,145 @@
+"""TF-IDF and Levenshtein, as rankers and as retrievers: by hand, and against scikit-learn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kgqa.calls import Rank
+from kgqa.errors import ConfigError
+from kgqa.protocols import Finder, Query
+from kgqa.retrieval.lexical import Fuzzy, Levenshtein, Lexical, Tfidf
+from kgqa.retrieval.search import rank_places
+from kgqa.types import Passage
+
+BOTH = Tfidf(("title", "text"))
+
+
+def built(folder: Path, passages: Sequence[Passage], retriever: Tfidf = BOTH) -> Finder:
+    retriever.build(passages, folder, lambda _: None)
+    return retriever.open(passages, folder)
+
+
+def passages(*texts: str) -> tuple[Passage, ...]:
+    return tuple(Passage(f"p{place}", "", text) for place, text in enumerate(texts))
+
+
+@given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0]), max_size=20), st.integers(0, 25))
+def test_the_best_places_are_those_of_a_full_sort(scores: list[float], k: int) -> None:
+    ranked = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
+    assert rank_places(np.array(scores), k) == ranked[:k]
+    assert rank_places(np.array(scores), k, np.arange(len(scores)) + 100) == [place + 100 for place in ranked[:k]]
+
+
+# TF-IDF
+
+
+def test_lexical_scores_by_hand() -> None:
+    """Two texts; "red" is in both: weight 1; "fox" and "hat" are in one: ln(3/2) + 1 = w."""
+    w = math.log(3 / 2) + 1
+    (scores,) = Lexical().score([Rank("Red fox!", ("red fox", "red hat"))])
+    assert scores == (1.0, round(1 / (1 + w * w), 6))
+    ((score,),) = Lexical().score([Rank("fox whale", ("fox",))])  # an unseen word weighs ln(2/1) + 1
+    assert score == round(1 / math.sqrt(1 + (math.log(2) + 1) ** 2), 6)
+    assert Lexical().score([Rank("fox", ("", "…")), Rank("", ("fox",))]) == [(0.0, 0.0), (0.0,)]
+
+
+@pytest.mark.parametrize(
+    ("corpus", "queries", "found"),
+    [
+        (
+            (Passage.of("Carrot", "Soup."), Passage.of("Soup", "carrot"), Passage.of("Town", "River")),
+            [Query("SOUP carrot", 5), Query("river", 5)],
+            [[0, 1], [2]],
+        ),
+        (
+            passages("red fox", "blue whale"),
+            [Query("fox", 5), Query("zebra", 5), Query("?!", 5), Query("", 5)],
+            [[0], [], [], []],
+        ),
+        (
+            passages(*["same words"] * 9, "other words"),
+            [Query("same words", 4), Query("words same", 4)],
+            [[0, 1, 2, 3]] * 2,
+        ),
+        (
+            passages("red fox", "red red", "fox", "whale"),
+            [Query("red", 5, among=(0, 3)), Query("red", 1, among=(0, 1))],
+            [[0], [1]],
+        ),
+        (passages("…", ""), [Query("fox", 3)], [[]]),
+    ],
+)
+def test_tfidf_finds_passages_with_a_word_of_the_query(
+    tmp_path: Path, corpus: tuple[Passage, ...], queries: list[Query], found: list[list[int]]
+) -> None:
+    finder = built(tmp_path, corpus)
+    assert finder.find(queries) == found
+    finder.close()
+    assert BOTH.open(corpus, tmp_path).find(queries) == found
+
+
+def test_the_order_is_the_rankers_of_the_same_formula(tmp_path: Path) -> None:
+    texts = ("red fox runs", "red hat", "the fox and the hound", "whale", "red red fox hat")
+    (scores,) = Lexical().score([Rank("red fox hat", texts)])
+    ranked = [place for place in rank_places(np.array(scores), 5) if scores[place] > 0]
+    assert built(tmp_path, passages(*texts)).find([Query("red fox hat", 5)]) == [ranked]
+
+
+def test_fields_decide_what_is_searched(tmp_path: Path) -> None:
+    corpus = (Passage.of("Tveit", "a fjord"), Passage.of("Norway", "Tveit is a fjord"), Passage.of("Tveit", " "))
+    assert built(tmp_path, corpus, Tfidf(("text",))).find([Query("Tveit", 3)]) == [[2, 1]]
+    assert Tfidf(("text",)).identity() != BOTH.identity()
+    with pytest.raises(ConfigError, match=r"retriever\.fields"):
+        Tfidf(())
+
+
+# Levenshtein
+
+
+@pytest.fixture
+def rapidfuzz() -> None:
+    pytest.importorskip("rapidfuzz", reason="rapidfuzz is not installed")
+
+
+def distance(left: str, right: str) -> int:
+    """Levenshtein's own recurrence, row by row."""
+    row = list(range(len(right) + 1))
+    for above, letter in enumerate(left, start=1):
+        before = [above]
+        for column, other in enumerate(right, start=1):
+            before.append(min(row[column] + 1, before[-1] + 1, row[column - 1] + (letter != other)))
+        row = before
+    return row[-1]
+
+
+@pytest.mark.usefixtures("rapidfuzz")
+@given(st.text("abAB ", max_size=12), st.text("abAB ", max_size=12))
+def test_the_score_is_the_textbook_distance(query: str, text: str) -> None:
+    longest = max(len(query), len(text))
+    expected = 1 - distance(query.lower(), text.lower()) / longest if longest else 1.0
+    ((score,),) = Levenshtein().score([Rank(query, (text,))])
+    assert score == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.usefixtures("rapidfuzz")
+def test_passages_are_found_by_their_likeness_equal_ones_by_place(tmp_path: Path) -> None:
+    born = "Who was born in Pellery"
+    corpus = passages(born, "who is born in pellery?", "carrots", born)
+    steps: list[int] = []
+    Fuzzy().build(corpus, tmp_path, steps.append)
+    assert (sum(steps), list(tmp_path.iterdir())) == (4, [])
+    finder = Fuzzy().open(corpus, tmp_path)
+    queries = {
+        Query(f"{born}?", 3): [0, 3, 1],
+        Query("carrot", 1): [2],
+        Query(f"{born}?", 3, among=(1, 2)): [1, 2],
+        Query("x", 3, among=()): [],
+    }
+    assert finder.find(list(queries)) == list(queries.values())

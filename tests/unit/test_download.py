@@ -1,0 +1,256 @@
+"""Downloads from a real server, archives as the authors publish them, and Hugging Face's format."""
+
+from __future__ import annotations
+
+import bz2
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kgqa.datasets import corpus, download
+from kgqa.datasets.download import Hub, Source, convert, original, unpack, unpack_abstracts
+from kgqa.errors import DataError
+from kgqa.types import Passage
+from tests.file_server import Behaviour, serving
+from tests.unit.question_files import MUSIQUE, hotpotqa, hotpotqa_record, musique
+
+CONTENT = bytes(range(256)) * 8192  # 2 MiB
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Behaviour]:
+    monkeypatch.setattr("pooch.core.time.sleep", lambda _: None)
+    with serving(Behaviour(CONTENT)) as behaviour:
+        yield behaviour
+
+
+def source(*urls: str, sha256: str | None = SHA256) -> Source:
+    return Source(
+        content="bytes", licence="none", page="kgqa", folder=".", urls=urls, file="file.bin", bytes=None, sha256=sha256
+    )
+
+
+def fetch(found: Source, target: Path) -> list[tuple[str, int, int | None]]:
+    progress: list[tuple[str, int, int | None]] = []
+    download.download(found, target, lambda *step: progress.append(step))
+    return progress
+
+
+@pytest.mark.parametrize("sha256", [SHA256, None])
+def test_file_arrives_complete_and_progress_ends_at_its_size(
+    server: Behaviour, tmp_path: Path, sha256: str | None
+) -> None:
+    progress = fetch(source(server.url, sha256=sha256), tmp_path / "new" / "file.bin")
+    assert [file.read_bytes() for file in (tmp_path / "new").iterdir()] == [CONTENT]
+    assert {(file, total) for file, _, total in progress} == {("file.bin", len(CONTENT))}
+    assert sum(more for _, more, _ in progress) == len(CONTENT)
+
+
+def test_cut_connection_and_busy_server_are_tried_again(server: Behaviour, tmp_path: Path) -> None:
+    server.cut_after, server.statuses = [300_000], [503]
+    fetch(source(server.url), tmp_path / "file.bin")
+    assert (tmp_path / "file.bin").read_bytes() == CONTENT
+    assert server.requests == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"cut_after": [1000] * 9}, "1000 bytes read"),
+        ({"statuses": [503] * 3}, "503"),
+        ({"content": b"another file"}, f"expected {SHA256} but got"),
+    ],
+)
+def test_file_that_does_not_arrive_leaves_nothing(
+    server: Behaviour, tmp_path: Path, change: Mapping[str, Any], said: str
+) -> None:
+    for name, value in change.items():
+        setattr(server, name, value)
+    with pytest.raises(DataError) as raised:
+        fetch(source(server.url, f"{server.url}s"), tmp_path / "file.bin")
+    assert said in str(raised.value)
+    assert f"{server.url}s: 404" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+# Archives
+
+FILES = {"data_ids/dev.json": b"[1]", "data_ids/train.json": b"[2]" * 100_000, "__MACOSX/data_ids/dev.json": b"mac"}
+
+
+def zipped(file: Path, files: Mapping[str, bytes] = FILES) -> Path:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return file
+
+
+def tarred(file: Path, files: Mapping[str, bytes] = FILES, mode: str = "gz") -> Path:
+    with tarfile.open(file, f"w:{mode}") as archive:  # type: ignore[call-overload]
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file
+
+
+@pytest.mark.parametrize("pack", [zipped, tarred])
+def test_members_are_found_in_any_folder_and_others_stay(tmp_path: Path, pack: Callable[[Path], Path]) -> None:
+    unpack(pack(tmp_path / "archive"), ["dev.json"], tmp_path / "out")
+    assert [(file.name, file.read_bytes()) for file in (tmp_path / "out").iterdir()] == [("dev.json", b"[1]")]
+
+
+@pytest.mark.parametrize("name", ["../../dev.json", "a/../../../dev.json"])
+@pytest.mark.parametrize("pack", [zipped, tarred])
+def test_member_that_leads_out_of_the_folder_is_not_written(
+    tmp_path: Path, pack: Callable[[Path, Mapping[str, bytes]], Path], name: str
+) -> None:
+    archive = pack(tmp_path / "archive", {name: b"[1]"})
+    with pytest.raises(DataError):
+        unpack(archive, ["dev.json"], tmp_path / "deep" / "out")
+    assert not list(tmp_path.rglob("dev.json"))
+
+
+def damaged(file: Path, pack: Callable[[Path], Path], start: int, end: int | None) -> Path:
+    content = pack(file).read_bytes()
+    file.write_bytes(content[:start] + (b"\xff" * (end - start) + content[end:] if end else b""))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (zipped, "no other.json in this archive"),
+        (lambda file: damaged(file, tarred, 200, None), "broken archive"),
+        (lambda file: damaged(file, zipped, 45, 60), "broken archive"),
+        (lambda file: file.write_bytes(b"<html>no archive</html>") and file, "broken archive"),
+    ],
+)
+def test_wrong_or_broken_archive_is_refused_and_leaves_nothing(
+    tmp_path: Path, make: Callable[[Path], Path], said: str
+) -> None:
+    with pytest.raises(DataError, match=said):
+        unpack(make(tmp_path / "archive"), ["dev.json", "other.json"], tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def shard(*records: object) -> bytes:
+    return bz2.compress("".join(json.dumps(record) + "\n" for record in records).encode())
+
+
+def test_abstracts_become_the_same_corpus_each_time(tmp_path: Path) -> None:
+    pages = {
+        "enwiki/AA/wiki_00.bz2": shard(
+            {"title": "Ann", "text": ["Ann is ", " a painter."]}, {"title": "Bob &amp; Co.", "text": ["A shop."]}
+        ),
+        "enwiki/AB/wiki_00.bz2": shard({"title": "Empty", "text": []}),
+    }
+    archive = tarred(tmp_path / "abstracts.tar.bz2", pages, "bz2")
+    counts: list[int] = []
+    for name in ("one.jsonl.gz", "two.jsonl.gz"):
+        unpack_abstracts(archive, tmp_path / name, counts.append)
+    assert counts == [2, 1, 2, 1]
+    expected = [Passage.of("Ann", "Ann is a painter."), Passage.of("Bob & Co.", "A shop."), Passage.of("Empty", "")]
+    assert list(corpus.read(tmp_path / "one.jsonl.gz")) == expected
+    assert (tmp_path / "one.jsonl.gz").read_bytes() == (tmp_path / "two.jsonl.gz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"enwiki/readme.txt": b"text"}, "it is not HotpotQA's"),
+        ({"AA/wiki_00.bz2": b"no bz2"}, "broken archive"),
+        ({"AA/wiki_00.bz2": shard({"title": "Ann"})}, "broken archive .'text'"),
+    ],
+)
+def test_another_archive_is_refused_and_leaves_no_corpus(tmp_path: Path, files: dict[str, bytes], said: str) -> None:
+    archive = tarred(tmp_path / "other.tar.bz2", files, "bz2")
+    with pytest.raises(DataError, match=said):
+        unpack_abstracts(archive, tmp_path / "out" / "corpus.jsonl.gz", lambda _: None)
+    assert not list((tmp_path / "out").iterdir())
+
+
+# Hugging Face's format, written with the library itself in the hub's own schema
+
+HUB = Hub(id="hotpotqa/hotpot_qa", config="distractor", split="validation")
+AUTHORS = hotpotqa_record()
+ROW = {
+    **{key: value for key, value in AUTHORS.items() if key != "_id"},
+    "id": "5a",
+    "supporting_facts": {"title": ["A &amp; B", "A &amp; B"], "sent_id": [0, 7]},
+    "context": {"title": ["A &amp; B", "C"], "sentences": [["One.", " Two. ", ""], ["Three."]]},
+}
+
+
+def table(*ids: str) -> Any:
+    datasets: Any = pytest.importorskip("datasets", reason="needs the extra datasets")
+    datasets.disable_progress_bars()
+    return datasets.Dataset.from_list([{**ROW, "id": id_} for id_ in ids])
+
+
+def saved_splits(folder: Path) -> None:
+    import datasets
+
+    datasets.DatasetDict({"validation": table("5a"), "train": table("t")}).save_to_disk(folder)
+
+
+def saved_split(folder: Path) -> None:
+    table("5a").save_to_disk(folder)
+
+
+def repository(folder: Path) -> None:
+    for name, id_ in {"distractor/validation": "5a", "fullwiki/validation": "f", "distractor/train": "t"}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        table(id_).to_parquet(folder / f"{name}-00000-of-00001.parquet")
+
+
+@pytest.mark.parametrize("write", [saved_splits, saved_split, repository])
+def test_each_form_on_disk_is_read_as_the_authors_file(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    table("5a")
+    write(tmp_path / "hub")
+    convert(HUB, tmp_path / "hub", tmp_path / "dev.json", lambda _: None)
+    assert json.loads((tmp_path / "dev.json").read_text()) == [AUTHORS]
+    assert [question.id for question in hotpotqa(tmp_path / "dev.json").questions()] == ["5a"]
+
+
+@pytest.mark.parametrize("nested", [True, False], ids=["records of lists", "lists of records"])
+def test_musique_is_converted_to_lines(tmp_path: Path, nested: bool) -> None:
+    datasets: Any = pytest.importorskip("datasets", reason="needs the extra datasets")
+    row = dict(MUSIQUE)
+    if nested:
+        for key in ("paragraphs", "question_decomposition"):
+            row[key] = {name: [record[name] for record in row[key]] for name in row[key][0]}
+    datasets.Dataset.from_list([row]).save_to_disk(tmp_path / "hub")
+    convert(HUB, tmp_path / "hub", tmp_path / "dev.jsonl", lambda _: None)
+    assert [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()] == [MUSIQUE]
+    assert [question.answers for question in musique(tmp_path / "dev.jsonl").questions()] == [("Ann", "Anne")]
+
+
+@pytest.mark.parametrize(
+    ("write", "split", "said"),
+    [
+        (saved_splits, "test", "no split test, only validation, train"),
+        (repository, "test", "neither written by save_to_disk nor a folder with test"),
+        (Path.mkdir, "validation", "neither written by save_to_disk"),
+    ],
+)
+def test_missing_split_is_named_and_leaves_no_file(tmp_path: Path, write: Any, split: str, said: str) -> None:
+    table("5a")
+    write(tmp_path / "hub")
+    with pytest.raises(DataError, match=f"{said}.*hotpotqa/hotpot_qa, distractor"):
+        convert(HUB.model_copy(update={"split": split}), tmp_path / "hub", tmp_path / "dev.json", lambda _: None)
+    assert not (tmp_path / "dev.json").exists()
+
+
+def test_another_dataset_is_refused() -> None:
+    with pytest.raises(DataError, match="a row with text, label is of no known dataset"):
+        original({"text": "x", "label": 1})
