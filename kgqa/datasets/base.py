@@ -31,7 +31,7 @@ class FileDataset(ABC):
     """A file of questions, and the passages to search in.
 
     `files`: the file names to look for, by split. `corpus`: one or more files of any form that `datasets.corpus` reads;
-    null: the questions' own file, of which the contexts are the corpus. Pinned passages belong to no corpus.
+    null: the passages of all questions. Pinned passages belong to no corpus.
     `family`: tells methods which few-shot examples suit the questions.
     """
 
@@ -81,6 +81,8 @@ class FileDataset(ABC):
 
     @property
     def remedy(self) -> str:
+        if not type(self).__module__.startswith("kgqa."):
+            return "put it in one of these folders"
         other = "" if self.split == "dev" else ", or another dataset of kgqa data list"
         return f"run: kgqa data download dataset={self.name}{other}"
 
@@ -136,11 +138,30 @@ class FileDataset(ABC):
 
     def read_passages(self) -> Iterator[Passage]:
         """Yield the same with repetitions."""
+        if self.corpus is None:
+            return self._read_own_passages()
         return (passage for file in self.corpus_files for passage in corpus.read(file))
+
+    def _read_own_passages(self) -> Iterator[Passage]:
+        """Yield the passages of all questions."""
+        empty = True
+        for question in self.questions():
+            for passage in question.passages:
+                empty = False
+                yield passage
+        if empty:
+            raise DataError(f"{self.file}: no passages in this file. Name the file to search in: dataset.corpus=FILE")
 
     def corpus_identity(self) -> Mapping[str, Json]:
         """Return the hashes of the corpus files, without reading them through again."""
         return {"files": [fs.quick_sha256(file) for file in self.corpus_files]}
+
+
+class ContextDataset(FileDataset):
+    """A file with contexts that `datasets.corpus` reads. They are the corpus, also those of skipped questions."""
+
+    def _read_own_passages(self) -> Iterator[Passage]:
+        return corpus.read(self.file)
 
 
 def data_folders(*below: str) -> list[Path]:

@@ -70,11 +70,6 @@ class KgpCollections(FileDataset):
             )
             yield where, question
 
-    def read_passages(self) -> Iterator[Passage]:
-        if self.corpus is not None:
-            return super().read_passages()
-        return (passage for question in self.questions() for passage in question.passages)
-
 
 def _passage(title: str, text: str) -> Passage:
     return Passage.of(plain_title(title), text.strip())

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, Field, StrictInt
 
-from kgqa.datasets.base import HASHED, FileDataset
+from kgqa.datasets.base import HASHED, ContextDataset
 from kgqa.datasets.corpus import join_sentences
 from kgqa.datasets.schema import Gold, looks_like, parse_record, plain_title
 from kgqa.errors import DataError
@@ -41,7 +41,7 @@ class Aliases(BaseModel):
 
 
 @dataclass(frozen=True)
-class HotpotQA(FileDataset):
+class HotpotQA(ContextDataset):
     """Questions of a HotpotQA or 2Wiki file.
 
     Gold titles without a passage are in `support` as "missing:<title>", unless the question has no passages at all.

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from kgqa.datasets.base import FileDataset
+from kgqa.datasets.base import ContextDataset
 from kgqa.datasets.corpus import IIRCContext, Paragraph, paragraph_passages
 from kgqa.datasets.schema import parse_record, plain_title
 from kgqa.errors import DataError
@@ -77,7 +77,7 @@ class Processed(IIRCContext):
 
 
 @dataclass(frozen=True)
-class IIRC(FileDataset):
+class IIRC(ContextDataset):
     """Questions about a main passage, which is `pinned`; the rest of the answer is in pages that it links to.
 
     Original files have no other passages, and quote their gold ones: some words of a page. Processed ones come with

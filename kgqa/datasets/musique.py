@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, StrictBool, StrictInt
 
 from kgqa.datasets import corpus
-from kgqa.datasets.base import FileDataset
+from kgqa.datasets.base import ContextDataset
 from kgqa.datasets.schema import Gold, parse_record
 from kgqa.types import Hop, Question
 from kgqa.util import jsonio
@@ -35,7 +35,7 @@ class MusiqueRecord(Gold):
 
 
 @dataclass(frozen=True)
-class MuSiQue(FileDataset):
+class MuSiQue(ContextDataset):
     """Questions of a MuSiQue file.
 
     Unanswerable questions (MuSiQue-Full) are skipped: they share their ids with answerable ones and have no gold

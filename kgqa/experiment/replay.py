@@ -140,7 +140,8 @@ class Recorded:
     def identity(self) -> Mapping[str, Json]:
         return self.known
 
-    def answer(self, calls: object) -> Any:
-        raise NotImplementedError
+    def answer(self, _: object) -> Any:
+        """Fail: a call that gets here is not in the recording."""
+        raise EngineError("not in the recording")
 
     count_tokens = score = answer

@@ -65,7 +65,7 @@ def sections(run: FinishedRun) -> list[Section]:
         replace(_scores(metrics), alarm=run.simulation_note),
         *judge_sections(metrics.judge),
         *breakdown_sections(metrics),
-        _found_and_right(metrics.found_and_right),
+        _count_retrieval_errors(metrics.found_and_right),
         _retrieval(metrics.retrieval),
         figures_section("On the way, per question", metrics.figures),
         figures_section("Knowledge graph", metrics.graph or {}),
@@ -212,7 +212,7 @@ def _scores_with_intervals(run: FinishedRun) -> Section:
     return Section(title, ("score", "mean", "95 % interval", "questions"), rows)
 
 
-def _found_and_right(counts: FoundAndRight | None) -> Section:
+def _count_retrieval_errors(counts: FoundAndRight | None) -> Section:
     """Return whether wrong answers are the retriever's or the reader's."""
     rows = [] if counts is None else [
         ("all gold passages used", figure(counts.found_right), figure(counts.found_wrong)),

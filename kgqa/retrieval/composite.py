@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -18,7 +19,7 @@ from kgqa.util.validators import Count
 
 
 @dataclass(frozen=True)
-class Composite:
+class Composite(ABC):
     """A retriever with others as fields. All index the same passages, each in the subfolder of its field's name."""
 
     @property
@@ -48,9 +49,9 @@ class Composite:
         finders = {name: part.open(passages, folder / name) for name, part in self._parts().items()}
         return Opened(self, passages, finders)
 
+    @abstractmethod
     def combine(self, opened: Opened, queries: Sequence[Query]) -> Sequence[Sequence[int]]:
         """Return the places for each query, from the finders of its parts."""
-        raise NotImplementedError
 
     def _parts(self) -> dict[str, Retriever]:
         values = {field.name: getattr(self, field.name) for field in fields(self)}

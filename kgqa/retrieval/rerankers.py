@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -29,7 +30,7 @@ ANSWERS = ("▁false", "▁true")  # what monoT5 was trained to say, as tokens o
 ADAPTER = "adapter_config.json"
 
 
-class Reranker:
+class Reranker(ABC):
     """Scores calls with `score_pairs`, which returns a score for each pair of query and text."""
 
     name: ClassVar[str]
@@ -42,8 +43,9 @@ class Reranker:
         weights = hub.identify_weights(self.model)
         return {"reranker": self.name, **asdict(self), "weights": weights, "versions": dict(versions)}  # type: ignore[call-overload]
 
+    @abstractmethod
     def score_pairs(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
-        raise NotImplementedError
+        """Return one score per pair."""
 
     def score(self, calls: Sequence[Rank]) -> list[tuple[float, ...]]:
         """Return a score for each text of each call, rounded to four decimals.

@@ -44,9 +44,11 @@ def _find(get: Callable[[Any], str], local: bool) -> Path | None:
         return None
     try:
         import huggingface_hub
-
+    except ImportError:
+        return None
+    try:
         return Path(get(huggingface_hub))
-    except Exception:  # noqa: BLE001 - the library also raises the errors of its HTTP client
+    except _hub_errors():
         return None
 
 
@@ -114,7 +116,7 @@ def _request(model: str, get: Callable[[Any], str]) -> str:
         )
     try:
         return str(get(huggingface_hub))
-    except Exception as error:
+    except _hub_errors() as error:
         remedy = {
             "GatedRepoError": "accept its terms on the hub and run hf auth login",
             "RepositoryNotFoundError": "check its name, run hf auth login if it is private",
@@ -125,6 +127,14 @@ def _request(model: str, get: Callable[[Any], str]) -> str:
             cause = inner
         reason = next(iter(str(cause).strip().splitlines()), type(cause).__name__)
         raise ConfigError(f"model={model}: the hub does not give it ({reason}); {remedy}, or name a folder") from error
+
+
+def _hub_errors() -> tuple[type[Exception], ...]:
+    """Return what the hub's library raises for a missing file, a refusal, an invalid name or a broken connection."""
+    from huggingface_hub import errors
+
+    # the bases are OSError and the error of the HTTP client that the library uses
+    return (*errors.HfHubHTTPError.__bases__, errors.EntryNotFoundError, ValueError)
 
 
 def _name(model: str) -> str:

@@ -62,6 +62,16 @@ def test_what_kgqa_new_writes_runs_and_passes_its_test(
     assert kgqa(f"new {group} mine") == f"kgqa: {group}=mine: there is one already; choose another name\n"
 
 
+def test_passages_of_an_own_dataset_are_searched(kgqa: Kgqa, tmp_path: Path) -> None:
+    kgqa("new dataset mine")
+    folder = tmp_path / "own" / kgqa("run method=retrieve_read dataset=mine engine=scripted").splitlines()[-1]
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    assert (metrics["failed"], metrics["retrieval"]["recall"]["15"]["mean"]) == (0, 100.0)
+    (tmp_path / "own" / "data" / "mine.jsonl").unlink()
+    assert "no mine.jsonl (plain or .gz) in" in (said := kgqa("run method=golden dataset=mine engine=scripted"))
+    assert "put it in one of these folders" in said
+
+
 def test_files_that_are_there_are_left_alone(kgqa: Kgqa, tmp_path: Path) -> None:
     (tmp_path / "own" / "mine.py").write_text("mine", encoding="utf-8")
     assert kgqa("new method mine") == "kgqa: mine.py: is there already; choose another name\n"

@@ -31,7 +31,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     library, errors = ModuleType("huggingface_hub"), ModuleType("huggingface_hub.errors")
     information = SimpleNamespace(model_info=lambda name: SimpleNamespace(sha="abc"))
     vars(library).update(hf_hub_download=download, snapshot_download=download, HfApi=lambda: information)
-    vars(errors).update(LocalEntryNotFoundError=Absent, HfHubHTTPError=Absent, HFValidationError=KeyError)
+    vars(errors).update(EntryNotFoundError=Absent, HfHubHTTPError=Absent)
+    library.errors = errors  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "huggingface_hub", library)
     monkeypatch.setitem(sys.modules, "huggingface_hub.errors", errors)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
@@ -53,6 +54,11 @@ def test_offline_only_the_copy_on_this_machine_is_looked_for(
     assert hub.find_snapshot("owner/model", ("*",), local=False) is None
     assert not asked
     assert hub.find_snapshot("owner/model", ("*",), local=True) is not None
+
+
+def test_without_the_hubs_library_there_is_no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert hub.find_file("owner/model", "a.gguf", local=True) is None
 
 
 def test_an_encoders_folder_is_known_by_its_files_wherever_it_lies(tmp_path: Path) -> None:
